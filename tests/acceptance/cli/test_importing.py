@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 from pathlib import Path
 
@@ -40,6 +41,19 @@ def test_many_files_are_imported_and_the_bad_ones_are_named(world: World, folder
         assert name not in ended.err
         assert world.run("import", str(folder / name)).code == 2
     assert world.ok("store", "verify", "--json").json["ok"] is True
+
+
+def test_import_of_several_programs_ends_with_the_sum_of_each(world: World, folder: Path) -> None:
+    lines = world.run("import", str(folder)).out.splitlines()
+    added = re.compile(r"([a-z-]+: )?(\d+) sessions?, ([\d,]+) entr(?:y|ies) added")
+    sums = [found.groups() for found in map(added.match, lines) if found]
+    *programs, (no_program, sessions, entries) = sums
+    assert no_program is None
+    assert len(programs) > 2
+    assert [name for name, _, _ in programs] == sorted({name for name, _, _ in programs})
+    for whole, number in ((sessions, 1), (entries, 2)):
+        parts = [int(each[number].replace(",", "")) for each in programs]
+        assert sum(parts) == int(whole.replace(",", ""))
 
 
 def test_bar_is_on_terminal_and_lines_are_in_output(world: World, folder: Path) -> None:

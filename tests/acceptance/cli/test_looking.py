@@ -448,6 +448,8 @@ def test_tool_calls_are_listed_with_result_and_as_json(imported: World) -> None:
     lines = imported.ok("sessions", "tools", SAMPLE_ID[:12], "--last", "2").out.splitlines()
     assert lines[0].split() == ["CALLED", "AT", "TOOL", "RESULT", "MS", "INPUT", "OUTPUT"]
     assert len(lines) == 3
+    of_all = imported.ok("sessions", "tools", "--last", "2").out.splitlines()
+    assert [line.split()[0] for line in of_all] == ["SESSION", SAMPLE_ID[:8], SAMPLE_ID[:8]]
     assert imported.ok("sessions", "tools", "--tool", "none").out == "No tool calls found.\n"
     assert imported.run("sessions", "tools", "ghost").code == 3
 

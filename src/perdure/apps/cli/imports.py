@@ -8,7 +8,8 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,7 +30,15 @@ from perdure.apps.cli.options import named_path, only_subject
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.store_access import store_address
 from perdure.apps.terminal.line_input import interrupts
-from perdure.apps.terminal.output import count_of, out_style, remark, show, show_error, show_json
+from perdure.apps.terminal.output import (
+    count_of,
+    out_style,
+    remark,
+    show,
+    show_error,
+    show_json,
+    show_lines,
+)
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.store_files import database_file, own_folders
 from perdure.client.store import Store
@@ -234,7 +243,7 @@ async def _import_files(
     for outcome in later:
         _tell(outcome, as_json=as_json)
     if not as_json and len(files) > 1:
-        show(total.summary())
+        show_lines(total.lines())
     return total
 
 
@@ -249,8 +258,8 @@ class _Total:
         self._others = 0
         self.failed = 0
         self.failure: PerdureError | None = None
-        self._sessions: set[str] = set()
-        self._entries = 0
+        self._sessions: dict[str, set[str]] = {}
+        self._entries = Counter[str]()
 
     def add(self, outcome: FileOutcome) -> bool:
         """Count one file; return whether it is worth a line."""
@@ -261,18 +270,24 @@ class _Total:
             self.failed += 1
             self.failure = outcome.error
         else:
-            self._sessions.add(outcome.report.session)
-            self._entries += outcome.report.entries
+            report = outcome.report
+            self._sessions.setdefault(report.format, set()).add(report.session)
+            self._entries[report.format] += report.entries
         return True
 
-    def summary(self) -> str:
-        """Return the totals in one line."""
-        sessions = count_of(len(self._sessions), "session")
-        entries = count_of(self._entries, "entry", "entries")
+    def lines(self) -> Iterator[str]:
+        """Return the totals in one line, below a line for each program if there are several."""
+        programs = self._sessions.items()
+        for program, sessions in sorted(programs) if len(programs) > 1 else ():
+            yield f"{program}: {self._added(len(sessions), self._entries[program])}"
+        whole = len(set[str]().union(*self._sessions.values()))
         ending = f", {count_of(self.failed, 'file')} failed" if self.failed else ""
         others = count_of(self._others, "other file")
         skipped = f", {others} skipped: no sessions" if self._others else ""
-        return f"{sessions}, {entries} added{ending}{skipped}"
+        yield f"{self._added(whole, self._entries.total())}{ending}{skipped}"
+
+    def _added(self, sessions: int, entries: int) -> str:
+        return f"{count_of(sessions, 'session')}, {count_of(entries, 'entry', 'entries')} added"
 
 
 @contextmanager

@@ -79,6 +79,8 @@ def pad(text: str, width: int) -> str:
 
 
 _GAP = 2
+_LEAST = 8
+"""Cells that a column which gives way keeps."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -94,16 +96,18 @@ def table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, style: Style
 ) -> Iterator[str]:
     """Return a heading and `rows` of at most `width` cells, if the fixed columns fit."""
-    widths = [
+    widths: list[int] = [
         max(cell_len(column.title), *(cell_len(row[n]) for row in rows), 0)
         for n, column in enumerate(columns)
     ]
     excess = sum(widths) + _GAP * (len(columns) - 1) - width
-    for n, column in enumerate(columns):
-        if column.gives_way and excess > 0:
-            cut = min(excess, max(widths[n] - 8, 0))
-            widths[n] -= cut
-            excess -= cut
+    giving = [n for n, column in enumerate(columns) if column.gives_way]
+    while giving and excess > 0:  # the widest first, so that one column does not give all
+        size, widest = max((widths[n], n) for n in giving)
+        if size <= _LEAST:
+            break
+        widths[widest] -= 1
+        excess -= 1
     heading = [column.title for column in columns]
     yield _line(heading, columns, widths, style, is_heading=True)
     for row in rows:

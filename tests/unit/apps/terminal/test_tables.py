@@ -32,3 +32,10 @@ def test_column_keeps_some_cells_however_narrow_it_gets() -> None:
 
 def test_without_rows_there_is_a_heading() -> None:
     assert list(table(COLUMNS, [], 80, Style())) == ["ID  COUNT  TITLE"]
+
+
+def test_columns_that_give_way_share_the_space_that_is_left() -> None:
+    columns = (Column("A", gives_way=True), Column("B", gives_way=True), Column("C"))
+    rows = [("a" * 60, "b" * 40, "c" * 10)]
+    (_, line) = table(columns, rows, 54, Style())
+    assert [len(cell) for cell in line.split()] == [20, 20, 10]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -10,6 +10,7 @@ import typer
 
 from perdure.apps.cli.options import MOST
 from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.session_rows import short_ids
 from perdure.apps.terminal.output import local_time, out_style, width
 from perdure.apps.terminal.text import Column, one_line, table
 from perdure.session.clock import timestamp
@@ -54,9 +55,11 @@ async def tools(
             failed=failed or None,
             last=last or None,
         )
+        streams = list({call.session for call in found}) if session is None else []
+        ids = await short_ids(opened, streams)
     common.show(
         [_data(call) for call in found],
-        _rows(found, has_session=session is None) if found else "No tool calls found.",
+        _rows(found, ids) if found else "No tool calls found.",
     )
 
 
@@ -64,7 +67,8 @@ def _data(call: ToolCallRecord) -> dict[str, object]:
     return {**msgspec.structs.asdict(call), "called_at": timestamp(call.called_at)}
 
 
-def _rows(found: Sequence[ToolCallRecord], *, has_session: bool) -> Iterator[str]:
+def _rows(found: Sequence[ToolCallRecord], ids: Mapping[str, str]) -> Iterator[str]:
+    """Return the table; with `ids`, the short ids of the sessions, also the session of each."""
     columns = [
         Column("CALLED AT", "faint"),
         Column("TOOL", "strong"),
@@ -74,9 +78,9 @@ def _rows(found: Sequence[ToolCallRecord], *, has_session: bool) -> Iterator[str
         Column("OUTPUT", gives_way=True),
     ]
     rows = [list(_row(call)) for call in found]
-    if has_session:
+    if ids:
         columns.insert(0, Column("SESSION"))
-        rows = [[call.session, *row] for call, row in zip(found, rows, strict=True)]
+        rows = [[ids[call.session], *row] for call, row in zip(found, rows, strict=True)]
     return table(columns, rows, width(), out_style())
 
 
