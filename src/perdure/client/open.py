@@ -230,6 +230,11 @@ def _check_namespace(namespace: str) -> None:
         is_one = False
     if not is_one:
         raise ConfigError(f"{namespace!r:.60} is no namespace: give it a name")
+    if namespace != namespace.strip() or not namespace.isprintable():
+        raise ConfigError(
+            f"{namespace!r:.60} is no namespace: use a name without control characters, and "
+            "without blanks at its ends"
+        )
 
 
 async def connect_store(

@@ -53,13 +53,22 @@ def question_of(text: str, now: int) -> Question:
     words = terms(text)
     language = language_of(words)
     names = {author_key(word): language.stem(word) for word in words}
-    content = [word for word in words if word not in language.function_words and _is_word(word)]
     classes: dict[str, WordClass] = {}
-    for word in content or words:
+    for word in _content_of(words, language) or words:
         stem = language.stem(word)
         classes.setdefault(stem, _class(language, word, stem))
     asked = sorted(classes.values(), key=lambda each: -len(each.key))[:MOST_CLASSES]
     return Question(text, tuple(asked), names, period_of(text, now), _asks_when(words))
+
+
+def has_content(text: str) -> bool:
+    """Whether a word of `text` says what is asked for; words like "the" and "of" do not."""
+    words = terms(text)
+    return bool(_content_of(words, language_of(words)))
+
+
+def _content_of(words: Sequence[str], language: Language) -> list[str]:
+    return [word for word in words if word not in language.function_words and _is_word(word)]
 
 
 def _asks_when(words: Sequence[str]) -> bool:

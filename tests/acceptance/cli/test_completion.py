@@ -53,6 +53,7 @@ def asked(world: World, shell: str, script: str, line: str) -> list[str]:
         ("perdure sessions branch 0196 4", ["46", "45", "44", "43", "42", "41", "40", "4"]),
         ("perdure export 0196 --format ht", ["html"]),
         ("perdure chat -m scripted:e", ["echo"]),
+        ("perdure sessions list --source claude", ["claude-code"]),
         ("perdure sessions list --namespace nowhere --li", ["--limit"]),
         ("perdure sessions show zebra", [""]),
     ],

@@ -101,6 +101,8 @@ def test_question_finds_what_sessions_said_and_says_why(world: World) -> None:
     assert world.ok("memory", "search", "zebra").out.strip() == "Nothing found."
     assert world.ok("memory", "search", "hotel", "--subject", "ana").out.strip() == "Nothing found."
     assert world.run("memory", "search", "?!").code == 2
+    assert "add a word for what you look for" in world.ok("memory", "search", "the of").err
+    assert world.ok("memory", "search", "of the hotel").err == ""
     others = world.ok("memory", "search", "hotel", "--all", "--agent", "nobody").out
     assert others.strip() == "Nothing found."
 

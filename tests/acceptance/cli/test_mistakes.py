@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
@@ -309,6 +310,15 @@ MISTAKES = (
     ("serve --port x", 2, "Invalid value for '--port': 'x' is no whole number; see --help"),
     ("serve --port 99999", 2, "Invalid value for '--port': 99999 is not from 0 to 65535; see"),
     ("serve --host 0.0.0.0", 2, "listening on 0.0.0.0 needs TLS (--tls-certificate and"),
+    (
+        'sessions list --namespace " "',
+        2,
+        "' ' is no namespace: use a name without control characters, and without blanks at its",
+    ),
+    ("sessions show LONG.jsonl", 2, "LONG is too long for a path: correct it"),
+    ("import LONG", 2, "LONG is too long for a path: correct it"),
+    ("chat --cwd LONG -p hi", 2, "LONG is too long for a path: correct it"),
+    ("chat -m ollama: -p hi", 2, "'ollama:' names a provider, but no model of it: write ollama:N"),
     ("usage hourly", 2, "Invalid value for 'by': 'hourly' is not one of 'daily',"),
     (
         "usage --since today --until yesterday",
@@ -374,15 +384,19 @@ MISTAKES = (
     ("flow init --greenfield --takeover", 2, "use only one of --greenfield and --takeover"),
     ("store restore file.txt", 2, "file.txt is a file: name the folder of a backup"),
 )
+LONG = "long" * 75
+"""A name with more characters than a file system takes."""
+
 SAMPLE_OF = 6
 """Of so many mistakes `make test` makes one."""
 
 
 def check(world: World, typed: str, code: int, told: str) -> None:
     """Type a mistake, and read the answer."""
-    words = [SAMPLE_ID if word == "S" else word for word in shlex.split(typed)]
+    named = [SAMPLE_ID if word == "S" else word for word in shlex.split(typed)]
+    words = [word.replace("LONG", LONG) for word in named]
     ended = world.run(*words)
-    said = ended.err.replace(SAMPLE_ID, "S")
+    said = re.sub(f"{LONG[:60]}… \\(\\d+ characters\\)", "LONG", ended.err.replace(SAMPLE_ID, "S"))
     assert ended.code == code, (typed, said)
     assert told in said, (typed, said)
     assert len(said.splitlines()) == 1, (typed, said)

@@ -29,6 +29,13 @@ def test_search_gives_the_promised_json(imported: World) -> None:
     assert {hit["on_branch"] for hit in hits} <= {True, False}
 
 
+def test_quotation_mark_that_is_not_closed_is_reported(imported: World) -> None:
+    ended = imported.ok("sessions", "search", '"tide table', "--json")
+    assert ended.json == imported.ok("sessions", "search", "tide table", "--json").json
+    assert "a quotation mark is not closed, so it is ignored" in ended.err
+    assert imported.ok("sessions", "search", '"tide table"', "--json").err == ""
+
+
 def test_hits_are_shown_with_what_fits_in_brackets(imported: World) -> None:
     out = imported.ok("sessions", "search", "tide", "--limit", "3").out
 

@@ -41,6 +41,9 @@ async def test_store_in_memory_lives_as_long_as_its_block() -> None:
     [
         ("", "is no namespace: give it a name"),
         ("\udcff", "is no namespace: give it a name"),
+        (" ", "is no namespace: use a name without control characters"),
+        ("team ", "is no namespace: use a name without control characters"),
+        ("a\nb", "is no namespace: use a name without control characters"),
         (5, "open takes str as namespace, not int"),
         (None, "open takes str as namespace, not None"),
     ],

@@ -6,6 +6,7 @@ $PERDURE_DEBUG=1 also prints the traceback.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, exit_code_of
+from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, exit_code_of
 from perdure.apps.cli.surface.table import answer_from_table, asked_of
 from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import (
@@ -73,6 +74,10 @@ def _exit_code(words: list[str]) -> int:
         message = shorten_echoes(f"{place}{error.strerror or error}", words)
         if _is_nowhere():
             message = "the folder you are in is gone; go to another"
+        if error.errno == errno.ENAMETOOLONG:
+            message = f"{place.removesuffix(': ') or 'a path'} is too long for a path: correct it"
+            show_failure("usage", shorten_echoes(message, words), as_json=as_json)
+            return USAGE
         show_failure("io_error", message, as_json=as_json)
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: nobody is shown a traceback

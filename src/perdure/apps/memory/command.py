@@ -35,6 +35,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.memory.episodes import Episode
+from perdure.memory.question import has_content
 from perdure.memory.reports import ImportedFolder
 from perdure.memory.scope import ScopeName
 
@@ -161,6 +162,8 @@ async def search(
         titles = {
             each: (await opened.backend.state(each)).info.name for each in dict.fromkeys(said)
         }
+    if not has_content(question):
+        remark("every word of the question is a common one: add a word for what you look for")
     common.show(
         [hit_data(hit, titles) for hit in found],
         hit_lines(found, titles, width(), out_style()) if found else "Nothing found.",

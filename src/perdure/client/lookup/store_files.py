@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 FILE_ADDRESS = "sqlite:///"
 FOLDER_ADDRESS = "jsonl:///"
+_SPECIAL = re.compile("[%?#]")
+"""Characters of a folder's path that mean something else in an address."""
+
 _BESIDE = ("", "-wal", "-shm", "-journal")
 """How the names of an SQLite store's files end."""
 
@@ -42,7 +46,9 @@ def intended_address(typed: str) -> str | None:
     if not name.strip("/"):
         return None
     path = Path(os.path.expanduser(name))  # noqa: PTH111 - Path.expanduser raises for ~nobody
-    return f"{FOLDER_ADDRESS if os.path.isdir(path) else FILE_ADDRESS}{path}"  # noqa: PTH112 - a name that is too long is none
+    if os.path.isdir(path):  # noqa: PTH112 - a name that is too long is none
+        return f"{FOLDER_ADDRESS}{_SPECIAL.sub(lambda found: quote(found[0]), str(path))}"
+    return f"{FILE_ADDRESS}{path}"
 
 
 def near_address(address: str) -> str | None:

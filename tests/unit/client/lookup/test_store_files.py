@@ -58,6 +58,14 @@ def test_mistyped_address_gets_the_intended_one(tmp_path: Path) -> None:
         assert intended_address(typed) == intended, typed
 
 
+def test_offered_address_of_a_folder_names_that_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "50% of #1?"
+    folder.mkdir()
+    offered = intended_address(str(folder))
+    assert offered == f"jsonl:///{tmp_path}/50%25 of %231%3F"
+    assert own_folders(offered or "") == (folder,)
+
+
 def test_missing_relative_file_gets_the_absolute_one_that_exists(tmp_path: Path) -> None:
     file = tmp_path / "x.db"
     address = f"sqlite://{file}"  # three slashes: relative to the working folder

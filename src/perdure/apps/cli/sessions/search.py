@@ -111,6 +111,8 @@ async def search(
         2  the query is invalid
     """
     roles = filters.roles
+    if " ".join(query).count('"') % 2:
+        remark("a quotation mark is not closed, so it is ignored: close it to find the exact words")
     async with common.existing_store() as opened:
         # Without a writable index, the search reads the texts that are not indexed.
         with suppress(StoreReadOnly, StoreFull, StoreUnavailable):

@@ -10,7 +10,7 @@ import asyncio
 import importlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from perdure.apps.cli.surface.completion import Candidate, Completion
 from perdure.apps.settings.lookup import setting
@@ -105,6 +105,11 @@ class StoreLookup:
             Candidate(echo, "offline"),
             *(Candidate(f"{each.name}:", each.status) for each in ready if each.name != offline),
         ]
+
+    def programs(self) -> list[Candidate]:
+        """Return the programs whose sessions can be imported."""
+        formats: Any = importlib.import_module("perdure.interop.reports").Format
+        return [Candidate(name) for name in get_args(formats)]
 
     def _ask(self, look: Callable[[Store], Awaitable[Result]]) -> Result:
         async def ask_store() -> Result:

@@ -58,11 +58,16 @@ class Lookup(Protocol):
         """Return the known models and providers."""
         ...
 
+    def programs(self) -> Iterable[Candidate]:
+        """Return the programs whose sessions can be imported."""
+        ...
+
 
 LookupMaker = Callable[[], Lookup]
 
 SESSIONS = frozenset({"session"})
 ENTRIES = frozenset({"entry", "at", "leaf", "first", "second"})
+PROGRAM = "PROGRAM"
 FOLDERS = frozenset({"DIR"})
 FILES = frozenset({"FILE", "PATH"})
 
@@ -173,6 +178,8 @@ def _known_values(parameter: Parameter, known: _Typed, lookup: LookupMaker) -> I
         return lookup().questions()
     if parameter.name == "choice" and first:
         return lookup().choices(first)
+    if parameter.value == PROGRAM:
+        return lookup().programs()
     return lookup().models() if parameter.name == "model" else ()
 
 

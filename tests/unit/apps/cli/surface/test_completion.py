@@ -32,6 +32,9 @@ class Shelf:
     def models(self) -> Iterable[Candidate]:
         return (Candidate("scripted:echo"),)
 
+    def programs(self) -> Iterable[Candidate]:
+        return (Candidate("claude-code"), Candidate("codex"))
+
 
 def values(line: str) -> list[str]:
     words, typed = split(line)
@@ -60,6 +63,9 @@ def test_completion_offers_matching_candidates() -> None:
         ("inbox answer 0196/17 d", ["deny"]),
         ("chat -m s", ["scripted:echo"]),
         ("chat --session ", ["0196"]),
+        ("sessions list --source cl", ["claude-code"]),
+        ("export --all --source=co", ["--source=codex"]),
+        ("memory remember x --source co", []),
         ("sessions search x --o", ["--on-branch", "--off-branch"]),
         ("nonsense ", [*COMMANDS]),
         ("sessions list --limit ", []),
