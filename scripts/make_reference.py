@@ -21,6 +21,8 @@ import msgspec
 from pdoc import doc, render
 from pdoc.doc_types import empty
 
+from scripts.make_event_docs import fields_of_payloads
+
 ADAPTERS = ("google_adk", "langgraph", "openai_agents", "pydantic_ai")
 MODULES = (
     "perdure",
@@ -79,6 +81,8 @@ def documented(name: str) -> doc.Module:
         for member in members(found):
             if isinstance(member, doc.Class):
                 _complete(member)
+                if name == "perdure.event_types":
+                    member.docstring += _payload_text(member.name)
             _adapt(member, is_blocking=name == "perdure.blocking")
     found.docstring = _with_paragraphs(module.__doc__ or "")  # not the docstring of its stub
     return found
@@ -137,6 +141,12 @@ def _complete(found: doc.Class) -> None:
     found.own_members = [own[name] for name in sorted(own, key=lambda name: place[name])]
     found.inherited_members = {}
     found.bases = [each for each in found.bases if each[0] in MODULES]
+
+
+def _payload_text(name: str) -> str:
+    """Return the fields of the payload of the event class `name` as a list; "" if it has none."""
+    lines = [f"- `{field}`" for field in fields_of_payloads().get(name, ())]
+    return "\n\n".join(["", "Its payload has:", "\n".join(lines)]) if lines else ""
 
 
 def _defaults(of: type[Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pdoc import doc
 
 import perdure
 from scripts import make_reference
+from scripts.make_event_docs import fields_of_payloads
 from tests.fakes.browser import browsing
 
 RESULTS = "[...document.querySelectorAll('.search-result a')].map(each => each.textContent.trim())"
@@ -29,6 +30,15 @@ def test_reference_describes_every_parameter_of_an_agent() -> None:
     assert [name for name in parameters if not described.get(name)] == []
     assert len(parameters) >= 30
     assert vars(perdure).get("__all__") == listed
+
+
+def test_reference_lists_the_fields_of_every_payload() -> None:
+    module = make_reference.documented("perdure.event_types")
+    described = {member.name: member.docstring for member in module.classes}
+    assert "\n- `toolInput: dict[str, object]`" in described["AgentToolCall"]
+    assert "\n- `isPinned: NotRequired[bool]`" in described["SessionPinned"]
+    missing = [name for name, text in described.items() if "Its payload has:" not in text]
+    assert set(missing) == {name for name, fields in fields_of_payloads().items() if not fields}
 
 
 def test_option_is_no_folder_and_prints_usage(
