@@ -6,16 +6,20 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import perdure
 from perdure import Chat, Runtime, Store, Turn
-from perdure.client.cluster.runner import cluster_of
+from perdure.client.cluster.runner import cluster_of, queue_work
 from perdure.errors import WrongArgument
-from perdure.session.codec import body_of
+from perdure.session.codec import body_of, new_side
 from perdure.session.ledger import Priority, TurnRequested
+from perdure.session.messages import user
 from perdure.stores.cluster.limits import Limit
 from perdure.stores.cluster.protocol import RANKS as NUMBERS
+from perdure.stores.cluster.protocol import Work
+from perdure.stores.protocol import Commit, Write
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.worker_program import HELD, HELPER
 from tests.fakes.workers import effect_of, effects, until, workers
@@ -175,3 +179,33 @@ async def test_priority_of_message_for_later_is_recorded_by_embedded_runner(stor
         await store.schedule.cancel(request.id)
         with pytest.raises(WrongArgument, match="priority"):
             chat.send("now", priority="urgent")  # type: ignore[arg-type] # that is the test
+
+
+async def test_requests_queued_at_one_moment_are_answered_in_order(
+    runtime: Runtime, store: Store, address: str, folder: Path
+) -> None:
+    with workers(1, address, folder):
+        chat = await runtime.start(HELPER)
+        await chat.send("first")  # so the queues exist
+    texts = [f"number {number}" for number in range(11)]
+    asked = tuple(new_side(TurnRequested(user(text))) for text in texts)
+    write = Write(stream=chat.id, entries=asked)
+    committed = await store.backend.commit(Commit(writes=(write,), at=0))
+    for entry in reversed(committed.entries[0]):
+        work = Work(store.backend.namespace, chat.id, entry.seq)
+        assert await queue_work(store.backend, work, priority="normal")
+    async with await psycopg.AsyncConnection.connect(address, autocommit=True) as db:
+        await db.execute(
+            "UPDATE perdure_work.workflow_status SET created_at = 1000 "
+            "WHERE queue_partition_key = %s",
+            (chat.id,),
+        )
+    with workers(1, address, folder):
+
+        async def are_answered() -> bool:
+            return not await store.backend.open_of_all(TurnRequested.kind)
+
+        await until(are_answered)
+    path = await chat.session.path()
+    said = [each.text for each in path if each.message and each.message.role == "user"]
+    assert said == ["first", *texts]

@@ -26,6 +26,7 @@ _LOOKED_FOR = (
     " AND (%(only)s::text[] IS NULL OR w.queue_partition_key = ANY(%(only)s::text[]))"
 )
 
+# `first` orders by the seq of the request, in the id of the work; what continues a turn has none.
 # `waiting` reads one row of an index for each session: its first one, by priority. The rows are
 # locked once they are chosen: a query with both a limit and locks could skip a locked row, and take
 # a later one of the same session.
@@ -54,7 +55,7 @@ WITH RECURSIVE waiting (session, priority) AS (
     SELECT f.id FROM chosen AS c CROSS JOIN LATERAL (
         SELECT w.workflow_uuid AS id FROM {SCHEMA}.workflow_status AS w
         WHERE {_LOOKED_FOR} AND w.queue_partition_key = c.session
-        ORDER BY w.created_at, w.workflow_uuid LIMIT 1
+        ORDER BY (w.workflow_uuid::json->>2)::bigint NULLS FIRST, w.created_at LIMIT 1
     ) AS f
 ), free AS MATERIALIZED (
     SELECT w.workflow_uuid AS id FROM {SCHEMA}.workflow_status AS w
