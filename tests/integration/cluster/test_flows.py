@@ -13,8 +13,10 @@ import pytest
 import perdure
 from perdure import Flow, Flows, Runtime, Store
 from perdure.client.cluster.performer import MAX_LOSSES
+from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.status import cluster_status
 from perdure.client.cluster.worker import SWEEP_S
+from perdure.stores.cluster.limits import Limit
 from tests.fakes.flow_workers import DEADLY, model, roles
 from tests.fakes.mortal_flows import GRAPHS, RECORD, Kind
 from tests.fakes.worker_program import HELD
@@ -118,6 +120,8 @@ async def test_flow_waits_for_worker_that_has_its_folder_and_agents(
 async def test_flow_that_kills_its_workers_waits_for_person_with_the_reason(
     store: Store, address: str, tmp_path: Path
 ) -> None:
+    limits = cluster_of(store.backend).limits
+    await limits.set_limit(Limit(subject="namespace:default", turns=1))  # so each needs a slot
     async with flows_of(store) as flows:
         flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
         (tmp_path / DEADLY).touch()
@@ -134,6 +138,7 @@ async def test_flow_that_kills_its_workers_waits_for_person_with_the_reason(
             (tmp_path / DEADLY).unlink()
             await flow.reply("`owner-intake` started", by="Ana")
             assert (await flow.run()).status == "awaiting_improvement_choice"
+    await limits.set_limit(Limit(subject="namespace:default"))
 
 
 async def test_flow_that_asks_uses_no_slot_and_continues_after_answer(
