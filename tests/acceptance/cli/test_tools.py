@@ -109,7 +109,7 @@ def test_command_that_needs_a_shell_is_no_rule(world: World) -> None:
 
 def test_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:
     says(world, "hello")
-    assert world.run("grants", "revoke", session_of(world), "write_file x").code == 2
+    assert world.run("grants", "revoke", session_of(world), "write_file x").code == 3
     assert world.run("grants", "revoke", session_of(world)).code == 2
     assert "every call needs approval" in world.ok("grants", "list", session_of(world)).out
 
@@ -137,8 +137,16 @@ def test_beginning_of_a_grant_names_it_unless_several_begin_so(world: World) -> 
     world.ok("inbox", "answer", question(world)["id"], "always")
     world.ok("chat", "--session", session, "-p", "thanks")
     assert "ambiguous" in world.run("grants", "revoke", session, "write_file a.txt").err
-    assert world.run("grants", "revoke", session, "write_file b").code == 2
-    assert len(world.ok("grants", "list", session, "--json").json) == 2
+    assert world.run("grants", "revoke", session, "write_file b").code == 3
+    grants = world.ok("grants", "list", session, "--json").json
+    assert len(grants) == 2
+    first, second = (
+        line.split(maxsplit=1) for line in world.ok("grants", "list", session).out.splitlines()
+    )
+    assert [first[1], second[1]] == grants
+    assert first[0] in world.ok("grants", "list").out
+    world.ok("grants", "revoke", session, first[0])
+    assert world.ok("grants", "list", session, "--json").json == [second[1]]
 
 
 def test_chat_takes_the_answers_that_the_inbox_takes(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
@@ -25,6 +26,8 @@ Examples:
     no_args_is_help=True,
 )
 
+_ID_CHARS = 8
+
 _NONE = "No grants: every call needs approval."
 
 SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
@@ -46,7 +49,7 @@ async def list_grants(
     """List grants: approvals answered with "always".
 
     A grant allows one tool exactly one thing: this content in this file, this command with these
-    scripts, or this request. It holds in one session.
+    scripts, or this request. It holds in one session. Its id is for `perdure grants revoke`.
 
     Examples:
         perdure grants list
@@ -62,17 +65,28 @@ async def list_grants(
             return
         stream = await named_session(opened, session)
         known = (await standing_of(opened, stream)).grants
-    common.show(list(known), [safe(grant) for grant in known] if known else _NONE)
+    common.show(list(known), [f"{id_of(each)}  {safe(each)}" for each in known] or _NONE)
 
 
 def _lines(found: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> Iterator[str]:
-    rows = [(ids[id], one_line(grant, MOST)) for id, each in found.items() for grant in each]
-    return table((Column("SESSION"), Column("GRANT", "strong")), rows, width(), out_style())
+    rows = [
+        (ids[id], id_of(grant), one_line(grant, MOST))
+        for id, each in found.items()
+        for grant in each
+    ]
+    columns = (Column("SESSION"), Column("ID"), Column("GRANT", "strong"))
+    return table(columns, rows, width(), out_style())
+
+
+def id_of(grant: str) -> str:
+    """Return the id of a grant: the beginning of the digest of its text."""
+    return hashlib.sha256(grant.encode()).hexdigest()[:_ID_CHARS]
 
 
 def _find_grant(text: str, known: Sequence[str]) -> str:
-    """Return the grant that is `text`, or the only one that begins with it."""
-    matches = [grant for grant in known if text and grant.startswith(text)]
+    """Return the grant that is `text`, has it as its id, or is the only one to begin with it."""
+    matches = [grant for grant in known if id_of(grant) == text]
+    matches = matches or [grant for grant in known if text and grant.startswith(text)]
     if text in known:
         return text
     if len(matches) > 1:
@@ -88,7 +102,7 @@ async def revoke(
     grant: Annotated[
         str | None,
         typer.Argument(
-            metavar="GRANT", help="The grant as `grants list` prints it, or the beginning of it."
+            metavar="GRANT", help="The id or the text of a grant, or the beginning of its text."
         ),
     ] = None,
     *,
@@ -98,6 +112,7 @@ async def revoke(
     """Revoke a grant: the next call needs approval again, also in a running turn.
 
     Examples:
+        perdure grants revoke 01jd 3fa2b1c0
         perdure grants revoke 01jd "run_command git status"
         perdure grants revoke 01jd --all
 
