@@ -9,12 +9,16 @@ import pytest
 
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE_ID, World
 
-BASH = r"""
+END = "-- end of the words for one line"
+BASH = rf"""
 eval "$(perdure completion bash)"
-COMP_LINE=$1; COMP_POINT=${#1}; COMP_TYPE=37
-read -ra COMP_WORDS <<< "$1"; COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
-_perdure perdure "" ""
-printf '%s\n' "${COMPREPLY[@]}"
+for line; do
+  COMP_LINE=$line; COMP_POINT=${{#line}}; COMP_TYPE=37
+  read -ra COMP_WORDS <<< "$line"; COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
+  COMPREPLY=()
+  _perdure perdure "" ""
+  printf '%s\n' "${{COMPREPLY[@]}}"; echo '{END}'
+done
 """
 FISH = r"""
 perdure completion fish | source
@@ -22,16 +26,15 @@ complete -C $argv[1]
 """
 
 
-def asked(world: World, shell: str, script: str, line: str) -> list[str]:
-    """What `shell` completes `line` to."""
+def asked(world: World, shell: str, *arguments: str) -> list[str]:
+    """The lines that `shell` prints when it is started with `arguments`."""
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"{shell} is not installed")
-    start = ["-c", script, "bash", line] if shell == "bash" else ["--no-config", "-c", script, line]
     environment = dict(world.environment)
     environment["PATH"] = f"{PERDURE.parent}:{environment['PATH']}"
     done = subprocess.run(
-        [program, *start],
+        [program, *arguments],
         capture_output=True,
         env=environment,
         cwd=world.folder,
@@ -43,27 +46,30 @@ def asked(world: World, shell: str, script: str, line: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("perdure sess", ["sessions"]),
-        ("perdure sessions unco", ["uncompact"]),
-        ("perdure sessions show 019", [SAMPLE_ID]),
-        ("perdure sessions show tide", [SAMPLE_ID]),
-        ("perdure sessions branch 0196 4", ["46", "45", "44", "43", "42", "41", "40", "4"]),
-        ("perdure export 0196 --format ht", ["html"]),
-        ("perdure chat -m scripted:e", ["echo"]),
-        ("perdure sessions list --source claude", ["claude-code"]),
-        ("perdure sessions list --namespace nowhere --li", ["--limit"]),
-        ("perdure sessions show zebra", [""]),
-    ],
-)
-def test_bash_completes(imported: World, line: str, expected: list[str]) -> None:
-    assert asked(imported, "bash", BASH, line) == expected
+COMPLETED = {
+    "perdure sess": ["sessions"],
+    "perdure sessions unco": ["uncompact"],
+    "perdure sessions show 019": [SAMPLE_ID],
+    "perdure sessions show tide": [SAMPLE_ID],
+    "perdure sessions branch 0196 4": ["46", "45", "44", "43", "42", "41", "40", "4"],
+    "perdure export 0196 --format ht": ["html"],
+    "perdure chat -m scripted:e": ["echo"],
+    "perdure sessions list --source claude": ["claude-code"],
+    "perdure sessions list --namespace nowhere --li": ["--limit"],
+    "perdure sessions show zebra": [""],
+}
+
+
+def test_bash_completes(imported: World) -> None:
+    lines = iter(asked(imported, "bash", "-c", BASH, "bash", *COMPLETED))
+    found = {line: list(iter(lambda: next(lines), END)) for line in COMPLETED}
+    assert found == COMPLETED
+    assert list(lines) == []
 
 
 def test_fish_completes(imported: World) -> None:
-    assert asked(imported, "fish", FISH, "perdure sessions show 019")[0].startswith(SAMPLE_ID)
+    shown = asked(imported, "fish", "--no-config", "-c", FISH, "perdure sessions show 019")
+    assert shown[0].startswith(SAMPLE_ID)
 
 
 def test_zsh_accepts_its_script(imported: World) -> None:

@@ -14,7 +14,7 @@ import pytest
 from perdure.apps.cli.exits import EXITS
 from perdure.errors import PerdureError
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
-from tests.fakes.samples import sampled
+from tests.fakes.samples import case, sampled
 
 IS_ROOT = os.geteuid() == 0
 
@@ -304,21 +304,29 @@ def test_nothing_to_say_is_refused_before_there_is_a_session(world: World, said:
     assert not world.file.exists()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "chat -p",
-        f"sessions rename {SAMPLE_ID}",
-        f"sessions label {SAMPLE_ID} 4",
-        f"sessions fork {SAMPLE_ID} --title",
-        f"sessions end {SAMPLE_ID} --reason",
-    ],
-)
-def test_words_for_the_log_must_be_utf8(sample: World, command: str) -> None:
-    done = _in_shell(sample, f"perdure {command} $(printf '\\377')")
+NOT_UTF8 = "it is not UTF-8, and a log holds nothing else; convert it and try again"
+
+
+def test_words_of_a_shell_for_the_log_must_be_utf8(sample: World) -> None:
+    done = _in_shell(sample, "perdure chat -p $(printf '\\377')")
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
-    assert "it is not UTF-8, and a log holds nothing else; convert it and try again" in done.stderr
+    assert NOT_UTF8 in done.stderr
+    assert len(sample.ok("sessions", "list", "--json").json) == 1
+
+
+def test_words_for_the_log_must_be_utf8(sample: World) -> None:
+    for words in (
+        ("sessions", "rename", SAMPLE_ID),
+        ("sessions", "label", SAMPLE_ID, "4"),
+        ("sessions", "fork", SAMPLE_ID, "--title"),
+        ("sessions", "end", SAMPLE_ID, "--reason"),
+    ):
+        with case(words):
+            ended = sample.run(*words, os.fsdecode(b"\xff"))
+            assert (ended.code, ended.out) == (2, "")
+            assert len(ended.err.splitlines()) == 1
+            assert NOT_UTF8 in ended.err
     assert len(sample.ok("sessions", "list", "--json").json) == 1
 
 
