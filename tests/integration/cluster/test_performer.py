@@ -1,4 +1,4 @@
-"""What a worker runs beside a turn, to watch for stops and for waits, ends with the work."""
+"""Tasks beside a turn end with its work; a turn begun by another process is continued."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Agent, Runtime, Store
+from perdure import Agent, Chat, Runtime, Store, user
+from perdure.client.agents.runners import EmbeddedRunner, NewTurn, answering
 from perdure.client.cluster.limits import Slots
 from perdure.client.cluster.performer import Performer
 from perdure.client.cluster.runner import cluster_of
+from perdure.engine.turns.session_turns import SessionTurns, Signals
+from perdure.engine.turns.state import TurnState
 from perdure.errors import StoreUnavailable
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
+from perdure.session.codec import new_side
+from perdure.session.ledger import TurnRequested
 from perdure.stores.cluster.protocol import Work
+from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import MODEL, calls, says
 from tests.fakes.clock import ManualClock
 
@@ -148,3 +154,55 @@ async def test_work_cancelled_repeatedly_leaves_no_task(
         await asyncio.wait((work,), timeout=ENDS_S)
         assert work.cancelled()
         assert BESIDE.isdisjoint(names())
+
+
+class BeatenRunner(EmbeddedRunner):
+    """Before its first turn, another process begins a turn of the session, and leaves it open."""
+
+    def __init__(self, other: Chat, request: int | None, release: asyncio.Event) -> None:
+        self._other: Chat | None = other
+        self._request = request
+        self._release = release
+
+    async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
+        other, self._other = self._other, None
+        if other is not None:
+            with answering(other.id, self._request or 0):
+                turn = other.send("go" if self._request else "before")
+            await turn.started()
+            await turn.stop()
+            self._release.set()
+        return await super().new_turn(turns, new, signals)
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_turn_that_another_process_begins_meanwhile_is_continued(
+    store: Store, is_same: bool
+) -> None:
+    release = asyncio.Event()
+
+    async def hold() -> str:
+        await release.wait()
+        return "held"
+
+    agent = Agent("helper", model=MODEL, tools=(perdure.tool(effect="read")(hold),))
+
+    def runtime() -> Runtime:
+        answers = (says("Well.", calls("hold")), says("done"), says("done, too"))
+        scenario = Scenario(name="test", sequence=answers)
+        return Runtime(store, [agent], models=ScriptedModel(scenario, clock=ManualClock()))
+
+    async with runtime() as first, runtime() as second:
+        chat = await first.start(agent)
+        asked = new_side(TurnRequested(user("go")))
+        write = Write(stream=chat.id, entries=(asked,))
+        ((request,),) = (await store.backend.commit(Commit(writes=(write,), at=0))).entries
+        performer = Performer(second, Slots(cluster_of(store.backend).limits, "worker"))
+        second.host.runner = BeatenRunner(chat, request.seq if is_same else None, release)
+        work = Work(store.backend.namespace, chat.id, request.seq)
+        await asyncio.wait_for(performer.perform(work), ENDS_S)
+        assert (await store.backend.state(chat.id)).open_turn is None
+        assert not await store.backend.open_of_all(TurnRequested.kind)
+        path = await chat.session.path()
+    said = [each.text for each in path if each.message and each.message.role == "user"]
+    assert said == (["go"] if is_same else ["before", "go"])

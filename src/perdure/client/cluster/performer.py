@@ -30,8 +30,10 @@ from perdure.errors import (
     LeaseHeld,
     LeaseLost,
     PerdureError,
+    RequestAnswered,
     SessionNotFound,
     StoreUnavailable,
+    TurnOpen,
     TurnSuspended,
 )
 from perdure.session.codec import body_of
@@ -53,6 +55,10 @@ STOP_LOOK_S = 0.3
 
 PARK_S = 1.0
 """How long a turn that waits for a person keeps its slot: a quick answer finds it running."""
+
+_AGAIN = (LeaseHeld, LeaseLost, RequestAnswered, StoreUnavailable, TurnOpen)
+"""Work that raised one of these is looked at again: another process writes to the session, perhaps
+one that was declared dead and whose turn continues here."""
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +98,7 @@ class Performer:
                 ended = await (once(work) if losses < MAX_LOSSES else give_up(work, losses))
                 if losses:
                     await self._cluster.forget_losses(work)
-            except (LeaseHeld, LeaseLost, StoreUnavailable) as error:
+            except _AGAIN as error:
                 _log.info("session %s: %s", work.stream, error)
                 await asyncio.sleep(BUSY_S)
             except (SessionNotFound, Erased):
@@ -159,7 +165,7 @@ class Performer:
                 error = await self._settle(work, turn)
             finally:
                 reporting.cancel()
-        except (TurnSuspended, LeaseHeld, LeaseLost, StoreUnavailable):
+        except (TurnSuspended, *_AGAIN):
             raise
         except PerdureError as refusal:
             error = refusal
@@ -177,8 +183,8 @@ class Performer:
     async def _settle(self, work: Work, turn: Turn) -> PerdureError | None:
         """Wait for the end of `turn`. Return why it failed; the log has it if the turn had begun.
 
-        Raises: TurnSuspended; LeaseHeld, LeaseLost, StoreUnavailable; _WaitsForPerson once it was
-        stopped because it waits for a person.
+        Raises: TurnSuspended; those of `_AGAIN`; _WaitsForPerson once it was stopped because it
+        waits for a person.
         """
         obeying = asyncio.ensure_future(self._obey_stops(work, turn))
         waiting = asyncio.ensure_future(self._long_wait(turn))
@@ -193,7 +199,7 @@ class Performer:
             if waiting.done():
                 raise _WaitsForPerson from None
             raise
-        except (LeaseHeld, LeaseLost, StoreUnavailable):
+        except _AGAIN:
             raise
         except PerdureError as error:
             _log.info("session %s: %s", work.stream, error)
