@@ -113,6 +113,17 @@ async def test_navigator_compares_and_forks(store: Store, tmp_path: Path) -> Non
     assert len(await store.recent()) == 2
 
 
+async def test_preview_of_long_messages_ends_with_the_newest(store: Store, tmp_path: Path) -> None:
+    session = await store.create(title="Long", cwd=str(tmp_path))
+    for n in range(6):
+        await session.append(user(f"Message {n}: " + "many words " * 60))
+    async with chatting(store, tmp_path, size=(100, 40)) as seen:
+        await seen.type("/resume")
+        await seen.until(lambda: isinstance(seen.program.screen, SessionScreen))
+        await seen.shows("user: Message 0: many", "user: Message 5: many")
+        await seen.press("escape")
+
+
 async def test_picker_searches_previews_and_continues(store: Store, tmp_path: Path) -> None:
     await trip(store, tmp_path)
     for n, name in enumerate(("Bread", "Cake", "Soup")):

@@ -24,7 +24,9 @@ MOST_LISTED = 200
 """Sessions that are listed; more are found by typing."""
 
 _PREVIEWED = 6
-_PREVIEW_CELLS = 400
+_WRAPPED = 20
+"""Cells that may be lost where a line of the preview is wrapped."""
+
 _TIME_CELLS = 18
 
 
@@ -68,14 +70,17 @@ class SessionScreen(ModalScreen[str | None]):
     def _draw(self) -> None:
         sessions = self.query_one(OptionList)
         sessions.clear_options()
-        room = max(self.size.width - 6, 40)
         sessions.add_options(
-            Option(plain(_row(choice, room))) for choice in self._state.fitting[:MOST_LISTED]
+            Option(plain(_row(choice, self._room))) for choice in self._state.fitting[:MOST_LISTED]
         )
         if self._state.fitting:
             sessions.highlighted = 0
         else:
             self._preview()  # it ends the preview of an earlier selection
+
+    @property
+    def _room(self) -> int:
+        return max(self.size.width - 6, 40)
 
     def _choice(self) -> Choice | None:
         at = self.query_one(OptionList).highlighted
@@ -110,9 +115,12 @@ class SessionScreen(ModalScreen[str | None]):
         ]
         try:
             session = await self._store.open(info.id)
-            for message in await session.messages(last=_PREVIEWED):
-                text = one_line(message_line(message, _PREVIEW_CELLS), _PREVIEW_CELLS)
-                lines.append(plain(f"{message.role}: {text}"))
+            messages = await session.messages(last=_PREVIEWED)
+            for message in messages:
+                # One line each, and two for the newest, so that it is never below the edge.
+                cells = self._room * 2 - _WRAPPED if message is messages[-1] else self._room
+                text = message_line(message, cells)
+                lines.append(plain(one_line(f"{message.role}: {text}", cells)))
         except PerdureError as error:
             lines.append(plain(str(error)))
         self.query_one("#session-preview", Static).update(Content("\n").join(lines))
