@@ -315,6 +315,12 @@ MISTAKES = (
         2,
         "' ' is no namespace: use a name without control characters, and without blanks at its",
     ),
+    ("sessions show S/3", 2, "S/3 is an entry: name its session, which is S"),
+    (
+        "continue-in S",
+        2,
+        "missing argument PROGRAM: one of claude-code, codex, pi, operator, openco",
+    ),
     ("sessions show LONG.jsonl", 2, "LONG is too long for a path: correct it"),
     ("import LONG", 2, "LONG is too long for a path: correct it"),
     ("chat --cwd LONG -p hi", 2, "LONG is too long for a path: correct it"),
@@ -393,7 +399,7 @@ SAMPLE_OF = 6
 
 def check(world: World, typed: str, code: int, told: str) -> None:
     """Type a mistake, and read the answer."""
-    named = [SAMPLE_ID if word == "S" else word for word in shlex.split(typed)]
+    named = [re.sub(r"^S(?=$|/)", SAMPLE_ID, word) for word in shlex.split(typed)]
     words = [word.replace("LONG", LONG) for word in named]
     ended = world.run(*words)
     said = re.sub(f"{LONG[:60]}… \\(\\d+ characters\\)", "LONG", ended.err.replace(SAMPLE_ID, "S"))

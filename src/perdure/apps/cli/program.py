@@ -243,6 +243,8 @@ def _perdure(
 _CHECKER_WORDS = (
     (r"Got unexpected extra argument\(?s?\)? \((.*)\)", r"unexpected argument: \1"),
     (r"^Missing argument '(.*)'", r"missing argument \1"),
+    (r"^(missing argument \S+)\. Choose from:\s*(.*)", r"\1: one of \2"),
+    (r"\s*\n\s*", " "),
     (r"^No such option: (\S+)", r"unknown option \1"),
     (r"^No such command '", "unknown command '"),
     (r"is not a valid int(?:eger)?(?: range)?", "is no whole number"),
@@ -278,7 +280,7 @@ def _names_json(words: Sequence[str]) -> bool:
 
 def _plain(message: str) -> str:
     for said, plainly in _CHECKER_WORDS:
-        message = re.sub(said, plainly, message)
+        message = re.sub(said, plainly, message, flags=re.DOTALL)
     return message
 
 

@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import get_args
@@ -44,7 +44,7 @@ from perdure.client.lookup.store_files import (
 from perdure.client.open import default_address
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import NotImported, SessionNotFound
+from perdure.errors import AmbiguousId, NotImported, SessionNotFound
 from perdure.interop.reports import Format
 from perdure.session.ids import StreamId
 
@@ -139,6 +139,7 @@ async def named_session(store: Store, named: str) -> StreamId:
     if path.is_dir():
         raise UsageMistake(f"{named} is a folder: name one file of it, or a session's id")
     if not path.is_file():
+        await _require_no_entry(store, named)
         raise PathNotFound(named)
     try:
         found = await find_file(store.backend, path)
@@ -147,6 +148,16 @@ async def named_session(store: Store, named: str) -> StreamId:
     if found.is_behind:
         remark(f"{safe(named)} has changed since it was imported; `perdure import` adds the rest")
     return found.session
+
+
+async def _require_no_entry(store: Store, named: str) -> None:
+    """Raises: UsageMistake if `named` is the id of an entry, ``SESSION/NUMBER``."""
+    session, _, number = named.rpartition("/")
+    if not number.isdecimal() or "/" in session:
+        return
+    with suppress(SessionNotFound, AmbiguousId):
+        await store.find(session)
+        raise UsageMistake(f"{named} is an entry: name its session, which is {session}")
 
 
 async def named_folder(store: Store, named: str | None) -> str | None:
