@@ -321,6 +321,7 @@ MISTAKES = (
         2,
         "missing argument PROGRAM: one of claude-code, codex, pi, operator, openco",
     ),
+    ("memory episodes --after nope", 3, "no episode 'nope' here; `perdure memory episodes --all`"),
     ("sessions show LONG.jsonl", 2, "LONG is too long for a path: correct it"),
     ("import LONG", 2, "LONG is too long for a path: correct it"),
     ("chat --cwd LONG -p hi", 2, "LONG is too long for a path: correct it"),

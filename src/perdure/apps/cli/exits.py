@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable
 from typing import ClassVar
 
-from perdure.errors import FactNotFound, NotImported, PerdureError, SessionNotFound
+from perdure.errors import EntryNotFound, FactNotFound, NotImported, PerdureError, SessionNotFound
 
 DONE = 0
 FAILED = 1
@@ -129,6 +129,15 @@ class WholeFactIdNeeded(FactNotFound):
         super().__init__(typed)
         shown = ", ".join(candidates[:5]) + (" …" if len(candidates) > 5 else "")
         self.args = (f"forgetting needs the whole id of a fact; {typed!r} only matches {shown}",)
+
+
+class EpisodeNotFound(EntryNotFound):
+    """No episode has that id."""
+
+    def __init__(self, episode: str) -> None:
+        super().__init__(episode, None)
+        advice = "`perdure memory episodes --all` lists the episodes"
+        self.args = (f"no episode {episode!r} here; {advice}",)
 
 
 class NoTerminal(PerdureError):

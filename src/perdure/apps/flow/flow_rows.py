@@ -25,7 +25,8 @@ from perdure.session.ids import StreamId
 async def list_flows(*, common: CommonOptions) -> None:
     """List flows, newest first, each with what it waits for.
 
-    Flows of a newer perdure are listed too, but cannot be opened.
+    Flows of a newer perdure are listed too, but cannot be opened. --json names each by `flow`, as
+    every command of flows does.
 
     Examples:
         perdure flow list

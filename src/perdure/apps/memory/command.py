@@ -10,7 +10,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake, WholeFactIdNeeded
+from perdure.apps.cli.exits import (
+    DONE,
+    FAILED,
+    EpisodeNotFound,
+    PathNotFound,
+    UsageMistake,
+    WholeFactIdNeeded,
+)
 from perdure.apps.cli.options import MOST, EmbedderOption, only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.memory.rows import (
@@ -28,7 +35,6 @@ from perdure.client.memory.handle import RECALLED
 from perdure.client.store import Store
 from perdure.errors import (
     AmbiguousId,
-    EntryNotFound,
     FactNotFound,
     StoreFull,
     StoreReadOnly,
@@ -438,12 +444,12 @@ def _scope(subject: str | None, *, every: bool) -> ScopeName:
 
 
 async def _episode(opened: Store, named: str) -> Episode:
-    """Return the episode with the whole id `named`. Raises: EntryNotFound; SessionNotFound."""
+    """Return the episode with the whole id `named`. Raises: EpisodeNotFound; SessionNotFound."""
     session = named.rpartition("/")[0]
     own = await opened.memory.episodes(session=session, limit=None) if session else []
     found = next((each for each in own if each.id == named), None)
     if found is None:
-        raise EntryNotFound(named, None)
+        raise EpisodeNotFound(named)
     return found
 
 

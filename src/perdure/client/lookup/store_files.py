@@ -27,8 +27,12 @@ def own_folders(address: str) -> tuple[Path, ...]:
     """Return the folders in which the store at `address` writes session files."""
     if not address.startswith(FOLDER_ADDRESS):
         return ()
-    name = unquote(address.removeprefix(FOLDER_ADDRESS).partition("?")[0])
+    name = _folder_name(address)
     return (Path(name).absolute(),) if name else ()
+
+
+def _folder_name(address: str) -> str:
+    return unquote(address.removeprefix(FOLDER_ADDRESS).partition("?")[0])
 
 
 def intended_address(typed: str) -> str | None:
@@ -52,10 +56,15 @@ def intended_address(typed: str) -> str | None:
 
 
 def near_address(address: str) -> str | None:
-    """Return the address of an existing file that the missing store `address` probably means.
+    """Return the address of an existing store that the missing one at `address` probably means.
 
-    ``sqlite:///tmp/x.db`` is relative, ``sqlite:////tmp/x.db`` absolute. None without such a file.
+    ``sqlite:///tmp/x.db`` is relative, ``sqlite:////tmp/x.db`` absolute. None without such a file
+    or folder.
     """
+    if address.startswith(FOLDER_ADDRESS):
+        name = _folder_name(address)
+        is_near = bool(name) and name[0] not in "/~" and os.path.isdir(f"/{name}")  # noqa: PTH112 - a name that is too long is none
+        return f"{FOLDER_ADDRESS}/{address.removeprefix(FOLDER_ADDRESS)}" if is_near else None
     file = database_file(address)
     if file is None or file.is_absolute():
         return None

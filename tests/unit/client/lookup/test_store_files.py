@@ -75,3 +75,11 @@ def test_missing_relative_file_gets_the_absolute_one_that_exists(tmp_path: Path)
     assert near_address(f"sqlite:///{file}") is None
     for other in ("memory:", "sqlite:///~nobody-here/x.db", f"sqlite:///{'x' * 5_000}"):
         assert near_address(other) is None
+
+
+def test_missing_relative_folder_gets_the_absolute_one_that_exists(tmp_path: Path) -> None:
+    address = f"jsonl://{tmp_path}/a%20b"  # three slashes: relative to the working folder
+    assert near_address(address) is None
+    (tmp_path / "a b").mkdir()
+    assert near_address(address) == f"jsonl:///{tmp_path}/a%20b"
+    assert near_address(f"jsonl:///{tmp_path}/a%20b") is None
