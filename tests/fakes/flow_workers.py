@@ -5,6 +5,7 @@ The workspace is `$WORKER_FOLDER`, so a test has one flow.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Sequence
@@ -14,10 +15,15 @@ from perdure import Agent, Runtime, Store, tool
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
 from tests.fakes.mortal_flows import GRAPHS, RECORD, RULES, Kind
-from tests.fakes.worker_program import FOLDER, note, released
+from tests.fakes.worker_program import FOLDER, note
 
 DEADLY = "deadly"
 """While the folder has a file of this name, each note kills its process."""
+
+
+def held(folder: Path, name: str) -> Path:
+    """Return the file that holds the note `name` while it exists."""
+    return folder / f"held {name}"
 
 
 @tool(effect="write", on_unknown="retry")
@@ -27,7 +33,8 @@ async def write_note(name: str) -> str:
     note(name)
     if (folder / DEADLY).exists():
         os.kill(os.getpid(), signal.SIGKILL)
-    await released()
+    while held(folder, name).exists():  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.02)
     (folder / RECORD / name).write_text(f"what {name} says")
     return f"wrote {name}"
 

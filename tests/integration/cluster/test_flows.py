@@ -17,9 +17,8 @@ from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.status import cluster_status
 from perdure.client.cluster.worker import SWEEP_S
 from perdure.stores.cluster.limits import Limit
-from tests.fakes.flow_workers import DEADLY, model, roles
+from tests.fakes.flow_workers import DEADLY, held, model, roles
 from tests.fakes.mortal_flows import GRAPHS, RECORD, Kind
-from tests.fakes.worker_program import HELD
 from tests.fakes.workers import effect_of, effects, of, until, workers
 
 pytestmark = pytest.mark.full_only
@@ -48,12 +47,11 @@ async def test_killed_worker_is_replaced_within_its_flow(
     with workers(2, address, tmp_path, factory=f"{PROGRAM}:two") as started:
         async with flows_of(store) as flows:
             flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
+            held(tmp_path, "done.md").touch()
             running = asyncio.ensure_future(flow.run())
-            await effect_of(tmp_path, "plan.md")
-            (tmp_path / HELD).touch()
             dead = of(await effect_of(tmp_path, "done.md"), started)
             dead.kill()
-            (tmp_path / HELD).unlink()
+            held(tmp_path, "done.md").unlink()
             assert (await running).status == "awaiting_improvement_choice"
             await flow.choose_improvement("none", by="Ana")
             assert (await flow.run()).status == "completed"
@@ -103,10 +101,13 @@ async def test_flow_waits_for_worker_that_has_its_folder_and_agents(
             await asyncio.sleep(SWEEP_S)
             assert await is_stuck()
         place.rename(elsewhere)
+        (place / RECORD).mkdir(parents=True)  # another machine may have a folder of that path
         with workers(1, address, place.parent, factory=f"{PROGRAM}:runtime") as started:
             await asyncio.sleep(SWEEP_S)
             assert await is_stuck()
             started[0].kill()
+        (place / RECORD).rmdir()
+        place.rmdir()
         elsewhere.rename(place)
         with workers(1, address, place, factory=f"{PROGRAM}:runtime"):
             run = await running
@@ -189,11 +190,11 @@ async def test_stopped_worker_hands_its_flow_over(
     with workers(2, address, tmp_path, *options, factory=f"{PROGRAM}:two") as started:
         async with flows_of(store) as flows:
             flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
-            (tmp_path / HELD).touch()
+            held(tmp_path, "plan.md").touch()
             running = asyncio.ensure_future(flow.run())
             left = of(await effect_of(tmp_path, "plan.md"), started)
             left.send(signal.SIGTERM)
             assert await asyncio.to_thread(left.end) == 0
-            (tmp_path / HELD).unlink()
+            held(tmp_path, "plan.md").unlink()
             assert (await running).status == "awaiting_improvement_choice"
     assert notes(tmp_path) == ["plan.md", "plan.md", "done.md"]

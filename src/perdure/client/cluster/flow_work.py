@@ -19,6 +19,7 @@ from perdure.client.cluster.parked_turns import first_change
 from perdure.client.cluster.requirements import flow_requirement, queue_name
 from perdure.client.cluster.runner import cluster_of, queue_flow
 from perdure.client.flows.execution import Execution
+from perdure.client.flows.locations import belongs_to
 from perdure.client.flows.role_setup import Equipment
 from perdure.client.flows.waits import awaited_by, is_ready, running_sessions
 from perdure.client.flows.waker import Waker
@@ -30,10 +31,12 @@ from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
 from perdure.engine.flows.rules.ready_nodes import runnable
 from perdure.engine.turns.requests import break_turn
 from perdure.errors import (
+    ConfigError,
     Erased,
     FlowRefusal,
     LeaseHeld,
     LeaseLost,
+    LimitExceeded,
     PerdureError,
     SessionNotFound,
     StoreError,
@@ -256,12 +259,19 @@ async def requested_flows(store: SessionStore) -> dict[str, list[Entry]]:
 
 
 def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
-    """Return the flows of `requests` whose folders are on this machine. Blocks."""
+    """Return the flows of `requests` whose folders are on this machine. Blocks.
+
+    The record folder must be marked as the flow's: another machine may have a folder of that path.
+    """
     found: list[StreamId] = []
     for entry in requests:
         body = body_of(entry)
-        if isinstance(body, FlowRequested) and all(Path(each).is_dir() for each in body.folders):
-            found.append(entry.stream)
+        if not isinstance(body, FlowRequested):
+            continue
+        workspace, record = (Path(each) for each in body.folders)
+        with suppress(ConfigError, LimitExceeded, OSError):
+            if workspace.is_dir() and belongs_to(entry.stream, record):
+                found.append(entry.stream)
     return found
 
 

@@ -9,7 +9,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.runners import EmbeddedRunner
 from perdure.client.agents.runtime_services import Host
 from perdure.client.flows.documents.turns import DocumentTurns
-from perdure.client.flows.locations import place_of
+from perdure.client.flows.locations import OWNED_BY, belongs_to, place_of
 from perdure.client.flows.role_setup import Equipment
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waits import is_ready, running_sessions
@@ -93,9 +93,12 @@ class Execution:
             else:
                 unknown.add(base_role(role))
         place = await asyncio.to_thread(place_of, state)
+        if not await asyncio.to_thread(belongs_to, journal.flow, place.record):
+            told = f"its record folder {place.record} has no {OWNED_BY}, by which workers know it"
+            raise FlowRefusal(journal.flow, told)
         wanted = FlowRequested(
             tuple(NeededAgent(id) for id in unknown),
-            tuple(str(folder) for folder in (place.workspace, place.record)),
+            (str(place.workspace), str(place.record)),
             equipment.offered,
             equipment.on_interrupt,
         )

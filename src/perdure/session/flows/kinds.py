@@ -415,7 +415,7 @@ class FlowRequested(SideBody, frozen=True, omit_defaults=True):
     event: ClassVar[str] = "flow:requested"
 
     agents: tuple[NeededAgent, ...]
-    folders: tuple[str, ...]
+    folders: tuple[str, str]
     offered: tuple[str, ...] = ()
     on_interrupt: InterruptPolicy = "continue"
 

@@ -70,7 +70,7 @@ def test_unreadable_requirement_is_met_by_no_worker() -> None:
 
 def test_flow_is_served_by_worker_that_has_the_agents_of_its_roles() -> None:
     agents = (needed_agent(WITH), needed_agent(OTHER_NAME))
-    required = flow_requirement(FlowRequested(agents, ("/srv/site",)))
+    required = flow_requirement(FlowRequested(agents, ("/srv/site", "/srv/site/record")))
     assert required.agent == "flow: helper, other"
     both = {"helper": WITH, "other": OTHER_NAME}
     assert is_served(required.encoded(), both)
@@ -79,8 +79,8 @@ def test_flow_is_served_by_worker_that_has_the_agents_of_its_roles() -> None:
 
 
 def test_flows_with_equal_agents_share_a_queue_of_their_own() -> None:
-    flow = flow_requirement(FlowRequested((needed_agent(WITH),), ("/a",)))
-    other = flow_requirement(FlowRequested((needed_agent(WITH),), ("/b",)))
+    flow = flow_requirement(FlowRequested((needed_agent(WITH),), ("/a", "/a/record")))
+    other = flow_requirement(FlowRequested((needed_agent(WITH),), ("/b", "/b/record")))
     assert queue_name("a", flow) == queue_name("a", other)
     assert queue_name("a", flow).startswith(FLOW_QUEUE)
     assert queue_name("a", flow) != queue_name("a", requirement_of(WITH.snapshot()))
