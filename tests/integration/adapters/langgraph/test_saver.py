@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +16,14 @@ from typing_extensions import TypedDict
 
 import perdure
 from perdure.adapters.langgraph import PerdureSaver
-from tests.conftest import REPOSITORY
 from tests.fakes.forked import run_forked
 from tests.fakes.samples import FOR_LONG, rounds
 from tests.integration.adapters.langgraph.children.graph import (
     graph_with,
     run_and_kill,
+    run_together,
     saver_at,
 )
-
-CHILD = "tests.integration.adapters.langgraph.children.graph"
 
 
 def config(thread: str = "t", **more: str) -> Any:
@@ -36,12 +32,6 @@ def config(thread: str = "t", **more: str) -> Any:
 
 def texts(state: Any) -> list[str]:
     return [message.content for message in state.values.get("messages", [])]
-
-
-def start(kind: str, address: str, thread: str, turns: int, name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", CHILD, kind, address, thread, str(turns), name]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, text=True)
 
 
 def test_graph_continues_after_reopening_and_its_messages_are_a_session(store_address: str) -> None:
@@ -228,24 +218,15 @@ def test_entries_that_the_saver_did_not_write_are_reported_and_not_counted(
     "store_address", ["sqlite", pytest.param("postgres", marks=pytest.mark.all_only)], indirect=True
 )
 def test_two_workers_on_one_thread_lose_no_checkpoint(store_address: str) -> None:
-    turns = 8
-    workers = [start("perdure", store_address, "t", turns, name) for name in ("left", "right")]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "READY\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write("\n")
-        worker.stdin.flush()
-    for worker in workers:
-        worker.communicate(timeout=100)
-        assert worker.returncode == 0
+    turns, names = 8, ("left", "right")
+    done = run_forked(run_together, store_address, "t", turns, names)
+    assert (done.code, done.err) == (0, "")
     with perdure.blocking.open(store_address) as store:
         saver = PerdureSaver(store)
         found = list(saver.list(config()))
         assert len(found) == 2 * turns * 3
         said = {text for each in found for text in _said(each)}
-        for name in ("left", "right"):
+        for name in names:
             assert {f"{name} question {turn}" for turn in range(turns)} <= said
         newest = saver.get_tuple(config())
         assert newest is not None

@@ -1,9 +1,8 @@
-"""A graph with a checkpoint saver, run in a process that may be killed.
+"""A graph with a checkpoint saver, run in processes of which one may be killed.
 
-    graph.py SAVER ADDRESS THREAD TURNS NAME
-
-SAVER is ``perdure`` or ``sqlite`` (LangGraph's own). Prints ``READY`` at its start, and each turn
-when LangGraph returns it: its state is stored then. With a NAME it begins when it reads a line.
+Each is a fork of the one that a test starts, which has loaded LangGraph. The saver is ``perdure``
+or ``sqlite`` (LangGraph's own). A process prints ``READY`` at its start, and each turn when
+LangGraph returns it: its state is stored then. With a name it begins when it reads a line.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph  # pyright: ig
 
 import perdure
 from perdure.adapters.langgraph import PerdureSaver
+from tests.fakes.forked import take_streams
 
 
 def graph_with(saver: Any, name: str = "") -> Any:
@@ -54,8 +54,7 @@ def saver_at(kind: str, address: str) -> AbstractContextManager[Any]:
 def run_and_kill(addresses: Mapping[str, str], moments: Sequence[float]) -> None:
     """Run a graph on each saver and kill it after so many seconds, once for each of `moments`.
 
-    Each run is a fork of this process, which has loaded LangGraph. Prints the turns that each one
-    returned before its end.
+    Prints the turns that each one returned before its end.
     """
     for number, moment in enumerate(moments):
         for kind, address in addresses.items():
@@ -74,6 +73,30 @@ def run_and_kill(addresses: Mapping[str, str], moments: Sequence[float]) -> None
                 print(len(lines.readlines()), flush=True)  # noqa: T201 - the parent reads it
 
 
+def run_together(address: str, thread: str, turns: int, names: Sequence[str]) -> None:
+    """Run a worker for each name, all on one thread of perdure's saver, which begin together."""
+    workers: list[tuple[int, int, int]] = []
+    for name in names:
+        its_input, tell = os.pipe()
+        output, its_output = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.dup2(its_input, 0)
+            os.dup2(its_output, 1)
+            take_streams()
+            _work("perdure", address, thread, turns, name)
+            os._exit(0)
+        os.close(its_input)
+        os.close(its_output)
+        workers.append((child, tell, output))
+    for _, _, output in workers:
+        assert os.read(output, len(b"READY\n")) == b"READY\n"
+    for _, tell, _ in workers:
+        os.write(tell, b"\n")
+    for child, _, _ in workers:
+        assert os.waitpid(child, 0)[1] == 0
+
+
 def _work(kind: str, address: str, thread: str, turns: int, name: str) -> None:
     """Run the turns of one worker."""
     config = {"configurable": {"thread_id": thread}}
@@ -86,13 +109,3 @@ def _work(kind: str, address: str, thread: str, turns: int, name: str) -> None:
             said = {"messages": [("user", f"{name} question {turn}")]}
             graph.invoke(said, config, durability="sync")
             print(turn, flush=True)  # noqa: T201 - the parent reads it
-
-
-def main() -> None:
-    """Run one worker."""
-    kind, address, thread, turns, name = sys.argv[1:]
-    _work(kind, address, thread, int(turns), name)
-
-
-if __name__ == "__main__":
-    main()
