@@ -248,8 +248,8 @@ def _check_inline(inline: InlineMedia) -> InlineMedia:
     if MIME_TYPE.fullmatch(inline.mime_type):
         return inline
     raise WrongArgument(
-        f"a message holds images, audio, video or PDF, not {inline.mime_type!r:.40}: give it as "
-        "perdure.media(...), or keep it in a perdure.Custom"
+        f"a message holds images, audio, video, PDF or plain text, not "
+        f"{inline.mime_type!r:.40}: give it as perdure.media(...), or keep it in a perdure.Custom"
     )
 
 

@@ -58,7 +58,7 @@ def test_server_that_cannot_be_used_says_why(world: World) -> None:
     ended = world.run("mcp", "test", "gone", "--json")
     assert (ended.code, ended.error["code"]) == (1, "mcp_unavailable")
     ended = world.run("mcp", "test", "other")
-    assert ended.code == 2
+    assert ended.code == 3
     assert "there are: fake, gone" in ended.err
 
 
