@@ -50,7 +50,7 @@ async def test_scenario_replaces_all_other_models(tmp_path: Path) -> None:
 
 
 def test_missing_scenario_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="there is no scenario"):
         scenario_in(tmp_path / "none.yaml")
 
 

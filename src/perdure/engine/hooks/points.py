@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-import msgspec
-
 from perdure.bounds.short_repr import ShortRepr
 from perdure.models.protocol import ModelRequest
 from perdure.session.argument_checks import check_fields
@@ -48,7 +46,7 @@ class Block(ShortRepr, frozen=True):
         check_fields(self)
 
 
-class HookPoint(msgspec.Struct, frozen=True):
+class HookPoint(ShortRepr, frozen=True):
     """Base of all points: the session, and the tables of the class."""
 
     name: ClassVar[HookName]
