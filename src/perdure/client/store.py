@@ -350,9 +350,9 @@ class Store:
         self,
         text: str,
         *,
-        roles: Sequence[SearchRole] = (),
-        sessions: Sequence[str] = (),
-        tools: Sequence[str] = (),
+        roles: Sequence[SearchRole] | None = None,
+        sessions: Sequence[str] | None = None,
+        tools: Sequence[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         on_branch: bool | None = None,
@@ -363,22 +363,24 @@ class Store:
 
         A hit must match every given filter: one of `roles`, of `sessions` (whole ids), of `tools`;
         at or after `since` and before `until` (local time without a zone); on its session's
-        current branch or not. Without an index, `on_progress` gets (done, entries).
+        current branch or not. An empty list matches nothing. Without an index, `on_progress` gets
+        (done, entries).
         Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
         `limit` is negative or too large for a store.
         """
         amount("limit", limit)
         query = SearchQuery(
             text=text,
-            roles=tuple(roles),
-            sessions=tuple([await self._require_session(session) for session in sessions]),
-            tools=tuple(tools),
+            roles=tuple(roles or ()),
+            sessions=tuple([await self._require_session(session) for session in sessions or ()]),
+            tools=tuple(tools or ()),
             since=None if since is None else ms_of(since),
             until=None if until is None else ms_of(until),
             is_on_branch=on_branch,
             limit=limit,
         )
-        return await self.backend.search.hits(query, on_progress)
+        is_empty = any(given is not None and not given for given in (roles, sessions, tools))
+        return [] if is_empty else await self.backend.search.hits(query, on_progress)
 
     async def import_files(
         self,

@@ -642,9 +642,9 @@ class Store(Handle[AsyncStore]):
         self,
         text: str,
         *,
-        roles: Sequence[SearchRole] = (),
-        sessions: Sequence[str] = (),
-        tools: Sequence[str] = (),
+        roles: Sequence[SearchRole] | None = None,
+        sessions: Sequence[str] | None = None,
+        tools: Sequence[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         on_branch: bool | None = None,
@@ -655,7 +655,8 @@ class Store(Handle[AsyncStore]):
 
         A hit must match every given filter: one of `roles`, of `sessions` (whole ids), of `tools`;
         at or after `since` and before `until` (local time without a zone); on its session's
-        current branch or not. Without an index, `on_progress` gets (done, entries).
+        current branch or not. An empty list matches nothing. Without an index, `on_progress` gets
+        (done, entries).
         Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
         `limit` is negative or too large for a store.
         """

@@ -117,20 +117,17 @@ async def search(
         # Without a writable index, the search reads the texts that are not indexed.
         with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
             await opened.index(progress_bar("index"))
-        sessions = await filters.sessions(opened)
-        found: list[Hit] = []
-        if sessions is None or sessions:
-            found = await opened.search(
-                " ".join(query),
-                roles=roles,
-                sessions=sessions or (),
-                tools=filters.tool or (),
-                since=filters.since,
-                until=filters.until,
-                on_branch=filters.on_branch,
-                limit=limit,
-                on_progress=progress_bar("search"),
-            )
+        found = await opened.search(
+            " ".join(query),
+            roles=roles or None,
+            sessions=await filters.sessions(opened),
+            tools=filters.tool or None,
+            since=filters.since,
+            until=filters.until,
+            on_branch=filters.on_branch,
+            limit=limit,
+            on_progress=progress_bar("search"),
+        )
         shown = await _with_sessions(opened, found)
         if not shown:
             await require_known(opened, await named_folder(opened, filters.cwd), filters.source)
