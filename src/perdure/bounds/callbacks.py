@@ -7,9 +7,13 @@ A callback may raise CancelledError without being cancelled, or an exception tha
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
+import signal
 import threading
+import traceback
 from collections.abc import Awaitable, Callable
+from types import CodeType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -22,8 +26,8 @@ class CallbackFailed(Exception):
 async def run_guarded(work: Awaitable[T]) -> T:
     """Await `work` of a callback.
 
-    KeyboardInterrupt and SystemExit propagate in the main thread, where a signal may have raised
-    them.
+    In the main thread, KeyboardInterrupt and the SystemExit of a signal's handler propagate. Any
+    other SystemExit is an error of the callback: `argparse` raises it for arguments it rejects.
     Raises: CancelledError if the calling task is cancelled; CallbackFailed; any error of `work`.
     """
     task = asyncio.current_task()
@@ -62,8 +66,25 @@ async def run_callback(callback: Callable[..., Any], *arguments: object) -> Any:
 
 
 def _ends_program(error: BaseException) -> bool:
-    is_main = threading.current_thread() is threading.main_thread()
-    return is_main and isinstance(error, KeyboardInterrupt | SystemExit)
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return isinstance(error, KeyboardInterrupt) or (
+        isinstance(error, SystemExit) and _is_of_signal(error)
+    )
+
+
+def _is_of_signal(error: SystemExit) -> bool:
+    """Whether the handler of a signal raised `error`."""
+    handlers = {_code_of(signal.getsignal(each)) for each in signal.valid_signals()} - {None}
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code in handlers for frame, _ in frames)
+
+
+def _code_of(handler: object) -> CodeType | None:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    found = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+    return found if isinstance(found, CodeType) else None
 
 
 def _failure_text(error: BaseException) -> str:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import argparse
 import asyncio
+import signal
+import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -174,10 +178,43 @@ async def test_tool_that_cancels_itself_does_not_cancel_the_caller() -> None:
     assert (run.outcome, run.error) == ("error", "act: it was cancelled from inside")
 
 
-@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
-def test_end_of_the_program_is_not_a_result(end: type[BaseException]) -> None:
-    with pytest.raises(end):
-        asyncio.run(run_of(raising(end())))
+def test_interrupt_of_the_program_is_not_a_result() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run_of(raising(KeyboardInterrupt())))
+
+
+class Handler:
+    """Ends the program, in each form that a handler of a signal can have."""
+
+    def end(self, *_: object) -> None:
+        raise SystemExit
+
+    __call__ = end
+
+
+@pytest.mark.parametrize(
+    "handler", [Handler().end, Handler(), partial(Handler().end, 1), lambda *_: sys.exit(0)]
+)
+def test_exit_by_a_signal_is_not_a_result(handler: Callable[..., None]) -> None:
+    async def act() -> str:
+        signal.raise_signal(signal.SIGTERM)
+        return "acted"
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with pytest.raises(SystemExit):
+            asyncio.run(run_of(act))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_exit_by_a_tool_is_its_error() -> None:
+    async def act() -> str:
+        argparse.ArgumentParser(prog="act").parse_args(["--x"])
+        return "acted"
+
+    run = asyncio.run(run_of(act))
+    assert (run.outcome, run.error) == ("error", "act: it raised SystemExit: 2")
 
 
 async def test_long_output_keeps_its_beginning_and_its_end() -> None:
