@@ -109,11 +109,17 @@ class Session(Handle[AsyncSession]):
 
     @property
     def head(self) -> int:
-        """The last seq that this handle has seen; -1 without entries."""
+        """The last seq that this handle has seen; -1 without entries.
+
+        A turn does not change it. `path` and every other read of the session does.
+        """
 
     @property
     def leaf(self) -> EntryId | None:
-        """The entry that the conversation continues from, as of the last read."""
+        """The entry that the conversation continues from, as of the last read of this handle.
+
+        A turn does not change it: read the session (`path`) before you branch at it.
+        """
 
     @property
     def is_draft(self) -> bool:
