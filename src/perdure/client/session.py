@@ -111,18 +111,12 @@ class Session:
 
     @property
     def head(self) -> int:
-        """The last seq that this handle has seen; -1 without entries.
-
-        A turn does not change it. `path` and every other read of the session does.
-        """
+        """The last seq that this handle has read or appended, so not of a turn; -1 without one."""
         return self._reader.state.head
 
     @property
     def leaf(self) -> EntryId | None:
-        """The entry that the conversation continues from, as of the last read of this handle.
-
-        A turn does not change it: read the session (`path`) before you branch at it.
-        """
+        """The entry that the conversation continues from, as of this handle's last read."""
         return self._reader.state.leaf
 
     @property

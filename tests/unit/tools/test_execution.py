@@ -3,7 +3,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -183,18 +182,29 @@ def test_interrupt_of_the_program_is_not_a_result() -> None:
         asyncio.run(run_of(raising(KeyboardInterrupt())))
 
 
-class Handler:
-    """Ends the program, in each form that a handler of a signal can have."""
+class Leaving:
+    """A handler of a signal that ends the program."""
+
+    def __call__(self, *_: object) -> None:
+        raise SystemExit
 
     def end(self, *_: object) -> None:
         raise SystemExit
 
-    __call__ = end
+
+def leave(*_: object) -> None:
+    raise SystemExit
 
 
-@pytest.mark.parametrize(
-    "handler", [Handler().end, Handler(), partial(Handler().end, 1), lambda *_: sys.exit(0)]
+HANDLERS: tuple[Callable[..., None], ...] = (
+    leave,
+    Leaving(),
+    Leaving().end,
+    partial(leave, "now"),
 )
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
 def test_exit_by_a_signal_is_not_a_result(handler: Callable[..., None]) -> None:
     async def act() -> str:
         signal.raise_signal(signal.SIGTERM)

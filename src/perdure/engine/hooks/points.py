@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from perdure.bounds.short_repr import ShortRepr
+import msgspec
+
+from perdure.bounds.short_repr import ShortRepr, short_repr
 from perdure.models.protocol import ModelRequest
 from perdure.session.argument_checks import check_fields
 from perdure.session.entries import Entry
@@ -46,7 +48,7 @@ class Block(ShortRepr, frozen=True):
         check_fields(self)
 
 
-class HookPoint(ShortRepr, frozen=True):
+class HookPoint(msgspec.Struct, frozen=True):
     """Base of all points: the session, and the tables of the class."""
 
     name: ClassVar[HookName]
@@ -55,6 +57,8 @@ class HookPoint(ShortRepr, frozen=True):
     is_guard: ClassVar[bool] = False
 
     session_id: str
+
+    __repr__ = short_repr
 
 
 class SessionStart(HookPoint, frozen=True):
