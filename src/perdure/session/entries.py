@@ -58,12 +58,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def message(self) -> Message | None:
-        """Return the message of a ``message`` entry, decoded at each access; None for other kinds.
+        """Return the message of a ``message`` entry, decoded at each access.
 
+        Shape: None for other kinds, and for an erased message.
         Raises: UnsupportedVersion when a newer perdure wrote it; CorruptLog when it is not a
         message.
         """
-        if self.kind != MESSAGE:
+        if self.kind != MESSAGE or self.is_erased:
             return None
         try:
             return decode_message(self.body, self.v)

@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
-from typing import cast
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -27,7 +26,7 @@ from perdure.errors import (
     SessionNotFound,
     TurnOpen,
 )
-from perdure.session.codec import body_of
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
 from perdure.session.media.inline import InlineMedia
@@ -231,8 +230,7 @@ async def _sent_after(session: Session, seq: int, new: NewMessage) -> Sent | Non
     wanted = _texts(new.said())
     async for entry in session.entries(seq):
         message, status = entry.message, "started"
-        if entry.kind == Queued.kind:
-            queued = cast("Queued", body_of(entry))
+        if isinstance(queued := readable(entry), Queued):
             status = "queued"
             if queued.entry_kind == MESSAGE:
                 message = msgspec.json.decode(queued.entry_body, type=Message)

@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.apps.server.values import Call, Page, Tokens, TurnView, time_of
 from perdure.client.session import Session
-from perdure.session.codec import body_of
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import entry_place
 from perdure.session.ledger import (
@@ -50,7 +50,7 @@ def turns_of(entries: Iterable[Entry]) -> list[TurnView]:
     turns: list[TurnView] = []
     calls: dict[tuple[int | str, int], Call] = {}
     for entry in entries:
-        body = body_of(entry)
+        body = readable(entry)
         match body:
             case TurnStarted():
                 calls = {}

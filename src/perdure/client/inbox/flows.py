@@ -67,7 +67,7 @@ async def _last_words(store: SessionStore, session: StreamId) -> str:
     """Return the newest text of the role, without its signal block."""
     leaf = (await store.state(session)).leaf
     for entry in reversed(await store.branch(session, leaf, limit=8, kind=MESSAGE)):
-        if entry.is_erased or (message := entry.message) is None:
+        if (message := entry.message) is None:
             continue
         if message.role == "assistant":
             return message.text.partition("```handoff")[0].strip()

@@ -104,7 +104,7 @@ class Recorder:
     async def _learn(self, session: Session) -> None:
         """Read what earlier recordings appended to `session`."""
         for entry in await session.tree_entries():
-            message = None if entry.is_erased else entry.message
+            message = entry.message
             kept = None if message is None or message.foreign is None else message.foreign
             told = None if kept is None else kept.get(FOREIGN)
             if isinstance(told, dict):

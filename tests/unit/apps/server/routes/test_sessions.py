@@ -144,3 +144,19 @@ async def test_export_has_file_name_and_media_type(tmp_path: Path) -> None:
             told = f'attachment; filename="shop_ana.{ending}"'
             assert found.headers["content-disposition"] == told
             assert kind in route["responses"]["200"]["content"]
+
+
+async def test_session_with_an_erased_message_is_shown(tmp_path: Path) -> None:
+    async with served(tmp_path, ["sunny", "rainy"]) as server:
+        id = await server.said("How is the weather?")
+        await server.said("My password is swordfish.", id)
+        session = await server.store.open(id)
+        (secret,) = [each for each in await session.path() if "swordfish" in each.text]
+        await session.erase_entries([secret])
+        shown = (await server.http.get(f"/v1/sessions/{id}/messages")).json()
+        texts = [each["parts"][0]["text"] for each in shown["items"]]
+        assert texts == ["How is the weather?", "sunny", "rainy"]
+        for page in ("", "/entries", "/tree", "/context", "/turns"):
+            seen = await server.http.get(f"/v1/sessions/{id}{page}")
+            assert seen.status_code == 200, (page, seen.text)
+            assert "swordfish" not in seen.text
