@@ -106,6 +106,39 @@ def test_quota_refuses_what_goes_over_it(sample: World) -> None:
     sample.ok("sessions", "fork", SAMPLE_ID)
 
 
+def test_single_entries_are_erased_and_shown_as_erased(sample: World) -> None:
+    read = sample.ok("sessions", "read", SAMPLE_ID, "--json").json
+    path = [each for each in read if each["kind"] == "message"]
+    first, second = (each["id"].rpartition("/")[2] for each in path[:2])
+    chosen = ("sessions", "erase", SAMPLE_ID, first, path[1]["id"])
+    file = sample.folder / "erased.json"
+
+    listed = sample.ok(*chosen, "--dry-run")
+    assert listed.out.endswith(f"2 entries of {SAMPLE_ID}\n")
+    assert listed.out.splitlines()[0].split()[0] == first
+    assert sample.ok(*chosen, "--dry-run", "--json").json == [each["id"] for each in path[:2]]
+    for words, code in (
+        (chosen, 2),
+        (("sessions", "erase", SAMPLE_ID[:8], first, "--yes"), 3),
+        (("sessions", "erase", SAMPLE_ID, "999", "--yes"), 3),
+        (("sessions", "erase", SAMPLE_ID, path[0]["id"][:-1], "--yes"), 3),
+    ):
+        assert sample.run(*words).code == code, words
+    assert "(erased)" not in sample.ok("sessions", "show", SAMPLE_ID).out
+
+    told = sample.ok(*chosen, "--yes", "--by", "ann", "--certificate", str(file)).out
+
+    assert (told.startswith("erased "), SAMPLE_ID in told) == (True, True)
+    certificate = json.loads(file.read_text())
+    assert (certificate["by"], certificate["scope"]) == ("ann", "entries")
+    shown = sample.ok("sessions", "show", SAMPLE_ID).out
+    assert "(erased)" in shown
+    assert "corrupt" not in shown
+    for number in (first, second):
+        assert "(erased)" in sample.ok("sessions", "read", SAMPLE_ID, number).out
+    assert sample.ok("store", "verify").out.startswith("ok")
+
+
 def test_many_sessions_are_listed_before_they_are_erased(sample: World) -> None:
     sample.ok("chat", "-p", "tea")
     sample.ok("chat", "-p", "tea again")

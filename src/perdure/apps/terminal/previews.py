@@ -86,6 +86,8 @@ def role_meaning(role: str) -> Meaning:
 def preview_of(entry: Entry, width: int) -> Preview:
     """Format `entry` on one line; `what` has at most `width` cells."""
     who, meaning = who_of(entry)
+    if entry.is_erased and entry.kind != OPAQUE:
+        return Preview(safe(who), "(erased)", "faint")
     try:
         what = _what(body_of(entry), width)
     except SessionError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,13 +25,20 @@ from perdure.apps.cli.store_options import (
 )
 from perdure.apps.session_rows import RowFilter
 from perdure.apps.terminal.output import count_of, local_time, remark, show, show_json, size
+from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.text import safe
+from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId
-from perdure.stores.retention.erase import Certificate, ForkPolicy
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.stores.retention.erase import Certificate, ErasedSession, ForkPolicy, Range
 
 _LISTED = 20
 """Sessions that are named one by one."""
+
+_PREVIEW_CELLS = 60
+"""Cells of the content of an entry to erase."""
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -48,6 +55,13 @@ YesOption = Annotated[
 async def erase(  # noqa: PLR0913 - one parameter for each option
     session: Annotated[
         str | None, typer.Argument(metavar="ID", help="The whole id of the session.")
+    ] = None,
+    entries: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ENTRY...",
+            help="Erase only these entries of it: a number, a whole id or a foreign id.",
+        ),
     ] = None,
     *,
     subject: Annotated[
@@ -75,24 +89,29 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     filters: EraseFilters,
     common: CommonOptions,
 ) -> int:
-    """Permanently delete sessions and everything derived from them.
+    """Permanently delete sessions, or single entries, and everything derived from them.
 
     The log can still be verified. A certificate lists what was deleted, and where copies may
     remain. If the process is killed, run the command again; the next program that opens the store
     also finishes the deletion.
 
+    With an ENTRY the session stays: only these entries lose their content, and what repeats it goes
+    too.
+
     With --query, --cwd, --source or --until it erases every session that matches all of them. It
-    lists them first: --dry-run stops there. With an ID, --subject or --everything, --dry-run lists
-    what would be erased, too.
+    lists them first: --dry-run stops there. With an ID, an ENTRY, --subject or --everything,
+    --dry-run lists what would be erased, too.
 
     Examples:
         perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --dry-run
         perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --certificate erased.json
+        perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t 2 5  # two entries of it
         perdure sessions erase --subject ann@example.org --yes
         perdure sessions erase --source codex --until 90d --dry-run
     """
     forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
-    asked = _Asked(session, subject, is_everything, forks, by or _me(), certificate, is_sure)
+    only = tuple(dict.fromkeys(entries or ()))
+    asked = _Asked(session, only, subject, is_everything, forks, by or _me(), certificate, is_sure)
     if (wanted := filters.rows) is not None:
         return await _erase_many(asked, wanted, common, is_preview=filters.is_preview)
     return await _erase(asked, common, is_preview=filters.is_preview)
@@ -103,6 +122,7 @@ class _Asked:
     """The parsed arguments of ``perdure sessions erase``."""
 
     session: str | None
+    entries: tuple[str, ...]
     subject: str | None
     is_everything: bool
     forks: ForkPolicy
@@ -151,6 +171,10 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
         raise UsageMistake("--dry-run erases nothing, so there is no certificate: leave out one")
     async with common.existing_store() as opened:
         session = None if named[0] is None else await _whole(opened, named[0])
+        if session is not None and asked.entries:
+            return await _erase_entries(
+                await opened.open(session), asked, common, is_preview=is_preview
+            )
         if is_preview:
             rows = await bulk_erase.reached(opened, session, asked.subject, asked.forks)
             ids = [row.info.id for row in rows]
@@ -159,8 +183,7 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
         _confirm(
             session or named[1] or f"all of namespace {common.namespace}", is_sure=asked.is_sure
         )
-        made = _place_for(asked.file)
-        try:
+        with _reserved(asked.file):
             done = await opened.erase(
                 session,
                 subject=asked.subject,
@@ -168,11 +191,39 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
                 forks=asked.forks,
                 by=asked.by,
             )
-        except BaseException:
-            _give_up(made)
-            raise
-    _write(asked.file, done)
-    common.show(_data(done), _lines(done, asked.file))
+    return _finish(done, asked.file, common)
+
+
+async def _erase_entries(
+    session: Session, asked: _Asked, common: CommonOptions, *, is_preview: bool
+) -> int:
+    """Erase single entries. The beginning of an id names none: an erasure cannot be undone."""
+    ids = (f"{session.id}/{each}" if each.isdecimal() else each for each in asked.entries)
+    found = [await session.entry(each) for each in ids]
+    lines = [_entry_line(entry, session.id) for entry in found]
+    count = f"{count_of(len(found), 'entry', 'entries')} of {session.id}"
+    if is_preview:
+        common.show([entry.id for entry in found], [*lines, count])
+        return DONE
+    if not common.as_json and not asked.is_sure:
+        for line in lines:
+            remark(line)
+    _confirm(count, is_sure=asked.is_sure)
+    with _reserved(asked.file):
+        done = await session.erase_entries(found, forks=asked.forks, by=asked.by)
+    return _finish(done, asked.file, common)
+
+
+def _entry_line(entry: Entry, session: StreamId) -> str:
+    number = str(entry.seq) if entry.stream == session else entry.id
+    preview = preview_of(entry, _PREVIEW_CELLS)
+    return f"  {number:>5}  {preview.who}  {preview.what}".rstrip()
+
+
+def _finish(done: Certificate, file: Path | None, common: CommonOptions) -> int:
+    """Write and print the certificate; return the exit code."""
+    _write(file, done)
+    common.show(_data(done), _lines(done, file))
     return DONE if done.is_complete else FAILED
 
 
@@ -227,10 +278,20 @@ def _place_for(file: Path | None) -> Path | None:
     return file
 
 
-def _give_up(made: Path | None) -> None:
-    if made is not None:
-        with suppress(OSError):
-            made.unlink()
+@contextmanager
+def _reserved(file: Path | None) -> Iterator[None]:
+    """Create the file for the certificate, and remove it if the erasure fails.
+
+    Raises: PathExists, UsageMistake.
+    """
+    made = _place_for(file)
+    try:
+        yield
+    except BaseException:
+        if made is not None:
+            with suppress(OSError):
+                made.unlink()
+        raise
 
 
 def _write(file: Path | None, certificate: Certificate) -> None:
@@ -247,16 +308,13 @@ def _data(certificate: Certificate) -> Any:
 
 
 def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
-    count = count_of(len(certificate.sessions), "session")
-    entries = count_of(certificate.entries, "entry", "entries")
-    yield f"erased {count}: {entries}, {size(certificate.bytes)} (certificate {certificate.id})"
+    is_of_entries = certificate.scope == "entries"
+    count = count_of(certificate.entries, "entry", "entries")
+    if not is_of_entries:
+        count = f"{count_of(len(certificate.sessions), 'session')}: {count}"
+    yield f"erased {count}, {size(certificate.bytes)} (certificate {certificate.id})"
     for session in certificate.sessions[:_LISTED]:
-        what = "erased" if session.is_whole else "lost summaries of it"
-        line = f"  {session.session} {what}: {count_of(session.entries, 'entry', 'entries')}"
-        if session.kept:
-            forks = ", ".join(session.kept_for[:5])
-            line += f"; kept for {forks}: " + ", ".join(f"{a}-{b}" for a, b in session.kept[:5])
-        yield line
+        yield _session_line(session, is_of_entries=is_of_entries)
     if len(certificate.sessions) > _LISTED:
         yield f"  … and {len(certificate.sessions) - _LISTED} more"
     for name, number in msgspec.structs.asdict(certificate.removed).items():
@@ -271,6 +329,21 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
         yield f"The certificate is in {safe(str(file))}"
     if not certificate.is_complete:
         yield "The erasure is not complete: run the same command again."
+
+
+def _session_line(session: ErasedSession, *, is_of_entries: bool) -> str:
+    what = "erased" if session.is_whole else "lost summaries of it"
+    line = f"  {session.session} {what}: {count_of(session.entries, 'entry', 'entries')}"
+    if is_of_entries:
+        line = f"  {session.session} erased: {_ranges(session.erased)}"
+    if session.kept:
+        forks = ", ".join(session.kept_for[:5])
+        line += f"; kept for {forks}: {_ranges(session.kept[:5])}"
+    return line
+
+
+def _ranges(ranges: Iterable[Range]) -> str:
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
 async def erasures(*, common: CommonOptions) -> None:
