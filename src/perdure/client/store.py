@@ -534,14 +534,16 @@ class Store:
         """
         return await self._tally(None).activity(by, _ms_or_none(since), _ms_or_none(until), zone)
 
-    async def edits(self, *, session: str | None = None, last: int | None = 50) -> list[FileEdit]:
-        """Return the `last` files most recently changed by tool calls, newest first.
+    async def edits(
+        self, *, session: str | None = None, cwd: str | None = None, last: int | None = 50
+    ) -> list[FileEdit]:
+        """Return the `last` files that tool calls changed (of `session`, of `cwd`), newest first.
 
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
         amount("last", last)
         known = None if session is None else await self._require_session(session)
-        return await edit_records.newest_edits(self.backend, known, last)
+        return await edit_records.newest_edits(self.backend, known, last, absolute(cwd))
 
     def _tally(self, prices: Mapping[str, model_prices.Price] | None) -> usage_records.Tallies:
         if self._tallies is None or self._tallies[0] != prices:

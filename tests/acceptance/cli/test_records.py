@@ -205,6 +205,16 @@ def test_edits_name_the_entry_that_changed_a_file(imported: World) -> None:
     assert imported.run("edits", "--session", "nowhere").code == 3
 
 
+def test_edits_of_a_folder_are_those_of_its_sessions(imported: World) -> None:
+    folder = imported.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"]
+    found = imported.ok("edits", "--json").json
+    assert imported.ok("edits", "--cwd", folder, "--json").json == found
+    assert imported.ok("edits", "--cwd", folder.rpartition("/")[2], "--json").json == found
+    (imported.folder / "empty").mkdir()
+    assert imported.ok("edits", "--cwd", "empty").out == "No edits found.\n"
+    assert imported.run("edits", "--cwd", "missing").code == 3
+
+
 def test_edits_are_sorted_by_their_number(world: World) -> None:
     """The file changed most was not changed last."""
     lines: list[str] = []

@@ -12,8 +12,13 @@ import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import SinceOption, UntilOption, typed_moment
-from perdure.apps.cli.options import MOST
-from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.cli.options import MOST, FolderFilter
+from perdure.apps.cli.store_options import (
+    CommonOptions,
+    named_folder,
+    named_session,
+    require_known,
+)
 from perdure.apps.session_costs import prices_in_force, sum_of
 from perdure.apps.session_rows import short_ids
 from perdure.apps.terminal.costs import cost_text
@@ -288,6 +293,7 @@ async def edits(
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Only files changed in this session.")
     ] = None,
+    cwd: FolderFilter = None,
     sort: Annotated[
         EditOrder, typer.Option(help="The order: the newest change, or most edits, first.")
     ] = "time",
@@ -304,10 +310,15 @@ async def edits(
         perdure edits --last 10
         perdure edits --sort count         # the files that changed most
         perdure edits --session 01jd --json
+        perdure edits --cwd .              # in sessions of this folder
     """
     async with common.existing_store() as opened:
         named = None if session is None else await named_session(opened, session)
-        found = await opened.edits(session=named, last=last if sort == "time" else None)
+        folder = await named_folder(opened, cwd)
+        most = last if sort == "time" else None
+        found = await opened.edits(session=named, cwd=folder, last=most)
+        if not found:
+            await require_known(opened, folder, None)
         if sort == "count":
             found = sorted(found, key=lambda each: (-each.edits, -each.at, each.path))[:last]
         ids = await short_ids(opened, list({each.session for each in found}))

@@ -11,6 +11,7 @@ from perdure.client.records.sessions import newest_sessions
 from perdure.client.records.tool_calls import calls_of_session
 from perdure.context.files import CHANGING, PATH_ARGUMENTS
 from perdure.session.ids import StreamId
+from perdure.session.info import is_found
 from perdure.session.records import FileEdit, ToolCallRecord
 from perdure.stores.session_store import SessionStore
 
@@ -20,10 +21,11 @@ _PATHS = (*PATH_ARGUMENTS, "filePath")
 
 
 async def newest_edits(
-    store: SessionStore, session: StreamId | None, last: int | None
+    store: SessionStore, session: StreamId | None, last: int | None, cwd: str | None = None
 ) -> list[FileEdit]:
     """Return the `last` files that were changed last, newest change first.
 
+    With `session` only those of this session, with `cwd` only those of sessions of this folder.
     Failed calls changed nothing; calls without an outcome are left out.
     """
     found: dict[tuple[str | None, str], FileEdit] = {}
@@ -31,9 +33,13 @@ async def newest_edits(
         return []
     if session is not None:
         info = (await store.state(session)).info
+        if not is_found(info, cwd, None):
+            return []
         await _add(store, session, info.cwd, found, with_copies=True)
         return _newest(found, last)
     async for info in newest_sessions(store):
+        if not is_found(info, cwd, None):
+            continue
         kept = _newest(found, last)
         if last is not None and len(kept) == last and info.updated_at < kept[-1].at:
             break  # no change of this session, or of those after it, is newer

@@ -768,8 +768,10 @@ class Store(Handle[AsyncStore]):
         Periods without activity are omitted. Reads the same sessions as `usage`.
         """
 
-    def edits(self, *, session: str | None = None, last: int | None = 50) -> list[FileEdit]:
-        """Return the `last` files most recently changed by tool calls, newest first.
+    def edits(
+        self, *, session: str | None = None, cwd: str | None = None, last: int | None = 50
+    ) -> list[FileEdit]:
+        """Return the `last` files that tool calls changed (of `session`, of `cwd`), newest first.
 
         Raises: SessionNotFound; ValueError when `last` is negative.
         """

@@ -37,3 +37,6 @@ async def test_edits_list_changed_files_newest_first() -> None:
         other = await store.create(cwd="/other")
         assert await store.edits(session=other.id) == []
         assert await store.edits(session=session.id) == found
+        assert await store.edits(cwd="/project") == found
+        assert await store.edits(cwd="/other") == []
+        assert await store.edits(session=session.id, cwd="/other") == []
