@@ -288,8 +288,10 @@ async def correct(
 async def forget(fact: WholeFactArgument, *, common: CommonOptions) -> None:
     """Permanently erase a fact, with its history.
 
+    This cannot be undone, so a part of an id is rejected; the error prints the whole id.
+
     Examples:
-        perdure memory forget memory-1f2e/0
+        perdure memory forget memory-1f2e0d4c8b7a69533c2d1e0f4a5b6c7d/0
 
     Exit codes:
         3  no fact has that whole id

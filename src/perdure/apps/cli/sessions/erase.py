@@ -59,7 +59,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     entries: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ENTRY...",
+            metavar="ENTRY",
             help="Erase only these entries of it: a number, a whole id or a foreign id.",
         ),
     ] = None,
