@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from perdure.interop.formats.transcript import (
     STATE,
     Called,
@@ -40,6 +42,7 @@ _NAMES = {
     "context": "Context",
     "compaction": "Summary",
     "branch_summary": "Summary of a branch that was left",
+    "message": "Message",
     "custom": "Extension",
     "custom_message": "Note",
     "opaque": "Unreadable entry",
@@ -131,32 +134,41 @@ def _other_branches(transcript: Transcript, shown: set[int]) -> Iterator[str]:
 
 
 def _conversation(transcript: Transcript, lines: Sequence[TranscriptLine]) -> Iterator[str]:
-    answers = _answers(lines)
-    used = {id(result) for result in answers.values()}
+    answers = _answers(transcript, lines)
+    used = {id(answer.result) for answer in answers.values()}
     for line in lines:
         if line.role == "tool" and line.pieces and all(id(p) in used for p in line.pieces):
             continue
         yield from _entry(transcript, line, answers, used)
 
 
-def _answers(lines: Iterable[TranscriptLine]) -> dict[int, Result]:
+class _Answer(msgspec.Struct, frozen=True):
+    """The result of a call, and the number of its entry."""
+
+    result: Result
+    number: str
+
+
+def _answers(transcript: Transcript, lines: Iterable[TranscriptLine]) -> dict[int, _Answer]:
     """Call (by identity) -> its result, the first that follows it under its id."""
     waiting: dict[str, Called] = {}
-    found: dict[int, Result] = {}
+    found: dict[int, _Answer] = {}
     for line in lines:
         for piece in line.pieces:
             if isinstance(piece, Called):
                 waiting[piece.id] = piece
             elif isinstance(piece, Result) and piece.call_id in waiting:
-                found[id(waiting.pop(piece.call_id))] = piece
+                number = _number(transcript, line)
+                found[id(waiting.pop(piece.call_id))] = _Answer(piece, number)
     return found
 
 
 def _entry(
-    transcript: Transcript, line: TranscriptLine, answers: dict[int, Result], used: set[int]
+    transcript: Transcript, line: TranscriptLine, answers: dict[int, _Answer], used: set[int]
 ) -> Iterator[str]:
     if line.role in _SETTINGS:
-        yield f"*{_SETTINGS[line.role]} {plain(line.name or '')}.*"
+        number = _number(transcript, line)
+        yield f"*{number} · {_SETTINGS[line.role]} {plain(line.name or '')}.*"
         return
     name = _NAMES.get(line.role, line.role)
     label = f" · {plain(line.label)}" if line.label else ""
@@ -193,7 +205,7 @@ def _note(transcript: Transcript, line: TranscriptLine) -> str:
     return ""
 
 
-def _piece(line: TranscriptLine, piece: Piece, answers: dict[int, Result]) -> str:
+def _piece(line: TranscriptLine, piece: Piece, answers: dict[int, _Answer]) -> str:
     match piece:
         case Said(text=text):
             return quote(text) if line.role in ("user", "custom_message") else inert(text)
@@ -210,8 +222,11 @@ def _piece(line: TranscriptLine, piece: Piece, answers: dict[int, Result]) -> st
             return fold_block("Data", fence(text, "json"))
 
 
-def _call(call: Called, result: Result | None) -> str:
+def _call(call: Called, answer: _Answer | None) -> str:
+    result = None if answer is None else answer.result
     state = " · no result" if result is None else " · failed" if result.is_error else ""
+    if answer is not None:
+        state += f" · result: entry {answer.number}"
     title = f"{call.name} {brief(call.brief, 80)}".strip() + state
     inside = [fence(call.args, "json")] if call.args != "{}" else []
     if result is not None:

@@ -21,6 +21,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, blob_hash
 from perdure.session.info import is_command
 from perdure.session.kinds import (
+    OPAQUE,
     BranchSummary,
     Compaction,
     Custom,
@@ -325,8 +326,9 @@ class _Lines:
             case Custom():
                 return _custom(line, entry, body)
             case Unknown(raw=raw):
-                shown = (Strange(raw.decode(errors="replace")),)
-                return _with(line, pieces=shown, is_outside=True)
+                is_erased = entry.is_erased and entry.kind != OPAQUE
+                shown = Said("(erased)") if is_erased else Strange(raw.decode(errors="replace"))
+                return _with(line, pieces=(shown,), is_outside=True)
             case _:
                 return line
 

@@ -47,11 +47,11 @@ def test_conversation_reads_from_top_to_bottom() -> None:
         "# Tides\n\n"
         "- **Begun:** 2025-06-15 15:06 UTC\n- **Folder:** /srv/tides\n- **Size:** 4 messages\n"
         "- **Session:** s\n\n---\n\n"
-        "*The model is now a:b.*\n\n"
+        "*0 · The model is now a:b.*\n\n"
         "## 1 · User · 15:06:42 · start\n\n> Mend the *table*.\n\n"
         "## 3 · Assistant · 15:06:44\n\nOn it.\n\n"
         "<details>\n<summary>Thinking</summary>\n\n> hm\n\n</details>\n\n"
-        "<details>\n<summary>read t.py</summary>\n\n"
+        "<details>\n<summary>read t.py · result: entry 4</summary>\n\n"
         '```json\n{\n  "path": "t.py"\n}\n```\n\n```text\n1\n2\n```\n\n</details>\n\n'
         "## 5 · Assistant · 15:06:46\n\n### Done\nAll green.\n"
     )
@@ -61,6 +61,18 @@ def test_one_message_is_one_message() -> None:
     making = Making()
     making.say(user("Alone."))
     assert "- **Size:** 1 message\n" in written(making)
+
+
+def test_every_entry_of_the_branch_is_named_by_its_number() -> None:
+    making = Making()
+    making.say(ModelChange("a:b"), user("go"))
+    making.say(assistant(tool_call("c", "run"), tool_call("d", "run")))
+    making.say(tool_result("c", "one"), tool_result("d", "two"), assistant("done"))
+    making.raw("message", b"")
+    text = written(making)
+    numbers = re.findall(r"^(?:## |\*|<summary>.*entry )(\d+)", text, re.MULTILINE)
+    assert sorted(map(int, numbers)) == list(range(7))
+    assert "## 6 · Message · 15:06:47\n\n(erased)\n" in text
 
 
 def test_failures_media_and_strange_parts_are_named() -> None:
@@ -79,7 +91,7 @@ def test_failures_media_and_strange_parts_are_named() -> None:
         "<summary>Instructions</summary>",
         "*[a.png, 1,234 bytes, not in this file]*",
         "**Error:** it \\<broke\\>",
-        "<summary>run · failed</summary>",
+        "<summary>run · failed · result: entry 4</summary>",
         "<summary>run · no result</summary>\n\n(no arguments)",
         "<summary>Result of old</summary>\n\n(no output)",
         "<summary>Data</summary>",

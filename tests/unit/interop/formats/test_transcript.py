@@ -110,7 +110,7 @@ def test_state_of_a_framework_is_named_in_one_line() -> None:
     assert (line.role, line.pieces, line.is_outside) == ("state", (), True)
     page = render_markdown(made).decode()
     (told,) = [each for each in page.splitlines() if "langgraph.checkpoint" in each]
-    assert told == "*Not shown: the state langgraph.checkpoint, 867 bytes.*"
+    assert told == "*1 · Not shown: the state langgraph.checkpoint, 867 bytes.*"
     assert "c2VjcmV0" not in page
     assert losses_of(making.made(), is_branch=False) == ["states that are named, not shown: 1"]
 
