@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -87,10 +88,12 @@ def test_inbox_shows_everything_an_answer_is_bound_to(world: World) -> None:
     assert asked["bound"]["before"].startswith("3 bytes, blake2b-256 ")
     assert asked["always"] is not None
     listed = world.ok("inbox", "list").out
-    for fact in (asked["bound"]["content"], asked["bound"]["folder"], asked["always"]):
-        assert fact in listed
-    assert "line 399" not in listed
+    assert "line 1" not in listed
+    assert not re.search("[0-9a-f]{64}", listed)
+    assert f"perdure inbox show {asked['id']}" in listed
     whole = world.ok("inbox", "show", asked["id"]).out
+    for fact in (asked["bound"]["content"], asked["bound"]["folder"], asked["always"]):
+        assert fact in whole
     assert whole.count("| +line") == 400
     assert not set("\x1b\u202e") & set(listed + whole)
     shown = world.ok("inbox", "show", asked["id"], "--json").json

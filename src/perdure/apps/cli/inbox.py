@@ -13,9 +13,10 @@ import typer
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import only_text
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
+from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.output import count_of, local_time, out_style
 from perdure.apps.terminal.text import one_line, safe
+from perdure.client.clock import SystemClock
 from perdure.client.lookup.identifiers import find_question, stream_asking
 from perdure.client.reads import OpenQuestion, program_question
 from perdure.client.store import Store
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from perdure.client.inbox import details
 else:
     details = Later("perdure.client.inbox.details")
+
+_TEXT_CELLS = 200
+"""Cells of a question, and of the title of its session, in the list."""
 
 _CHAT = "If no process runs the turn, `perdure chat --session {}` continues it."
 
@@ -81,8 +85,9 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 async def list_questions(*, common: CommonOptions) -> None:
     """List the open questions, oldest first.
 
-    Prints the session of each question and the command that answers it. The last line counts the
-    interrupted turns (`perdure sessions list --interrupted`).
+    Prints the age of each question, its text, its session, and the commands that show it in full
+    and answer it. The last line counts the interrupted turns (`perdure sessions list
+    --interrupted`).
 
     Examples:
         perdure inbox list
@@ -92,7 +97,7 @@ async def list_questions(*, common: CommonOptions) -> None:
         waiting = await _waiting(opened)
         asking = {each.info.id for each in waiting}
         interrupted = await opened.recent(None, status="interrupted")
-    lines = list(_lines(waiting)) if waiting else ["Nothing waits for you."]
+    lines = list(_list_lines(waiting)) if waiting else ["Nothing waits for you."]
     if cut := [info for info in interrupted if info.id not in asking]:
         lines.append(f"{count_of(len(cut), 'turn')} interrupted: `perdure sessions resume --all`")
     common.show([_data(each) for each in waiting], lines)
@@ -121,7 +126,7 @@ async def show_question(
         found = next(each for each in waiting if each.asked.id == id)
         whole = await details.in_full(opened.backend, found.asked)
     found = WaitingQuestions(found.info, msgspec.structs.replace(found.asked, question=whole))
-    common.show(_data(found), _lines([found], limit=None))
+    common.show(_data(found), _lines_in_full(found))
 
 
 @inbox.command("answer")
@@ -266,14 +271,32 @@ def _command(asked: OpenQuestion) -> str:
     return f'perdure inbox answer {asked.id} "..."'
 
 
-def _lines(waiting: list[WaitingQuestions], limit: int | None = FEW_LINES) -> Iterator[str]:
-    style = out_style()
+def _list_lines(waiting: list[WaitingQuestions]) -> Iterator[str]:
+    """Return a few lines for each question; `perdure inbox show` prints what an answer covers."""
+    style, now = out_style(), SystemClock().now_ms()
     for each in waiting:
         asked = each.asked
-        yield style.paint(asked.id, "strong") + style.paint(f"  {local_time(asked.at)}", "faint")
-        yield f"  {safe(each.info.name) or '(no title)'}{_invoker(each.info)}"
-        yield f"  {safe(asked.question.text)}"
-        yield from approval_lines(asked.question, limit=limit)
+        text = one_line(asked.question.text, _TEXT_CELLS)
+        yield style.paint(asked.id, "strong") + style.paint(f"  {_age(now - asked.at)}", "faint")
+        yield f"  {text}"
+        yield f"  in: {one_line(each.info.name, _TEXT_CELLS) or '(no title)'}{_invoker(each.info)}"
+        if text.endswith("…") or any(approval_lines(asked.question)):
+            yield f"  perdure inbox show {asked.id}  prints all that the answer covers"
         yield f"  {_command(asked)}"
-        if asked.question.arguments is not None and limit is not None:
-            yield f"  perdure inbox show {asked.id}  prints all of it"
+
+
+def _age(passed_ms: int) -> str:
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if passed_ms >= size:
+            return f"{passed_ms // size} {unit} ago"
+    return "just now"
+
+
+def _lines_in_full(waiting: WaitingQuestions) -> Iterator[str]:
+    asked = waiting.asked
+    style = out_style()
+    yield style.paint(asked.id, "strong") + style.paint(f"  {local_time(asked.at)}", "faint")
+    yield f"  {safe(waiting.info.name) or '(no title)'}{_invoker(waiting.info)}"
+    yield f"  {safe(asked.question.text)}"
+    yield from approval_lines(asked.question, limit=None)
+    yield f"  {_command(asked)}"

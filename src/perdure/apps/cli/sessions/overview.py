@@ -83,7 +83,11 @@ class ListFilters(msgspec.Struct, frozen=True):
     since: SinceOption = None
     until: UntilOption = None
     is_interrupted: Annotated[
-        bool, typer.Option("--interrupted", help="Only sessions with an interrupted turn.")
+        bool,
+        typer.Option(
+            "--interrupted",
+            help="Only sessions whose turn no process runs: it is INTERRUPTED, or waits for you.",
+        ),
     ] = False
     forks_of: Annotated[
         str | None,
@@ -132,7 +136,7 @@ async def list_sessions(
         perdure sessions list --cwd .             # those of this folder
         perdure sessions list --query hotel --limit 5
         perdure sessions list --source codex --since 7d
-        perdure sessions list --interrupted       # turns that were cut off
+        perdure sessions list --interrupted       # turns that no process runs
         perdure sessions list --forks-of 01jd     # its forks, and theirs
         perdure sessions list --json --limit 0    # all of them, for a program
 
