@@ -60,6 +60,29 @@ def test_damaged_store_is_repaired_and_kept_aside(sample: World) -> None:
     assert "left alone" in sample.ok("store", "repair").out
 
 
+def test_repair_names_the_number_of_lost_entries_first(sample: World) -> None:
+    content = bytearray(sample.file.read_bytes())
+    mark, at = b'"type":"text","text":"', 0
+    while (at := content.find(mark, at)) >= 0:
+        at += len(mark) + 2
+        content[at] ^= 4
+    sample.file.write_bytes(content)
+
+    done = sample.run("store", "repair")
+
+    first, *more = done.out.splitlines()
+    assert done.code == 1
+    lost = int(first.split(" ", 1)[0])
+    assert lost > 3
+    assert first == f"{lost} entries are lost; the rest of {address(sample.file)} is whole again"
+    ranges = [
+        line.split()[1].rstrip(":").rpartition("/")[2] for line in more if line.startswith("  lost")
+    ]
+    ends = [[int(part) for part in each.split("-")] for each in ranges]
+    assert sum(each[-1] - each[0] + 1 for each in ends) == lost
+    assert sample.ok("store", "verify").out.startswith("ok")
+
+
 def test_store_may_be_named_by_where_one_is(sample: World) -> None:
     near = ("--store", f"sqlite:///{sample.file.name}")
     assert "left alone" in sample.ok("store", "repair", *near).out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from typing import Annotated
 
@@ -257,16 +257,40 @@ def _repair_lines(done: RepairReport) -> Iterator[str]:
         ok = style.paint("ok", "good")
         yield f"{ok}  nothing is wrong with {safe(done.store)}; it was left alone"
         return
-    kept = count_of(done.entries, "entry", "entries")
-    yield f"{safe(done.store)} is whole again: {kept} in {count_of(done.streams, 'log')}"
-    for loss in done.losses:
-        place = "/".join(str(part) for part in (loss.stream, loss.seq) if part is not None)
-        problem = safe(with_commands(loss.problem))
-        yield f"  {style.paint('lost', 'bad')}  {safe(place or 'store')}: {problem}"
-    if not done.losses:
+    lost = len({(loss.stream, loss.seq) for loss in done.losses if loss.seq is not None})
+    if lost:
+        told = f"{count_of(lost, 'entry is', 'entries are')} lost"
+        yield f"{told}; the rest of {safe(done.store)} is whole again"
+    elif done.losses:
+        yield f"Something is lost; the rest of {safe(done.store)} is whole again"
+    else:
+        stored = f"{count_of(done.entries, 'entry', 'entries')} in {count_of(done.streams, 'log')}"
+        yield f"{safe(done.store)} is whole again: {stored}"
         yield "Nothing was lost."
+    for place, problem in _losses(done.losses):
+        yield f"  {style.paint('lost', 'bad')}  {safe(place)}: {safe(with_commands(problem))}"
     if done.changed:
         names = ", ".join(safe(name) for name in done.changed)
         yield f"The hashes of {names} are others now, from the first lost entry on."
     if done.aside is not None:
         yield f"The damaged store is now in {safe(done.aside)}, with a report."
+
+
+def _losses(losses: Iterable[Problem]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the problem of each loss; entries in a row with one problem are one."""
+    runs: list[tuple[Problem, int | None]] = []
+    for loss in losses:
+        first, last = runs[-1] if runs else (None, None)
+        is_next = first is not None and last is not None and loss.seq == last + 1
+        if first is not None and is_next and _is_alike(first, loss):
+            runs[-1] = (first, loss.seq)
+        else:
+            runs.append((loss, loss.seq))
+    for first, last in runs:
+        seqs = str(first.seq) if first.seq == last else f"{first.seq}-{last}"
+        parts = (first.stream, None if last is None else seqs)
+        yield "/".join(part for part in parts if part is not None) or "store", first.problem
+
+
+def _is_alike(one: Problem, other: Problem) -> bool:
+    return (one.stream, one.problem) == (other.stream, other.problem)
