@@ -46,6 +46,20 @@ def test_store_is_copied_to_another_kind_and_back(sample: World) -> None:
     assert sample.run("store", "copy", address(sample.file)).code == 2
 
 
+def test_copy_verify_and_info_count_the_same_logs(sample: World) -> None:
+    sample.ok("memory", "remember", "Ana likes tea", "--subject", "ana")
+    erased = sample.ok("chat", "-p", "for a moment", "--json").lines[0]["sessionId"]
+    sample.ok("sessions", "erase", erased, "--yes")
+    there = f"jsonl:///{sample.folder / 'files'}"
+
+    told = sample.ok("store", "copy", there).out
+
+    assert told.startswith("2 logs, ")
+    assert f"{erased}: erased: " in told
+    for command in ("info", "verify"):
+        assert sample.ok("store", command, "--store", there, "--json").json["streams"] == 2
+
+
 def test_damaged_store_is_repaired_and_kept_aside(sample: World) -> None:
     content = bytearray(sample.file.read_bytes())
     content[content.index(b'"type":"text","text":"') + 24] ^= 4  # in a body

@@ -169,7 +169,7 @@ def copy_data(report: CopyReport) -> dict[str, object]:
 
 def copy_lines(report: CopyReport, target: str) -> Iterator[str]:
     """Format `report` for people."""
-    logs = count_of(len(report.streams), "log")
+    logs = count_of(sum(each.outcome != "erased" for each in report.streams), "log")
     entries = count_of(report.added_entries, "new entry", "new entries")
     yield f"{logs}, {entries} and {count_of(report.contents, 'content')} in {safe(target)}"
     for each in report.streams:

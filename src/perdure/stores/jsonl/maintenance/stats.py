@@ -26,7 +26,7 @@ def info_of(
         namespace=namespace,
         durability=durability,
         schema_version=FORMAT,
-        streams=used.sessions,
+        streams=sum(1 for _ in shelf.standings()),  # with the facts, which are no session
         entries=used.entries,
         size_bytes=file_bytes + blob_bytes + index_bytes,
         payload_bytes=used.bytes,
