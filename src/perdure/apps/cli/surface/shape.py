@@ -111,9 +111,7 @@ def _describe(found: Any, words: tuple[str, ...], places: Mapping[str, int]) -> 
         examples=tuple(map(_example, examples)),
         exits=tuple(map(_exit, exits)),
         parameters=tuple(
-            _parameter(each)
-            for each in found.params
-            if not getattr(each, "hidden", False) and not each.name.startswith("_")
+            _parameter(each) for each in found.params if not getattr(each, "hidden", False)
         ),
         commands=tuple(
             _describe(below[name], (*words, name), {})

@@ -25,6 +25,7 @@ TASKS: Mapping[str, str] = {
         for name in ("tree", "fork", "branch", "label", "rename", "pin", "diff", "context", "tools")
     },
     **dict.fromkeys(("compact", "summarize"), "sessions compact"),
+    **dict.fromkeys(("end", "close", "finish"), "sessions end"),
     **dict.fromkeys(("questions", "approvals"), "inbox"),
     **dict.fromkeys(("approve", "answer", "deny", "allow"), "inbox answer"),
     **dict.fromkeys(("cost", "costs", "tokens", "spend", "price", "billing"), "usage"),
@@ -50,7 +51,13 @@ TASKS: Mapping[str, str] = {
 }
 """A word that people type -> the command that does it."""
 
+_OF_GROUPS: Mapping[str, Mapping[str, str]] = {
+    "sessions": dict.fromkeys(("archive", "hide"), "sessions end"),
+}
+"""The same for words that mean something else after the name of a group."""
+
 _ALSO: Mapping[str, str] = {
+    "sessions end": ", which marks it as ended in the list; `perdure export ID` writes a file",
     "chat --continue": ", or `perdure chat --session ID` for another session"
 }
 """What is said after a task."""
@@ -68,10 +75,11 @@ def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str |
     unknown = _UNKNOWN.match(message)
     if unknown is None:
         return None
-    known = [word for word, task in TASKS.items() if not group or task.startswith(f"{group} ")]
+    known = {word: task for word, task in TASKS.items() if task.startswith(group and f"{group} ")}
+    known.update(_OF_GROUPS.get(group, {}))
     like = get_close_matches(unknown[1], [*known, *commands], 1, _LIKE)
     if not like or (like[0] in commands and unknown[1] not in known):
         return None
-    task = TASKS[unknown[1] if unknown[1] in known else like[0]]
+    task = known[unknown[1] if unknown[1] in known else like[0]]
     place = f" of `perdure {group}`" if group else ""
     return f"there is no command {unknown[1]!r}{place}: use `perdure {task}`{_ALSO.get(task, '')}"

@@ -38,6 +38,10 @@ def test_table_of_commands_is_what_the_commands_say() -> None:
     assert encode_table(PROGRAM) == FILE.read_text(encoding="utf-8")
 
 
+def test_page_of_the_program_has_the_option_of_the_version() -> None:
+    assert "  -V, --version  Show the version and exit." in list(page_lines(PROGRAM, 100, Style()))
+
+
 def test_command_begins_with_one_line_that_says_what_it_does() -> None:
     for line, command in COMMANDS.items():
         with case(line):

@@ -39,6 +39,14 @@ def test_other_mistakes_get_no_hint(message: str, group: str) -> None:
     assert task_hint(message, group) is None
 
 
+def test_word_of_a_group_names_another_command_than_alone() -> None:
+    hint = task_hint("No such command 'archive'. Did you mean 'search'?", "sessions", ["search"])
+    assert hint is not None
+    assert "use `perdure sessions end`, which marks it" in hint
+    alone = task_hint("No such command 'archive'.", "")
+    assert alone == "there is no command 'archive': use `perdure export --all`"
+
+
 def test_misspelled_task_gets_its_command_unless_a_command_is_nearer() -> None:
     commands = ("serve", "usage", "sessions")
     hint = task_hint("No such command 'serch'. Did you mean 'serve'?", "", commands)
