@@ -371,7 +371,10 @@ def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
         each for each in world.ok("doctor", "--json").json["checks"] if each["name"] == "turns"
     ]
     assert (check["status"], check["detail"]) == ("warn", "1 turn interrupted")
-    failed = world.run("sessions", "resume", "--all", "--json")  # its model is not here
+    told = world.run("sessions", "resume", "--all")  # its model is not here
+    assert told.out.endswith("with `perdure chat -m MODEL` (-m scripted:echo works offline)\n")
+    assert "--scenario FILE" in told.out
+    failed = world.run("sessions", "resume", "--all", "--json")
     assert (failed.code, failed.lines[0]["ending"]) == (1, "failed")
     assert "name the file of its scenario with --scenario FILE" in failed.lines[0]["detail"]
     ended = world.run("chat", "--session", session, "-p", "Go on", "--json")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, UsageMistake
-from perdure.apps.cli.options import ScenarioOption
+from perdure.apps.cli.options import MOST, ScenarioOption
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.terminal.output import out_style, show, show_json
 from perdure.apps.terminal.style import Meaning
@@ -21,6 +21,7 @@ else:
 
 _MEANINGS: dict[str, Meaning] = {"completed": "good", "waiting": "warning", "failed": "bad"}
 _CELLS = 200
+"""Cells of an answer or a question; an error says what to do, so it is printed whole."""
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -74,5 +75,6 @@ def _tell(end: interrupted.ResumedTurn, *, as_json: bool) -> None:
         show_json(end, is_flushed=True)
         return
     style = out_style()
+    cells = MOST if end.ending == "failed" else _CELLS
     ending = style.paint(end.ending, _MEANINGS.get(end.ending, "plain"))
-    show(f"{style.paint(end.session, 'strong')}  {ending}  {one_line(end.detail, _CELLS)}".rstrip())
+    show(f"{style.paint(end.session, 'strong')}  {ending}  {one_line(end.detail, cells)}".rstrip())

@@ -58,7 +58,7 @@ _OF_GROUPS: Mapping[str, Mapping[str, str]] = {
 
 _ALSO: Mapping[str, str] = {
     "sessions end": ", which marks it as ended in the list; `perdure export ID` writes a file",
-    "chat --continue": ", or `perdure chat --session ID` for another session"
+    "chat --continue": ", or `perdure chat --session ID` for another session",
 }
 """What is said after a task."""
 
