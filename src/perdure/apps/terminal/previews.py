@@ -87,7 +87,7 @@ def preview_of(entry: Entry, width: int) -> Preview:
     """Format `entry` on one line; `what` has at most `width` cells."""
     who, meaning = who_of(entry)
     if entry.is_erased and entry.kind != OPAQUE:
-        return Preview(safe(who), "(erased)", "faint")
+        return Preview(safe(who), one_line("(erased)", width), "faint")
     try:
         what = _what(body_of(entry), width)
     except SessionError as error:

@@ -139,12 +139,14 @@ def test_unknown_and_newer_and_damaged_entries_have_a_line_too() -> None:
     log.append_raw("opaque", b"\xff\xfe")
     log.append_raw("message", b'{"role":"user"}', v=99)
     log.append_raw("message", b"not json")
+    log.append_raw("message", b"")
     shown = [preview_of(entry, WIDTH).what for entry in log.entries]
     assert shown == [
         "a kind this perdure does not know (version 4)",
         "",
         "unsupported version",
         "corrupt log",
+        "(erased)",
     ]
 
 
