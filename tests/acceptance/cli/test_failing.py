@@ -22,7 +22,8 @@ IS_ROOT = os.geteuid() == 0
 def test_every_code_in_the_table_is_that_of_an_error() -> None:
     known: set[str] = set()
     waiting: list[type[PerdureError]] = [PerdureError]
-    __import__("perdure.apps.chat.session")
+    for place in ("chat.session", "server.access.tokens", "settings.servers"):
+        __import__(f"perdure.apps.{place}")
     while waiting:
         kind = waiting.pop()
         known.add(kind.code)
