@@ -610,10 +610,7 @@ class Store:
         return await erasing.erase_namespace(self.backend, self.outside, by)
 
     async def erasures(self) -> list[Certificate]:
-        """Return the certificates of all erasures, oldest first.
-
-        Raises: Unsupported.
-        """
+        """Return the certificates of all erasures, oldest first. Raises: Unsupported."""
         return await self.backend.retention.erasures()
 
     async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:

@@ -815,10 +815,7 @@ class Store(Handle[AsyncStore]):
         """
 
     def erasures(self) -> list[Certificate]:
-        """Return the certificates of all erasures, oldest first.
-
-        Raises: Unsupported.
-        """
+        """Return the certificates of all erasures, oldest first. Raises: Unsupported."""
 
     def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
         """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,13 @@ def add_to(sessions: typer.Typer) -> None:
     sessions.command("erasures")(erasures)
 
 
+EntriesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ENTRY",
+        help="Erase only these entries of it: a number, a whole id or a foreign id.",
+    ),
+]
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; this cannot be undone.")
 ]
@@ -56,13 +63,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     session: Annotated[
         str | None, typer.Argument(metavar="ID", help="The whole id of the session.")
     ] = None,
-    entries: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ENTRY",
-            help="Erase only these entries of it: a number, a whole id or a foreign id.",
-        ),
-    ] = None,
+    entries: EntriesArgument = None,
     *,
     subject: Annotated[
         str | None,
@@ -95,8 +96,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     remain. If the process is killed, run the command again; the next program that opens the store
     also finishes the deletion.
 
-    With an ENTRY the session stays: only these entries lose their content, and what repeats it goes
-    too.
+    With an ENTRY the session stays: only these entries, and what repeats them, lose their content.
 
     With --query, --cwd, --source or --until it erases every session that matches all of them. It
     lists them first: --dry-run stops there. With an ID, an ENTRY, --subject or --everything,
@@ -279,7 +279,7 @@ def _place_for(file: Path | None) -> Path | None:
 
 
 @contextmanager
-def _reserved(file: Path | None) -> Iterator[None]:
+def _reserved(file: Path | None) -> Generator[None]:
     """Create the file for the certificate, and remove it if the erasure fails.
 
     Raises: PathExists, UsageMistake.
