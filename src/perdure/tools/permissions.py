@@ -126,7 +126,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def __post_init__(self) -> None:
         check_fields(self)
         for line in self.allowed_commands:
-            _require_rule(line, is_glob=False)
+            _require_exact(line)
         for line in self.allowed_command_globs:
             _require_rule(line, is_glob=True)
         _require_environment(self.command_env)
@@ -193,6 +193,15 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def narrower(one: Scope, other: Scope) -> Scope:
     """Return the narrower of two scopes."""
     return SCOPES[min(SCOPES.index(one), SCOPES.index(other))]
+
+
+def _require_exact(line: str) -> None:
+    try:
+        _require_rule(line, is_glob=False)
+    except ConfigError as error:
+        if "*" not in line and "?" not in line:
+            raise
+        raise ConfigError(f"{error}, or put the pattern into allowed_command_globs") from None
 
 
 def _require_rule(line: str, *, is_glob: bool) -> tuple[str, ...]:

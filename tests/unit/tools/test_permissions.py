@@ -57,6 +57,15 @@ def test_impossible_or_unsafe_permissions_are_rejected(wrong: dict[str, Any]) ->
     assert KEY not in str(refused.value)
 
 
+def test_pattern_among_exact_commands_is_rejected_with_the_right_key() -> None:
+    with pytest.raises(ConfigError, match="put the pattern into allowed_command_globs"):
+        Permissions(allowed_commands=("ls **",))
+    with pytest.raises(ConfigError) as refused:
+        Permissions(allowed_commands=("ls | wc",))
+    assert "allowed_command_globs" not in str(refused.value)
+    assert Permissions(allowed_commands=("ls '**'",)).allowed_commands == ("ls '**'",)
+
+
 @pytest.mark.parametrize("seconds", [0, -1, 121, float("nan"), float("inf"), 10**400])
 def test_command_timeout_is_positive_and_at_most_two_minutes(seconds: float) -> None:
     with pytest.raises(WrongArgument, match="above 0 up to 120"):

@@ -8,6 +8,7 @@ trusting its content.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -24,6 +25,15 @@ from perdure.tools.permissions import Permissions
 
 _NOT_OF_PROJECTS = ("mcp_servers", "recurring")
 """Settings that start work without a person, so a project's agent does not get them."""
+
+_WHERE_ALLOWED: Mapping[str, str] = {
+    "scope": "chat.fs_scope",
+    "allowed_commands": "chat.allowed_commands (or --allow-command)",
+    "allowed_command_globs": "chat.allowed_commands (or --allow-command)",
+    "allowed_domains": "chat.allowed_domains (or --allow-domain)",
+    "approval": "chat.approval",
+}
+"""Field of `Permissions` -> the setting of the user, and the option, that allows it."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -101,6 +111,13 @@ def _restrict(agent: Agent, file: Path, allowed: Permissions) -> Chosen:
         if getattr(granted, field) != getattr(agent.permissions, field)
     ]
     lost += [name for name in _NOT_OF_PROJECTS if getattr(agent, name)]
-    notes = (f"{agent.id} asks for more than you allow: {', '.join(lost)}",) if lost else ()
+    notes = (_report_lost(agent.id, lost, file),) if lost else ()
     narrowed = msgspec.structs.replace(agent, permissions=granted, mcp_servers=(), recurring=())
     return Chosen(narrowed, file, notes, is_own=False)
+
+
+def _report_lost(agent: str, lost: Sequence[str], file: Path) -> str:
+    ways = dict.fromkeys(_WHERE_ALLOWED[field] for field in lost if field in _WHERE_ALLOWED)
+    settings = f"allow it in your settings: {', '.join(ways)}; or " if ways else ""
+    trust = f"trust the whole file: perdure chat --agent {shlex.quote(str(file))}"
+    return f"{agent} asks for more than you allow: {', '.join(lost)}; {settings}{trust}"

@@ -44,6 +44,8 @@ def test_projects_agent_gets_no_more_than_the_person_allows(here: Here) -> None:
     assert chosen.agent.permissions == Permissions()
     (note,) = chosen.notes
     assert "scope, allowed_commands, approval" in note
+    assert "chat.fs_scope, chat.allowed_commands (or --allow-command), chat.approval; or" in note
+    assert note.endswith(f"trust the whole file: perdure chat --agent {chosen.file}")
     assert not chosen.is_own
     allowed = Permissions(scope="full", approval="auto", allowed_commands=("ls",))
     assert chosen_agent("a", here.found, allowed).agent.permissions == allowed
