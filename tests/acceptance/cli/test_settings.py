@@ -48,6 +48,13 @@ def test_config_explain_says_where_each_value_comes_from(project: World) -> None
     assert project.run("config", "explain", "chat.x").code == 2
 
 
+def test_config_explain_prints_a_limit_of_money_in_dollars_too(project: World) -> None:
+    own(project, "config.toml", "[chat]\nmax_cost_microcents = 8000000\n")
+    assert "8000000 ($0.08)" in project.ok("config", "explain", "chat.max_cost_microcents").out
+    (limit,) = project.ok("config", "explain", "chat.max_cost_microcents", "--json").json
+    assert limit["value"] == 8_000_000
+
+
 def test_config_path_names_the_files(project: World) -> None:
     told = project.ok("config", "path", "--json").json
     assert [(each["source"], each["exists"]) for each in told] == [

@@ -17,6 +17,7 @@ from perdure.apps.settings.layers import Configuration, Explained, Said
 from perdure.apps.settings.lookup import agent_folders
 from perdure.apps.terminal.output import out_style, show_json, show_lines, show_result
 from perdure.apps.terminal.text import safe
+from perdure.models.prices import in_dollars
 from perdure.secrets.mask import mask_secrets
 
 config = typer.Typer(no_args_is_help=True)
@@ -117,17 +118,20 @@ def _lines(explained: list[Explained]) -> Iterator[str]:
     widest = max(len(each.key) for each in explained)
     for each in explained:
         key = style.paint(each.key.ljust(widest), "strong")
-        yield f"{key}  {_shown_value(each.said)}  {style.paint(_from(each.said), 'faint')}"
+        value = _shown_value(each.key, each.said)
+        yield f"{key}  {value}  {style.paint(_from(each.said), 'faint')}"
         for other in each.overrides:
             why = "not taken" if other.note else "goes before"
             note = f" ({other.note})" if other.note else ""
-            told = f"{why} {_shown_value(other)}  {_from(other)}{note}"
+            told = f"{why} {_shown_value(each.key, other)}  {_from(other)}{note}"
             yield f"{' ' * widest}    {style.paint(told, 'faint')}"
 
 
-def _shown_value(said: Said) -> str:
+def _shown_value(key: str, said: Said) -> str:
     if said.value is None:
         return "none"
+    if key.endswith("_microcents") and isinstance(said.value, int) and said.value:
+        return f"{said.value} ({in_dollars(said.value)})"
     plain = _plain(said.value)
     text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
     return safe(text)

@@ -86,8 +86,9 @@ def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
             "give the Runtime a price for it, or take the limit away"
         )
     return (
-        f"the next call of {model} may cost up to {in_dollars(overrun.estimate)} and the session "
-        f"has spent {in_dollars(spent.cost_microcents)} of {limit}; raise max_cost_microcents"
+        f"the next call of {model} may cost up to {in_dollars(overrun.estimate)} (its whole "
+        f"request and the longest allowed answer) and the session has spent "
+        f"{in_dollars(spent.cost_microcents)} of {limit}; raise max_cost_microcents"
     )
 
 

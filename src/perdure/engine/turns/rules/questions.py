@@ -90,9 +90,10 @@ def ask_to_spend(scribe: Scribe, model: str, limit: int, estimate: int | None, s
     else:
         raised = max(limit + step, spent + estimate)
         text = (
-            f"The next call of {model} may cost up to {in_dollars(estimate)}; the session has "
-            f"spent {in_dollars(spent)} of {in_dollars(limit)}. continue: it may spend up to "
-            f"{in_dollars(raised)}; stop: end the turn."
+            f"The next call of {model} may cost up to {in_dollars(estimate)} (its whole request "
+            f"and the longest allowed answer); the session has spent {in_dollars(spent)} of "
+            f"{in_dollars(limit)}. continue: it may spend up to {in_dollars(raised)}; "
+            "stop: end the turn."
         )
     question = Question(
         topic="budget",

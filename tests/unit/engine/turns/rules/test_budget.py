@@ -93,6 +93,7 @@ def test_allowed_retry_is_same_call() -> None:
     assert isinstance(effect_of(course.state), AwaitAnswer)
     (asked,) = course.log.bodies(Question)
     assert (asked.topic, asked.limit_microcents) == ("budget", 2 * most)
+    assert "(its whole request and the longest allowed answer)" in asked.text
     question = course.state.question
     assert question is not None
     course.others_append(Answer("continue", "me"), question.id)
@@ -167,4 +168,6 @@ def test_summary_usage_is_priced_or_estimated_only_if_made() -> None:
 
 @pytest.mark.parametrize(("estimate", "word"), [(None, "unknown"), (5, "may cost up to")])
 def test_overrun_text_names_price_and_limit(estimate: int | None, word: str) -> None:
-    assert word in overrun_text("p:m", Spending(), Overrun(1, estimate))
+    text = overrun_text("p:m", Spending(), Overrun(1, estimate))
+    assert word in text
+    assert ("longest allowed answer" in text) == (estimate is not None)
