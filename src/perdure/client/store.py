@@ -318,7 +318,7 @@ class Store:
         """List sessions, newest activity first. `query` must occur in the name or id.
 
         Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `source` (imports of
-        one program, such as "claude-code"), `status` and `id_prefix`.
+        one program, such as "claude-code"; "perdure": its own sessions), `status` and `id_prefix`.
         `after` continues after a session of an earlier list, or after its `cursor`. The status
         "interrupted" selects sessions with an open turn that no process runs: its process died, or
         it was suspended. It reads only sessions with an open turn.

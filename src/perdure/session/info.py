@@ -376,12 +376,16 @@ def bare_info(info: SessionInfo) -> SessionInfo:
     return msgspec.structs.replace(info, subject=None, metadata=None)
 
 
+OWN_SOURCE = "perdure"
+"""The `source` that selects sessions which no other program made."""
+
+
 class Sought(TypedDict, total=False):
     """Filters of a list of sessions; None, or no value, selects all.
 
     `metadata` are values that the session's metadata must contain; `source` is the program of an
-    imported session. `after` is the position, in a list of newest first, after which the list
-    starts.
+    imported session, or `OWN_SOURCE`. `after` is the position, in a list of newest first, after
+    which the list starts.
     """
 
     subject: str | None
@@ -402,7 +406,7 @@ def is_sought(info: SessionInfo, sought: Sought) -> bool:
     after, source = sought.get("after"), sought.get("source")
     if after is not None and (info.updated_at, info.id) >= after:
         return False
-    if source is not None and info.source != source:
+    if source is not None and (info.source or OWN_SOURCE) != source:
         return False
     own = info.metadata or {}
     return info.id.startswith(sought.get("id_prefix") or "") and all(

@@ -84,6 +84,14 @@ def test_list_can_be_filtered_by_program_agent_model_and_time(imported: World) -
     assert "yesterday, 7d" in ended.err
 
 
+def test_source_perdure_selects_sessions_that_no_other_program_made(sample: World) -> None:
+    sample.ok("chat", "-m", "scripted:echo", "-p", "hello from here")
+    (row,) = sample.ok("sessions", "list", "--source", "perdure", "--json").json
+    assert (row["source"], row["title"]) == (None, "hello from here")
+    hits = sample.ok("sessions", "search", "hello", "--source", "perdure", "--json").json
+    assert {hit["session"] for hit in hits} == {row["id"]}
+
+
 def test_unknown_program_or_folder_is_named_where_nothing_matches(imported: World) -> None:
     for command in (("list",), ("search", "tide"), ("erase", "--dry-run")):
         wrong = imported.run("sessions", *command, "--source", "cladue")

@@ -138,7 +138,10 @@ FolderFilter = Annotated[
 ]
 SourceFilter = Annotated[
     str | None,
-    typer.Option(metavar="PROGRAM", help="Only imports of this program, such as claude-code."),
+    typer.Option(
+        metavar="PROGRAM",
+        help="Only imports of this program, such as claude-code; perdure: its own sessions.",
+    ),
 ]
 ScenarioOption = Annotated[
     Path | None,

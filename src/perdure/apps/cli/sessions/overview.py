@@ -34,8 +34,8 @@ from perdure.apps.store_access import NAMESPACE
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.store import Store
+from perdure.session.info import OWN_SOURCE
 
-_OWN = "perdure"
 _WIDE = 110
 """Cells of a line from which the columns of agent and model fit."""
 
@@ -226,7 +226,7 @@ def _cells(row: SessionRow, id: str, folder: str, *, has_models: bool) -> list[s
     return [
         id,
         local_time(info.updated_at),
-        _short(info.source or _OWN),
+        _short(info.source or OWN_SOURCE),
         _short(folder),
         *(models if has_models else ()),
         f"{info.messages:,}",
