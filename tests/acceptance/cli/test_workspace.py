@@ -170,3 +170,17 @@ def test_import_whose_folder_is_not_here_says_where_it_continues(sample: World) 
         f"{sample.folder} (--cwd DIR names another)"
     ) in told
     assert "does not exist here" not in sample.ok(*words).err
+
+
+def test_import_that_continued_here_is_listed_here_once_the_folder_is_named(
+    sample: World,
+) -> None:
+    words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
+    folders: list[str] = []
+    for more in ((), ("--cwd", "."), ("--cwd", ".")):
+        sample.ok(*words, *more)
+        told = sample.ok("sessions", "show", SAMPLE_ID, "--json").json
+        folders.append(told["cwd"])
+    assert folders == ["/home/mira/tidepool", *2 * (str(sample.folder),)]
+    (row,) = sample.ok("sessions", "list", "--cwd", ".", "--json").json
+    assert row["id"] == SAMPLE_ID

@@ -210,10 +210,23 @@ class Bindings:
         place = merge_workspace(kept_workspace(bound.workspace), workspace)
         change = change_of(bound, place)
         if change is None:
+            if workspace.working_dir:
+                await self._list_in(session, place)
             return bound
         state = await idle_state(self._store, session)
         await self._record(session, change, state.head, _cwd_after(state, place))
         return in_workspace(bound, change)
+
+    async def _list_in(self, session: StreamId, place: Workspace) -> None:
+        """Make lists show the session in the folder that it works in.
+
+        An import that was resumed without a folder works in the program's, but keeps its own in
+        lists.
+        """
+        state = await self._store.state(session)
+        cwd = _cwd_after(state, place)
+        if cwd is not None and state.info.open_turn is None:
+            await self._record(session, cwd, state.head)
 
     async def _bind(
         self,
@@ -250,7 +263,7 @@ class Bindings:
     async def _record(
         self,
         session: StreamId,
-        body: AgentBound | WorkspaceChanged,
+        body: AgentBound | WorkspaceChanged | SessionInfoChanged,
         head: int,
         cwd: SessionInfoChanged | None = None,
     ) -> None:
