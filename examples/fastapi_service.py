@@ -52,11 +52,8 @@ class Service:
     async def chat(self, session: str) -> perdure.Chat:
         """Return the chat of `session`, resumed or new."""
         if session not in self.chats:
-            try:
-                chat = await self.runtime.resume(session)
-            except perdure.errors.SessionNotFound:
-                chat = await self.runtime.start(AGENT, id=session)
-            self.chats.setdefault(session, chat)
+            await self.store.open_or_create(session)  # one session for simultaneous requests
+            self.chats.setdefault(session, await self.runtime.resume(session, AGENT))
         return self.chats[session]
 
 

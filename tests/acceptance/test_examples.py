@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,19 @@ def events(client: httpx.Client, path: str, last: str, *, after: int = -1) -> li
                 if found[-1]["type"] == last:
                     return found
     raise AssertionError(f"the stream ended before {last}")
+
+
+@pytest.mark.full_only
+def test_fastapi_example_takes_simultaneous_first_messages(tmp_path: Path) -> None:
+    texts = [f"Hello {n}" for n in range(4)]
+    with serving(tmp_path, "fastapi_service:app") as client, ThreadPoolExecutor(4) as pool:
+
+        def say(text: str) -> int:
+            return client.post("/chats/ana/messages", json={"text": text}).status_code
+
+        assert list(pool.map(say, texts)) == [202] * 4
+        said = json.dumps(events(client, "/chats/ana/events", "inbox:question"))
+        assert any(text in said for text in texts)
 
 
 @pytest.mark.full_only
