@@ -55,6 +55,16 @@ def test_config_explain_prints_a_limit_of_money_in_dollars_too(project: World) -
     assert limit["value"] == 8_000_000
 
 
+def test_agents_show_prints_a_budget_in_dollars_too(project: World) -> None:
+    text = AGENT.format(id="poor") + "budget: {max_cost_microcents: 8000000}\n"
+    own(project, "agents/poor.agent.yaml", text)
+    shown = project.ok("agents", "show", "poor").out
+    assert "# a session may spend $0.08\n" in shown
+    own(project, "agents/poor.agent.yaml", shown)
+    assert "max_cost_microcents: 8000000" in project.ok("agents", "show", "poor").out
+    assert "may spend" not in project.ok("agents", "show", "helper").out
+
+
 def test_config_path_names_the_files(project: World) -> None:
     told = project.ok("config", "path", "--json").json
     assert [(each["source"], each["exists"]) for each in told] == [

@@ -19,6 +19,7 @@ from perdure.client.agents.files.lookup import FoundAgentFile, agent_named
 from perdure.client.agents.files.reader import agent_in
 from perdure.client.agents.files.writer import agent_text
 from perdure.errors import ConfigError, InvalidAgentFile
+from perdure.models.prices import in_dollars
 
 agents = typer.Typer(no_args_is_help=True)
 
@@ -84,6 +85,8 @@ def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> int:
     elif found.agent is not None:
         style = out_style()
         show(style.paint(f"# {safe(str(found.file))}", "faint"))
+        if limit := found.agent.max_cost_microcents:
+            show(style.paint(f"# a session may spend {in_dollars(limit)}", "faint"))
         show_lines(safe(line) for line in agent_text(found.agent).splitlines())
     return DONE
 
