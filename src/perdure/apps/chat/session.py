@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 from collections.abc import Mapping
@@ -166,7 +167,7 @@ class AnswerOptions:
         session would reject; no session is created then.
         """
         self.require_choice()
-        self.require(self.agent.model)
+        await self._require_loaded(self.agent.model)
         require_within("message_bytes", len(said.encode(errors="replace")), "the message")
         if self.agent.on_pasted == "refuse":
             message_of(said, "refuse")
@@ -202,7 +203,7 @@ class AnswerOptions:
             self.require_choice("an imported session" if info.origin == "import" else "the session")
         wanted = self._model or await _next_model(self.store, handle)
         if wanted is not None:
-            self.require(wanted)
+            await self._require_loaded(wanted)
         if at_most is not None:
             self._kept[handle.id] = at_most
         at_most = self._kept.get(handle.id)
@@ -329,6 +330,11 @@ class AnswerOptions:
     def window_of(self, model: str) -> int | None:
         """Return the tokens that fit a request to `model`; None if that is not known."""
         return self._router.info(model).context_window
+
+    async def _require_loaded(self, model: str) -> None:
+        """As `require`; the library of the provider, which takes seconds, loads on a thread."""
+        await self._router.load([model])
+        await asyncio.to_thread(self.require, model)
 
     async def close(self) -> None:
         """Close the models."""

@@ -38,8 +38,12 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 def numbers_after(known: Numbers, event: AnyEvent) -> Numbers:
-    """Return `known` after `event`: calls add tokens and cost."""
-    if not isinstance(event, Event) or event.type != "cost:updated":
+    """Return `known` after `event`: calls add tokens and cost, and set the state of a turn."""
+    if not isinstance(event, Event):
+        return known
+    if known.state and (state := _state_after(event)):
+        return msgspec.structs.replace(known, state=state)
+    if event.type != "cost:updated":
         return known
     payload = event.payload
     count = {name: value if isinstance(value := payload.get(name), int) else 0 for name in _COUNTS}
@@ -53,6 +57,14 @@ def numbers_after(known: Numbers, event: AnyEvent) -> Numbers:
         received=known.received + count["outputTokens"],
         context=fresh + count["outputTokens"],
     )
+
+
+def _state_after(event: Event) -> str | None:
+    """Return the state of a running turn after `event`; None: unchanged."""
+    wait_s = event.payload.get("waitS")
+    if event.type == "agent:model_finished" and isinstance(wait_s, int | float):
+        return f"call failed, retry in {wait_s:.0f} s"
+    return "running" if event.type == "agent:model_called" else None
 
 
 _COUNTS = (

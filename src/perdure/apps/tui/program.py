@@ -14,7 +14,6 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.timer import Timer
 from textual.widgets import Footer, TextArea
-from textual.worker import Worker
 
 from perdure.apps.chat.conversation import is_command
 from perdure.apps.chat.history import Drafts, drafts_of
@@ -85,7 +84,7 @@ class ChatProgram(App[int]):
         self.failure: Exception | None = None
         self._first_session = session
         self._in_order = asyncio.Lock()
-        self._obeying: Worker[None] | None = None
+        self._obeying: asyncio.Task[object] | None = None
         self._pressed_at = -_LEAVE_S
         self._is_unfolded = False
         self._keeping: Timer | None = None
@@ -174,7 +173,7 @@ class ChatProgram(App[int]):
             self.input.offer(None)
         elif chat is not None and chat.is_running:
             await chat.abort()
-        elif self._obeying is not None and self._obeying.is_running:
+        elif self._obeying is not None and not self._obeying.done():
             self._obeying.cancel()
 
     # ------------------------------------------------------------ what is typed
@@ -205,7 +204,7 @@ class ChatProgram(App[int]):
         elif text.strip() == "/help":
             self.action_help()
         elif not self.shown.is_busy:
-            self._obeying = self.run_worker(self._obey_in_order(text), group="obey")
+            self.run_worker(self._obey_in_order(text), group="obey")
         elif is_command(text.partition(" ")[0]):
             self.run_worker(self._obey(text), group="command")
         else:
@@ -218,7 +217,9 @@ class ChatProgram(App[int]):
         try:
             async with self._in_order:
                 waiting.drop(name)
-                await self._obey(text)
+                self._obeying = asyncio.current_task()  # Escape stops it, not what waits for it
+                with self.shown.working(text):
+                    await self._obey(text)
         finally:
             waiting.drop(name)
 
@@ -226,7 +227,7 @@ class ChatProgram(App[int]):
         await self.conversation.steer(text)
         self.input.show_attached()
         for late in self.conversation.take_late():  # the next messages
-            self._obeying = self.run_worker(self._obey_in_order(late), group="obey")
+            self.run_worker(self._obey_in_order(late), group="obey")
 
     async def _obey(self, text: str) -> None:
         try:

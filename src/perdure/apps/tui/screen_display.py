@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import msgspec
 from textual.app import App
 
-from perdure.apps.chat.conversation import Conversation
+from perdure.apps.chat.conversation import Conversation, is_command
 from perdure.apps.chat.history import Drafts, earlier_inputs
 from perdure.apps.chat.questions import Asked, Given
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.session_costs import imported_spending
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.style import Style
+from perdure.apps.terminal.text import one_line
 from perdure.apps.tui.approval import Approval
 from perdure.apps.tui.gauge import Gauge, Numbers
 from perdure.apps.tui.input_area import InputArea
@@ -27,6 +29,9 @@ from perdure.client.agents.chat import Chat
 from perdure.errors import PerdureError
 from perdure.events.types import AnyEvent
 from perdure.session.messages import TextPart
+
+_WORK_CELLS = 24
+"""Of a typed text, while it is sent or done."""
 
 
 class ScreenTeller:
@@ -157,6 +162,18 @@ class ScreenDisplay:
         """Keep the text of the text field in case the terminal is killed."""
         if self._drafts is not None:
             self._drafts.keep(self._draft_name(), self.input.composer.text)
+
+    @contextlib.contextmanager
+    def working(self, text: str) -> Generator[None]:
+        """Show that the typed `text` is sent or done: a library may load for seconds."""
+        word = text.partition(" ")[0]
+        is_local = is_command(word) or text.startswith("!")
+        shown = one_line(word if is_local else f"“{text}”", _WORK_CELLS)
+        self._set_state(f"working: {shown}" if is_local else f"sending {shown}")
+        try:
+            yield
+        finally:
+            self._set_state("")
 
     async def begin_turn(self, chat: Chat) -> None:
         """Show that a turn runs."""

@@ -1,0 +1,81 @@
+"""What the chat shows while a command or a message is on its way, and how Escape stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from perdure.apps.chat.session import AnswerOptions
+from perdure.client.store import Store
+from tests.fakes.screens import chatting
+
+FAILS_ONCE = """
+rules:
+  - steps: [{error: {code: model_unavailable, times: 1}}, {text: Here.}]
+"""
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+    """The library of every provider loads until this is set."""
+    event, require = Event(), AnswerOptions.require
+
+    def slow(answering: AnswerOptions, model: str) -> None:
+        assert event.wait(60)
+        require(answering, model)
+
+    monkeypatch.setattr(AnswerOptions, "require", slow)
+    yield event
+    event.set()
+
+
+async def test_message_whose_model_loads_is_shown_as_being_sent(
+    store: Store, tmp_path: Path, loaded: Event
+) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("hi there")
+        await seen.shows("sending “hi there” · scripted:echo")
+        loaded.set()
+        await seen.shows("you wrote “hi there”")
+        await seen.idle()
+        await seen.until(lambda: "sending" not in seen.screen)
+
+
+async def test_escape_stops_a_message_whose_model_loads(
+    store: Store, tmp_path: Path, loaded: Event
+) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("hi there")
+        await seen.shows("sending")
+        await seen.press("escape")
+        await seen.shows("(stopped)")
+        await seen.until(lambda: "sending" not in seen.screen)
+        assert not await store.recent()
+
+
+async def test_escape_stops_the_command_that_runs_not_the_message_that_waits(
+    store: Store, tmp_path: Path, loaded: Event
+) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("/model scripted:echo")
+        await seen.shows("working: /model")
+        await seen.type("hi there")
+        await seen.shows("waits: hi there")
+        await seen.press("escape")
+        await seen.shows("(stopped)", "sending “hi there”")
+        assert "waits:" not in seen.screen
+        loaded.set()
+        await seen.shows("you wrote “hi there”")
+        assert "the new session will use" not in seen.transcript
+
+
+async def test_failed_call_shows_when_it_is_made_again(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path, scenario=FAILS_ONCE) as seen:
+        await seen.type("hi")
+        await seen.shows("call failed, retry in 2 s")
+        await seen.shows("Here.")
+        await seen.idle()
+        await seen.until(lambda: "retry" not in seen.screen)
