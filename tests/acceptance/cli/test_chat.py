@@ -319,6 +319,7 @@ def test_ctrl_c_ends_the_turn_and_keeps_what_was_said(
     assert data["open_turn"] is False
     assert data["cut_answer"] == "I have read "
     assert "cut, not in the context: I have read" in world.ok("sessions", "show", session).out
+    assert "not in the context\nI have read" in world.ok("sessions", "read", session).out
     world.ok("chat", "--session", session, "-m", "scripted:echo", "-p", "go on")
     assert world.ok("sessions", "show", session, "--json").json["cut_answer"] is None
 
@@ -338,6 +339,27 @@ def test_killed_turn_is_resumed_first_without_repeating_its_tool(
     assert "I have read it: sea" in ended.out
     assert kinds_of(world, session).count("tool_started") == 1
     assert world.ok("sessions", "show", session, "--json").json["open_turn"] is False
+
+
+def test_partial_answer_of_a_killed_turn_is_shown_until_it_is_resumed(
+    hanging: tuple[World, str, subprocess.Popen[bytes]],
+) -> None:
+    world, session, process = hanging
+
+    def cut() -> str | None:
+        answer: str | None = world.ok("sessions", "show", session, "--json").json["cut_answer"]
+        return answer
+
+    until(lambda: cut() == "I have read ")  # it is stored within 250 ms
+    process.kill()
+    process.communicate()
+    assert cut() == "I have read "
+    assert "cut, not in the context: I have read" in world.ok("sessions", "show", session).out
+    told = world.ok("sessions", "read", session).out
+    assert told.endswith("\n\npartial answer, not in the context\nI have read \n")
+    assert "partial answer" not in world.ok("sessions", "read", session, "0").out
+    world.ok("chat", "--session", session, "--scenario", world.scenario(ANSWERS))
+    assert "partial answer" not in world.ok("sessions", "read", session).out
 
 
 def test_killed_turn_is_resumed_before_the_next_prompt(

@@ -21,6 +21,7 @@ from perdure.client.reads import OpenQuestion
 from perdure.client.session import Session
 from perdure.context.build import Context, build_context
 from perdure.context.tokens import reported_tokens
+from perdure.engine.turns.recovery import lost_effect, open_turn
 from perdure.errors import SessionError
 from perdure.session.clock import timestamp
 from perdure.session.codec import body_of, encode, role_of
@@ -134,7 +135,7 @@ async def report_of(
         invoked_by=await invocation_of(store, state),
         children=tuple(await children_of(store, session.id, calls)),
         authority=authority,
-        cut=await _cut_answer(session, store, branch),
+        cut=await cut_answer(session, store, branch[-1] if branch else None),
         exports=tuple([each async for each in _exports(session, store)]),
         earlier=window.hidden + window.earlier + len(window.entries) - len(branch),
         newest=len(tree.by_id) if last is not None and len(entries) > last else None,
@@ -158,12 +159,17 @@ async def _context_of(
     return msgspec.structs.replace(small, tokens=end.tokens), is_least
 
 
-async def _cut_answer(
-    session: Session, store: SessionStore, branch: tuple[Entry, ...]
-) -> str | None:
-    """Return the text of a partial answer, unless the branch continues after it."""
+async def cut_answer(session: Session, store: SessionStore, last: Entry | None) -> str | None:
+    """Return the text of the partial answer after `last`, the end of the branch; None without one.
+
+    It may belong to the open turn, whose process was killed or still receives it.
+    """
+    turn = await open_turn(store, session.id)
+    if turn is not None:
+        is_answer = turn.open_call is not None and turn.open_call.purpose == "answer"
+        arrived = (await lost_effect(store, turn)).partial if is_answer else None
+        return None if arrived is None else arrived.text or None
     notes = await store.notes(session.id, (Interrupted.kind,))
-    last = branch[-1] if branch else None
     if not notes or last is None or last.stream != session.id or notes[-1].seq < last.seq:
         return None
     try:

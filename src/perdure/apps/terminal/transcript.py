@@ -29,6 +29,12 @@ def transcript_lines(entries: Iterable[Entry], session: StreamId, style: Style) 
         yield from _content(entry, style)
 
 
+def cut_lines(cut: str | None, style: Style) -> Iterator[str]:
+    """Return the lines of the partial answer `cut` after the last entry; None: there is none."""
+    if cut is not None:
+        yield from ("", style.paint("partial answer, not in the context", "faint"), safe(cut))
+
+
 def _heading(entry: Entry, session: StreamId, style: Style) -> str:
     who, meaning = who_of(entry)
     number = str(entry.seq) if entry.stream == session else entry.id

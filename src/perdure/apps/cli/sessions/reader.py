@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,9 +17,10 @@ from perdure.session.messages import MESSAGE
 from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
-    from perdure.apps.terminal import pager, transcript
+    from perdure.apps.terminal import pager, reports, transcript
 else:
     pager = Later("perdure.apps.terminal.pager")
+    reports = Later("perdure.apps.terminal.reports")
     transcript = Later("perdure.apps.terminal.transcript")
 
 
@@ -46,8 +48,9 @@ async def read(
 ) -> None:
     """Print whole messages of a session, in a pager on a terminal.
 
-    Prints the current branch from its beginning: text, thinking, tool calls and results. The pager
-    is $PAGER, or less. Numbers name entries in other commands.
+    Prints the current branch from its beginning: text, thinking, tool calls and results; at its end
+    the partial answer of an interrupted turn. The pager is $PAGER, or less. Numbers name entries in
+    other commands.
 
     Examples:
         perdure sessions read 01jd              # the current branch
@@ -60,10 +63,14 @@ async def read(
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         found = await _entries(handle, entry, last)
+        end = found[-1] if found else None
+        is_branch = entry is None and not common.as_json
+        cut = await reports.cut_answer(handle, opened.backend, end) if is_branch else None
     if common.as_json:
         show_json([wire(each) for each in found])
     elif found:
-        pager.show_in_pager(transcript.transcript_lines(found, handle.id, out_style()))
+        lines = transcript.transcript_lines(found, handle.id, out_style())
+        pager.show_in_pager(chain(lines, transcript.cut_lines(cut, out_style())))
     else:
         show("This session has no messages yet.")
 
