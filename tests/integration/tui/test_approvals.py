@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from textual import events
+from textual.widgets import Input
 
 from perdure.apps.tui.approval import Approval
 from perdure.client.store import Store
@@ -21,6 +22,13 @@ rules:
     text: It is changed.
   - when: {after: user}
     calls: [{name: edit_file, args: {path: notes.txt, old_text: sea, new_text: "[red]land[/red]"}}]
+"""
+CREATES = """
+rules:
+  - when: {after_tool: write_file}
+    text: It is there.
+  - when: {after: user}
+    calls: [{name: write_file, args: {path: notes.txt, content: "one line\\nanother\\n"}}]
 """
 RUNS = """
 rules:
@@ -119,6 +127,28 @@ async def test_always_names_what_it_allows_and_is_not_asked_again(
         await seen.idle()
         await seen.type("again")
         await seen.until(lambda: seen.transcript.count("It ran.") == 2)
+
+
+async def test_question_about_a_new_file_is_short_and_names_every_key(
+    store: Store, tmp_path: Path
+) -> None:
+    async with chatting(store, tmp_path, scenario=CREATES, size=(120, 40)) as seen:
+        await seen.type("write it")
+        panel = await asked(seen)
+        await seen.shows("+one line", "path = notes.txt", "before: nothing is there")
+        for label in ("[y] allow once", "[a] always", "[n] deny", "[d] deny, why", "[s] show all"):
+            assert label in seen.screen
+        assert seen.screen.count("one line") == 1
+        assert "inode" not in seen.screen
+        assert panel.size.height <= 15
+        await seen.pilot.click("#key-show_all")
+        await seen.until(lambda: "(inode " in seen.screen)
+        assert "| one line" in seen.screen
+        await seen.pilot.click("#key-note")
+        await seen.until(lambda: panel.query_one("#note", Input).has_focus)
+        await seen.press(*"later", "enter")
+        await seen.idle()
+    assert not (tmp_path / "notes.txt").exists()
 
 
 async def test_question_answered_elsewhere_is_closed(store: Store, tmp_path: Path) -> None:

@@ -48,33 +48,65 @@ class Approval(Protocol):
 
 
 def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterator[str]:
-    """Return the lines of `asked`, at most `limit` per argument and of the diff (None: all)."""
-    arguments, bound = asked.arguments or {}, asked.bound or {}
+    """Return the lines of `asked`, at most `limit` per argument and of the diff.
+
+    With `limit` None all of it: also a text whose lines the diff repeats, and hashes in full.
+    """
+    arguments, bound, diff = asked.arguments or {}, asked.bound or {}, asked.diff or ""
     for name, value in arguments.items():
-        yield from _argument(name, value, limit)
-    told = [_plain(str(value)) for value in arguments.values()] + [asked.diff or ""]
+        if limit is None or not _is_repeated(value, diff):
+            yield from _argument(name, value, limit)
+    told = [_plain(str(value)) for value in arguments.values()] + [diff]
     if limit is not None and any(MASK in text for text in told):
         yield f"  {MASK}: hidden, as it looks like a credential. See all of it before you allow it."
     for word in dict.fromkeys(_mixed_script_word(text) for text in told):
         yield from () if not word else (f"  Letters of several scripts, which look alike: {word}",)
     facts = {name: text for name, text in bound.items() if arguments.get(name) != text}
+    if limit is not None:
+        facts = {
+            name: short_hashes(text)
+            for name, text in facts.items()
+            if name not in _HASHED or not _only_hash.fullmatch(text)
+        }
     if facts:
         yield "  Your answer is valid only while this does not change:"
     for name, text in facts.items():
         yield f"    {_plain(name)}: {_plain(text)}"
-    if asked.diff:
+    if diff:
         yield "  change:"
-        yield from _block(asked.diff, limit)
+        yield from _block(diff, limit)
     if asked.grant and "always" in asked.choices:
-        yield f"  always: allow in this session without asking: {_plain(asked.grant)}"
+        grant = asked.grant if limit is None else short_hashes(asked.grant)
+        yield f"  always: allow in this session without asking: {_plain(grant)}"
+
+
+def short_hashes(text: str) -> str:
+    """Return `text` with the first digits of each hash, and without the inode of a folder."""
+    return _inode.sub("", _hash.sub(r"\1\2…", text))
+
+
+_hash = re.compile(r"(blake2b-256 )([0-9a-f]{8})[0-9a-f]{56}\b")
+_only_hash = re.compile(r"(\d+ bytes, blake2b-256 )?[0-9a-f]{64}")
+_inode = re.compile(r" \(inode \d+\)$")
+
+_HASHED = frozenset({"content", "after", "permissions"})
+"""Facts that are no more than a hash: of what the other lines show, or of the agent's rules."""
+
+
+def _is_repeated(value: object, diff: str) -> bool:
+    """Whether `value` is a text of several lines, each of which is a line of `diff`."""
+    if not isinstance(value, str) or "\n" not in value:
+        return False
+    shown = {line[1:] for line in diff.split("\n")}
+    return all(line in shown for line in value.removesuffix("\n").split("\n"))
 
 
 def _argument(name: str, value: object, limit: int | None) -> Iterator[str]:
     label = f"  {_plain(name)}"
     if isinstance(value, dict) and set(cast("dict[str, object]", value)) == _CUT:
         cut = cast("dict[str, object]", value)
-        digest = _plain(str(cut["blake2b_256"]))
-        yield f"{label}: {cut['bytes']} bytes, blake2b-256 {digest}, begins:"
+        size = f"{cut['bytes']} bytes, blake2b-256 {_plain(str(cut['blake2b_256']))}"
+        yield f"{label}: {size if limit is None else short_hashes(size)}, begins:"
         yield from _block(str(cut["head"]), limit)
         return
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

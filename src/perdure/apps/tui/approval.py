@@ -25,6 +25,7 @@ from perdure.apps.terminal.approvals import BAR, MORE, approval_lines
 from perdure.apps.tui.text import plain, shown
 
 _KEYS = {"allow": ("y", "allow once"), "always": ("a", "always"), "deny": ("n", "deny")}
+_OTHER_KEYS = {"d": ("note", "deny, why"), "s": ("show_all", "show all")}
 REST = "    … "
 _OTHER_ROWS = 11
 _LEAST_ROWS = 3
@@ -42,8 +43,8 @@ class Approval(Vertical, can_focus=True):
     """The panel of one question."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "show_all", "Show all"),
-        Binding("d", "note", "Deny, note"),
+        Binding("s", "show_all", "Show all", show=False),
+        Binding("d", "note", "Deny, note", show=False),
         Binding("down,j", "scroll(1)", "Scroll", key_display="↑↓"),
         Binding("up,k", "scroll(-1)", "Scroll", show=False),
     ]
@@ -71,6 +72,10 @@ class Approval(Vertical, can_focus=True):
             for key, (choice, words) in self._answers.items():
                 label = Content.assemble(plain(f"[{key}]", "bold"), plain(f" {words}"))
                 yield Button(label, name=choice, compact=True)
+            for key, (action, words) in _OTHER_KEYS.items():
+                if self.check_action(action, ()):
+                    label = Content.assemble(plain(f"[{key}]", "bold"), plain(f" {words}"))
+                    yield Button(label, id=f"key-{action}", compact=True)
         yield Input(placeholder="why not (Enter sends, Escape goes back)", id="note", compact=True)
 
     def on_mount(self) -> None:
@@ -123,11 +128,13 @@ class Approval(Vertical, can_focus=True):
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
 
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Answer with the pressed button."""
+    async def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Answer with the pressed button, or do what it says."""
         event.stop()
         if event.button.name is not None:
             self._give(event.button.name)
+        elif event.button.id is not None:
+            await self.run_action(event.button.id.removeprefix("key-"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Deny with the note."""

@@ -38,6 +38,40 @@ def test_long_text_is_cut_unless_all_is_wanted() -> None:
     ]
 
 
+def test_text_that_the_diff_repeats_is_printed_once_unless_all_is_wanted() -> None:
+    diff = "@@ -1,1 +1,2 @@\n-old\n+first\n+second"
+    call: dict[str, object] = {"path": "a.txt", "content": "first\nsecond\n"}
+    short = lines(20, arguments=call, diff=diff)
+    assert short[:2] == ["  path = a.txt", "  change:"]
+    assert sum("first" in line for line in short) == 1
+    assert f"{BAR}first" in lines(None, arguments=call, diff=diff)
+    other = {**call, "content": "first\nthird\n"}  # the diff does not show all of it
+    assert f"{BAR}third" in lines(20, arguments=other, diff=diff)
+
+
+def test_hashes_are_short_unless_all_is_wanted() -> None:
+    digest, rules = "ab" * 32, "cd" * 32
+    bound = {
+        "folder": "/w (inode 7)",
+        "before": f"4 bytes, blake2b-256 {digest}",
+        "content": f"3 bytes, blake2b-256 {digest}",
+        "permissions": rules,
+    }
+    grant = f"write_file a: 3 bytes, blake2b-256 {digest}, written to /w/a"
+    always = "  always: allow in this session without asking: "
+    assert lines(bound=bound, grant=grant) == [
+        "  Your answer is valid only while this does not change:",
+        "    folder: /w",
+        "    before: 4 bytes, blake2b-256 abababab…",
+        f"{always}write_file a: 3 bytes, blake2b-256 abababab…, written to /w/a",
+    ]
+    whole = "\n".join(lines(None, bound=bound, grant=grant))
+    for text in (*bound.values(), grant):
+        assert text in whole
+    own = {"content": "any text of a tool"}  # a tool's fact of the same name is no hash
+    assert lines(bound=own)[1:] == ["    content: any text of a tool"]
+
+
 def test_content_cannot_imitate_program_lines_or_move_cursor() -> None:
     hostile = "x\n  file: /harmless\r\x1b[2K\u202e"
     shown = lines(
