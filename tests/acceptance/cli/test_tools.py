@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 from typing import Any
 
 from tests.acceptance.cli.conftest import Ended, World
@@ -145,7 +146,8 @@ def test_beginning_of_a_grant_names_it_unless_several_begin_so(world: World) -> 
     )
     assert [first[1], second[1]] == grants
     assert first[0] in world.ok("grants", "list").out
-    world.ok("grants", "revoke", session, first[0])
+    told = world.ok("grants", "revoke", session, first[0]).out
+    assert re.fullmatch(r"Revoked: write_file a\.txt: 3 bytes, blake2b-256 \w{8}…, .*\n", told)
     assert world.ok("grants", "list", session, "--json").json == [second[1]]
 
 

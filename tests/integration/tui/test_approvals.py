@@ -204,6 +204,14 @@ async def test_always_and_the_scrolling_keys_are_visible_in_24_rows(
         await seen.idle()
 
 
+async def test_command_that_the_model_may_not_run_names_how_to_allow_it(
+    store: Store, tmp_path: Path
+) -> None:
+    async with chatting(store, tmp_path, scenario=RUNS) as seen:
+        await seen.type("look")
+        await seen.shows("run_command is not offered: /allow COMMAND or --allow-command", "It ran.")
+
+
 async def test_command_is_allowed_in_the_chat_and_recorded(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path, scenario=RUNS, size=(120, 40)) as seen:
         await seen.type("/agent")

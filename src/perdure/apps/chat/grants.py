@@ -12,6 +12,7 @@ from perdure.apps.cli.exits import GrantNotFound, UsageMistake
 from perdure.apps.cli.options import MOST
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.session_rows import short_ids
+from perdure.apps.terminal.approvals import short_hashes
 from perdure.apps.terminal.output import out_style, width
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.agents.session_usage import grants_by_session, standing_of
@@ -70,7 +71,7 @@ async def list_grants(
 
 def _lines(found: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> Iterator[str]:
     rows = [
-        (ids[id], id_of(grant), one_line(grant, MOST))
+        (ids[id], id_of(grant), one_line(short_hashes(grant), MOST))
         for id, each in found.items()
         for grant in each
     ]
@@ -128,4 +129,5 @@ async def revoke(
         found = None if grant is None else _find_grant(grant, known)
         await revoke_grant(opened, stream, found)
         left = (await standing_of(opened, stream)).grants
-    common.show(list(left), "Revoked." if known else "This session has no grants.")
+    revoked = [f"Revoked: {safe(short_hashes(each))}" for each in known if each not in left]
+    common.show(list(left), revoked or "This session has no grants.")

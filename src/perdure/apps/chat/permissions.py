@@ -22,6 +22,8 @@ PATTERNS = (
     "neither matches an option"
 )
 
+NO_COMMANDS = "run_command is not offered: /allow COMMAND or --allow-command names what may run"
+
 ApproveOption = Annotated[
     ApprovalMode | None,
     typer.Option(
@@ -106,7 +108,7 @@ def command_lines(permissions: Permissions) -> Iterator[str]:
     """Return which commands may run, or how to allow one."""
     commands = (*permissions.allowed_commands, *permissions.allowed_command_globs)
     if not commands:
-        yield "run_command is not offered: /allow COMMAND or --allow-command names what may run"
+        yield NO_COMMANDS
         return
     yield f"commands that may run: {'; '.join(map(safe, commands))}"
     if permissions.allowed_command_globs:

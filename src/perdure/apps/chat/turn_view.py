@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from perdure.apps.chat.permissions import NO_COMMANDS
 from perdure.apps.chat.questions import Ask, Asked, QuestionLoop, cancel_tasks, question_in
 from perdure.apps.terminal.event_lines import Teller
 from perdure.apps.terminal.line_input import interrupts
+from perdure.apps.wiring import AGENT
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.message_secrets import credentials_in
 from perdure.client.agents.turn import Reply, Turn
+from perdure.client.inbox.consent import COMMANDS
 from perdure.client.store import Store
 from perdure.events.projection import events_of
-from perdure.events.types import Event
+from perdure.events.types import AnyEvent, Event
 
 RESUMING = "going on with the turn that was interrupted"
 _PASTED = {
@@ -77,7 +80,7 @@ async def show_turn(
     asking = QuestionLoop(store, chat, teller, ask)
     with interrupts(on_interrupt):
         telling = asyncio.create_task(
-            _print_events(turn, teller, asking, after=after, pending=pending)
+            _print_events(chat, turn, teller, asking, after=after, pending=pending)
         )
         leaving = asyncio.create_task(_wait_for_leave(is_left))
         below = asyncio.create_task(asking.below())
@@ -108,14 +111,32 @@ async def _wait_for_leave(is_left: asyncio.Event) -> None:
 
 
 async def _print_events(
-    turn: Turn, teller: Teller, asking: QuestionLoop, *, after: int, pending: Sequence[Asked]
+    chat: Chat,
+    turn: Turn,
+    teller: Teller,
+    asking: QuestionLoop,
+    *,
+    after: int,
+    pending: Sequence[Asked],
 ) -> None:
     for asked in pending:
         await asking.ask(asked)
     known = {asked.id for asked in pending}  # the turn may have asked while they were read
+    is_hinted = chat.agent.id != AGENT  # what the agent of a file may do is not extended here
     async for event in turn:
         if isinstance(event, Event) and event.seq <= after:
             continue
         teller.tell(event)
+        if not is_hinted and _lacks_commands(event):
+            is_hinted = True
+            teller.remark(NO_COMMANDS)
         if (asked := question_in(event)) is not None and asked.id not in known:
             await asking.ask(asked)
+
+
+def _lacks_commands(event: AnyEvent) -> bool:
+    """Whether the model called `run_command`, and no command is allowed."""
+    if not isinstance(event, Event) or event.type != "agent:tool_result":
+        return False
+    told = event.payload
+    return told.get("toolId") == COMMANDS and told.get("errorCode") == "unknown_tool"
