@@ -172,7 +172,8 @@ def test_conversation_can_be_moved_named_and_compacted_while_talking(world: Worl
     assert f"{session}/2 is called begin here now" in ended.out
     assert "going on from before the first entry" in ended.out
     assert "no entry '99'" in ended.out
-    assert "there is nothing old enough" in ended.out
+    assert "Nothing to compact: the newest 20,000 tokens are not summarized" in ended.out
+    assert "not summarized, and the context has" in world.ok("sessions", "compact", session).out
     assert "/branch ENTRY" in ended.out
     tree = world.ok("sessions", "tree", session, "--json").json
     assert [root.get("label") for root in tree["roots"]] == ["begin here", None]

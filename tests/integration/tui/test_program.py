@@ -33,7 +33,7 @@ async def test_every_command_answers_in_the_program(store: Store, tmp_path: Path
             ("/context", "scripted:echo: 2 messages, about "),
             ("/context", "instructions"),
             ("/context", "history"),
-            ("/compact", "there is nothing old enough"),
+            ("/compact", "Nothing to compact: the newest 20,000 tokens"),
             ("/cost", "the cost of this session is unknown: 1 call without a price"),
             ("/label 2 start", "is called start now"),
             ("/inbox", "nothing waits for you"),

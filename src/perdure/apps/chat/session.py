@@ -418,6 +418,12 @@ async def compact_session(
         await answering.close()
 
 
+async def kept_tokens(store: Store, session: str) -> int:
+    """Return about how many of the newest tokens of the session a compaction leaves unchanged."""
+    agent = _configured_cast(None, None).agent
+    return (await _compaction_of(store, StreamId(session), agent)).keep_recent_tokens
+
+
 async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> CompactionSettings:
     """Return the compaction settings of the session's agent, or of `agent` if it has none."""
     known = await authority_of(store.backend, session)

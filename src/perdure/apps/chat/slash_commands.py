@@ -23,6 +23,7 @@ from perdure.apps.cli.options import ROOT
 from perdure.apps.session_costs import cost_lines
 from perdure.apps.session_rows import RowFilter, newest_rows
 from perdure.apps.settings.layers import Configuration
+from perdure.apps.terminal.advice import nothing_to_compact
 from perdure.apps.terminal.contexts import context_part_lines
 from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.text import one_line, safe
@@ -210,7 +211,7 @@ class SlashCommands:
         self._place.remark(
             f"{before:,} → {count_of(after, 'token')}"
             if made
-            else f"there is nothing old enough: all of {count_of(before, 'token')} is recent"
+            else nothing_to_compact(before, chat.agent.compaction.keep_recent_tokens)
         )
 
     # ------------------------------------------------------------ other sessions

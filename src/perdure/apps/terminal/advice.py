@@ -75,3 +75,13 @@ def with_commands(
 def message_of(error: PerdureError) -> str:
     """Return the message of `error` for the command line."""
     return with_commands(str(error), error.facts())
+
+
+def nothing_to_compact(tokens: int, kept: int | None) -> str:
+    """Return why a context of `tokens` has nothing to compact; `kept` stay as they are. Pure."""
+    if kept is None:
+        return f"Nothing to compact: all of {tokens:,} tokens is recent."
+    return (
+        f"Nothing to compact: the newest {kept:,} tokens are not summarized, and the context has "
+        f"{tokens:,}. An agent file changes that: compaction: {{keep_recent_tokens: N}}."
+    )

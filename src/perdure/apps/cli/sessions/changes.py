@@ -22,6 +22,7 @@ from perdure.apps.cli.options import (
     stored_path,
 )
 from perdure.apps.cli.store_options import CommonOptions, opened_session, require_folder
+from perdure.apps.terminal.advice import nothing_to_compact
 from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
@@ -316,6 +317,8 @@ async def compact(
         made = await _compacted_role(opened, handle, model, focus)
         if made is None:
             made = (await talking.compact_session(opened, handle.id, model, focus),)
+            kept: int = await talking.kept_tokens(opened, handle.id)
+            return await told_compaction(handle, made[0], before, kept)
         return await told_compaction(handle, made[0], before)
 
     await _change(session, work, common)
@@ -332,13 +335,18 @@ async def _compacted_role(
     return await of_flows.role_compacted(store, handle.id, header.parent, model, focus)
 
 
-async def told_compaction(handle: Session, made: Entry | None, before: int) -> Told:
-    """Describe the effect of the compaction `made` on a context of `before` tokens."""
+async def told_compaction(
+    handle: Session, made: Entry | None, before: int, kept: int | None = None
+) -> Told:
+    """Describe the effect of the compaction `made` on a context of `before` tokens.
+
+    About the newest `kept` tokens are never summarized; None: all before the node of a flow is.
+    """
     after = (await handle.context()).tokens
     id_ = None if made is None else made.id
     data: dict[str, object] = {"compaction": id_, "tokens_before": before, "tokens": after}
     if id_ is None:
-        return data, f"Nothing to compact: all of {count_of(before, 'token')} is recent."
+        return data, nothing_to_compact(before, kept)
     left = await handle.left_by(id_)
     assert left is not None
     data["left"] = {
