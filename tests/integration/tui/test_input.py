@@ -74,12 +74,12 @@ async def test_file_is_completed_and_attached(store: Store, tmp_path: Path) -> N
     async with chatting(store, tmp_path) as seen:
         await seen.until(lambda: len(seen.program.input.files) == 2)
         await seen.press("@", "s", "e", "a", "p")
-        await seen.until(lambda: seen.program.input.composer.is_offering)
+        await seen.until(lambda: seen.program.input.offers is not None)
         await seen.press("tab")
         await seen.shows("attached: src/sea.py (13 bytes)")
         assert seen.program.input.composer.text == "@src/sea.py "
         await seen.press("@", "s", "h", "o")
-        await seen.until(lambda: seen.program.input.composer.is_offering)
+        await seen.until(lambda: seen.program.input.offers is not None)
         await seen.press("enter")
         await seen.shows("shore.png (24 bytes)")
         await seen.press("enter")
@@ -99,7 +99,7 @@ async def test_name_removed_from_the_message_is_not_attached(store: Store, tmp_p
     async with chatting(store, tmp_path) as seen:
         await seen.until(lambda: len(seen.program.input.files) == 1)
         await seen.press("@", "s")
-        await seen.until(lambda: seen.program.input.composer.is_offering)
+        await seen.until(lambda: seen.program.input.offers is not None)
         await seen.press("tab")
         await seen.shows("attached: sea.py")
         await seen.type("without it")
@@ -111,10 +111,50 @@ async def test_name_removed_from_the_message_is_not_attached(store: Store, tmp_p
 async def test_command_is_completed_and_a_whole_one_is_sent(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path) as seen:
         await seen.press("/", "c", "o", "s")
-        await seen.until(lambda: seen.program.input.composer.is_offering)
+        await seen.until(lambda: seen.program.input.offers is not None)
         await seen.shows("/cost", "tokens and cost of this session")
         await seen.press("enter", "enter")
         await seen.shows("no messages yet")
+
+
+def press_at_once(seen: Seen, *keys: str) -> None:
+    """Press keys without a pause, as a fast typist or a program that types does."""
+    for key in keys:
+        seen.program.post_message(events.Key(key, key if len(key) == 1 else None))
+
+
+async def test_every_command_typed_at_once_runs(store: Store, tmp_path: Path) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    await session.append_many([user(f"Message {n}") for n in range(40)])
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        area = seen.program.input
+        for n in range(10):
+            await seen.press(*"/labe")
+            await seen.until(lambda: area.offers is not None)
+            press_at_once(seen, *f"l {n} B{n}", "enter", *f"next {n}")
+            await seen.until(lambda n=n: area.composer.text == f"next {n}")
+            await seen.shows(f"is called B{n} now")
+            await seen.press("ctrl+u")
+    assert sorted((await session.labels()).values()) == [f"B{n}" for n in range(10)]
+
+
+async def test_keys_typed_at_once_mean_the_offers_of_the_whole_text(
+    store: Store, tmp_path: Path
+) -> None:
+    async with chatting(store, tmp_path) as seen:
+        area = seen.program.input
+        await seen.press("/")
+        await seen.until(lambda: area.offers is not None)
+        press_at_once(seen, "t", "down")
+        await seen.pilot.pause()
+        assert area.offers is not None
+        assert area.offers.values == ("/tree", "/thinking")
+        await seen.press("enter")
+        assert area.composer.text == "/thinking "
+        await seen.press("ctrl+u", *"/labe")
+        await seen.until(lambda: area.offers is not None)
+        press_at_once(seen, *"l 2", "up", *" B")
+        await seen.until(lambda: area.composer.text == "/label 2 B")
 
 
 async def test_own_command_runs_and_the_model_sees_its_output(store: Store, tmp_path: Path) -> None:

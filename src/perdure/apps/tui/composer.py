@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, cast
 
 from textual import events
@@ -36,13 +36,6 @@ class Composer(TextArea):
             super().__init__()
             self.text = text
 
-    class Moved(Message):
-        """The user presses a key for the list of offers: ``up``, ``down``, ``accept``."""
-
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
-
     class PastedLong(Message):
         """The user pasted a text that is too long to edit."""
 
@@ -50,9 +43,10 @@ class Composer(TextArea):
             super().__init__()
             self.text = text
 
-    def __init__(self) -> None:
+    def __init__(self, move: Callable[[str], bool]) -> None:
+        """`move` does ``up``, ``down`` or ``accept`` in the offers; False: none are open."""
         super().__init__(id="composer", compact=True, highlight_cursor_line=False)
-        self.is_offering = False
+        self._move = move
         self._earlier: list[str] = []
         self._place = -1
         self._draft = ""
@@ -94,9 +88,9 @@ class Composer(TextArea):
     def action_submit(self) -> None:
         """Accept an offer, begin a line after a backslash, or send the text."""
         row, column = self.cursor_location
-        if self.is_offering:
-            self.post_message(self.Moved("accept"))
-        elif self.document.get_line(row)[:column].endswith("\\"):
+        if self._move("accept"):
+            return
+        if self.document.get_line(row)[:column].endswith("\\"):
             self.replace("\n", (row, column - 1), (row, column))
         else:
             self.submit()
@@ -114,16 +108,14 @@ class Composer(TextArea):
 
     def action_complete(self) -> None:
         """Accept an offer, or leave the field."""
-        if self.is_offering:
-            self.post_message(self.Moved("accept"))
-        else:
+        if not self._move("accept"):
             self.screen.focus_next()
 
     def action_earlier(self) -> None:
         """Move up: in the offers, the text, or the history."""
-        if self.is_offering:
-            self.post_message(self.Moved("up"))
-        elif not self.cursor_at_first_line:
+        if self._move("up"):
+            return
+        if not self.cursor_at_first_line:
             self.action_cursor_up()
         elif self._place + 1 < len(self._earlier):
             if self._place < 0:
@@ -133,9 +125,9 @@ class Composer(TextArea):
 
     def action_later(self) -> None:
         """Move down: in the offers, the text, or the history."""
-        if self.is_offering:
-            self.post_message(self.Moved("down"))
-        elif not self.cursor_at_last_line:
+        if self._move("down"):
+            return
+        if not self.cursor_at_last_line:
             self.action_cursor_down()
         elif self._place >= 0:
             self._place -= 1

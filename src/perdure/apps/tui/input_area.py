@@ -80,7 +80,7 @@ class InputArea(Vertical):
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__(id="input")
-        self.composer = Composer()
+        self.composer = Composer(self.move)
         self.files: list[str] = []
         self.offers: Offers | None = None
         self._conversation = conversation
@@ -112,7 +112,8 @@ class InputArea(Vertical):
 
     def on_text_area_changed(self, _: TextArea.Changed) -> None:
         """Offer what completes the text before the cursor."""
-        self.offer(self._offers_now())
+        if (offers := self._offers_now()) != self.offers:
+            self.offer(offers)
 
     def _offers_now(self) -> Offers | None:
         row, column = self.composer.cursor_location
@@ -124,7 +125,6 @@ class InputArea(Vertical):
     def offer(self, offers: Offers | None) -> None:
         """Show `offers`; None: close the list."""
         self.offers = offers
-        self.composer.is_offering = offers is not None
         self._offered.display = offers is not None
         self._offered.clear_options()
         if offers is not None:
@@ -134,18 +134,25 @@ class InputArea(Vertical):
             )
             self._offered.highlighted = 0
 
-    def on_composer_moved(self, event: Composer.Moved) -> None:
-        """Move in the offers, or accept one."""
+    def move(self, key: str) -> bool:
+        """Move ``up`` or ``down`` in the offers, or ``accept`` one. False: none are open.
+
+        The composer calls this while it handles the key: a message would come after later keys.
+        """
+        if self.offers is None:
+            return False
+        if (offers := self._offers_now()) != self.offers:  # the text has changed just before
+            self.offer(offers)
         at = self._offered.highlighted
-        if self._offers_now() is None:  # a key came before the list was closed
-            self.offer(None)
-            self.composer.submit()
-        elif event.key == "up":
+        if offers is None or at is None:
+            return False
+        if key == "up":
             self._offered.action_cursor_up()
-        elif event.key == "down":
+        elif key == "down":
             self._offered.action_cursor_down()
-        elif self.offers is not None and at is not None:
-            self._accept(self.offers, self.offers.values[at])
+        else:
+            self._accept(offers, offers.values[at])
+        return True
 
     def _accept(self, offers: Offers, value: str) -> None:
         row, column = self.composer.cursor_location
