@@ -129,7 +129,7 @@ def test_resume_remembers_scenario_and_commands(world: World, built: Path) -> No
 def test_resume_names_remembered_scenario_that_is_gone(world: World, built: Path) -> None:
     flow(world, *RUN, "--consent", "full-access", code=1)
     (world.folder / "scenario.yaml").unlink()
-    told = flow(world, "resume", "f", code=2).err
+    told = flow(world, "resume", "f", code=3).err
     assert "scenario.yaml" in told
     assert "--scenario" in told
     assert flow(world, "resume", "f", "-m", "scripted:echo", code=1)
