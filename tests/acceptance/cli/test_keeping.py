@@ -139,6 +139,19 @@ def test_single_entries_are_erased_and_shown_as_erased(sample: World) -> None:
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
+def test_entry_that_a_fork_shares_is_erased_on_request(sample: World) -> None:
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
+    chosen = ("sessions", "erase", SAMPLE_ID, "3", "--yes")
+
+    refused = sample.run(*chosen)
+    assert (refused.code, fork in refused.err) == (4, True)
+    told = sample.ok(*chosen, "--with-forks").out
+
+    assert f"  {fork} erased: nothing of its own" in told
+    assert "(erased)" in sample.ok("sessions", "show", fork).out
+    assert sample.ok("store", "verify").out.startswith("ok")
+
+
 def test_many_sessions_are_listed_before_they_are_erased(sample: World) -> None:
     sample.ok("chat", "-p", "tea")
     sample.ok("chat", "-p", "tea again")

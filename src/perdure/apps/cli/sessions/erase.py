@@ -335,7 +335,7 @@ def _session_line(session: ErasedSession, *, is_of_entries: bool) -> str:
     what = "erased" if session.is_whole else "lost summaries of it"
     line = f"  {session.session} {what}: {count_of(session.entries, 'entry', 'entries')}"
     if is_of_entries:
-        line = f"  {session.session} erased: {_ranges(session.erased)}"
+        line = f"  {session.session} erased: {_ranges(session.erased) or 'nothing of its own'}"
     if session.kept:
         forks = ", ".join(session.kept_for[:5])
         line += f"; kept for {forks}: {_ranges(session.kept[:5])}"
