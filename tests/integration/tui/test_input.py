@@ -160,9 +160,10 @@ async def test_keys_typed_at_once_mean_the_offers_of_the_whole_text(
 async def test_own_command_runs_and_the_model_sees_its_output(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path) as seen:
         await seen.type("!echo one; echo two >&2; exit 3")
-        await seen.shows("one", "two", "(exit code 3)")
+        await seen.shows("!echo one; echo two >&2; exit 3", "one two", "(exit code 3)")
+        assert "does not see" not in seen.transcript
         await seen.type("!!echo secret")
-        await seen.shows("secret")
+        await seen.shows("!!echo secret", "(the model does not see this)")
         assert await store.recent() == []
         await seen.type("and now?")
         await seen.shows("you wrote")
@@ -173,6 +174,10 @@ async def test_own_command_runs_and_the_model_sees_its_output(store: Store, tmp_
     assert "I ran this command: `echo one" in texts[0]
     assert "one\ntwo" in texts[0]
     assert not any("secret" in text for text in texts)
+    async with chatting(store, tmp_path, session=info.id) as seen:
+        await seen.shows(
+            "! echo one; echo two >&2; exit 3 one two !! echo secret secret (the model"
+        )
 
 
 async def test_long_paste_is_attached(store: Store, tmp_path: Path) -> None:

@@ -76,6 +76,20 @@ async def test_call_without_a_result_on_its_branch_is_not_running(
         assert "running" not in seen.transcript + seen.screen
 
 
+async def test_branch_before_the_first_message_says_where_the_others_are(
+    store: Store, tmp_path: Path
+) -> None:
+    async with chatting(store, tmp_path, size=(100, 24)) as seen:
+        await seen.type("hi")
+        await seen.shows("you wrote “hi”", "context ")
+        await seen.idle()
+        await seen.type("/branch root")
+        await seen.shows("going on from before the first entry; /tree has the branch that was left")
+        await seen.until(lambda: "working" not in seen.screen)
+        assert "context" not in seen.screen  # nothing of it is left, and instructions do not count
+        assert "you wrote" not in seen.transcript
+
+
 async def test_message_sent_during_a_turn_is_shown_while_it_waits(
     store: Store, tmp_path: Path
 ) -> None:

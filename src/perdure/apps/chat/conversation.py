@@ -23,6 +23,7 @@ from perdure.apps.terminal.advice import message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import Teller
 from perdure.apps.terminal.output import size
+from perdure.apps.terminal.previews import NOT_SEEN
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat, steer_open
@@ -172,6 +173,8 @@ class Conversation:
         self.remark(run.output or "(no output)")
         if run.code != 0:
             self.remark(f"({run.ending})")
+        if is_private:
+            self.remark(NOT_SEEN)
         noted = run.message(in_context=not is_private)
         if self.chat is None:
             self._unsent.append(noted)

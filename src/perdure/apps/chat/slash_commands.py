@@ -192,7 +192,8 @@ class SlashCommands:
             session = chat.session
             await session.branch(None if entry == ROOT else await session.find(entry))
             await self._place.display.show_session(chat)
-            self._place.remark(f"going on from {chat.session.leaf or 'before the first entry'}")
+            at = chat.session.leaf or "before the first entry"
+            self._place.remark(f"going on from {at}; /tree has the branch that was left")
 
     async def _label(self, rest: str) -> None:
         chat = self._begun()

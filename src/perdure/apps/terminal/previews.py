@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import one_line, safe
+from perdure.codecs.pi.words import BASH
 from perdure.errors import SessionError
 from perdure.session.codec import Body, Unknown, body_of, role_of
 from perdure.session.entries import Entry
@@ -70,6 +71,9 @@ _WHO: Mapping[str, tuple[str, Meaning]] = {
     OPAQUE: ("unreadable", "bad"),
 }
 
+NOT_SEEN = "(the model does not see this)"
+"""Mark of a message that is in no context, such as ``!!command``."""
+
 WHO_WIDTH = max(len(who) for who, _ in _WHO.values())
 
 
@@ -105,12 +109,31 @@ def _what(body: Body, width: int) -> str:
             return text
         case Custom(custom_type=text):
             return text
-        case CustomMessage(custom_type=name, parts=parts):
-            return f"{name}: {' '.join(_part_line(part) for part in parts)}"
+        case CustomMessage():
+            return _custom_line(body)
         case Unknown(kind=kind, v=version) if kind != OPAQUE:
             return f"a kind this perdure does not know (version {version})"
         case _:
             return _side_line(body)
+
+
+def _custom_line(body: CustomMessage) -> str:
+    """Return the command that the user ran, and its output; or the text of another message."""
+    unseen = "" if body.in_context else f" {NOT_SEEN}"
+    if (run := shell_run(body.custom_type, body.details)) is None:
+        said = " ".join(_part_line(part) for part in body.parts)
+        return f"{body.custom_type}{unseen}: {said}"
+    command, output = run
+    return f"{'!' if body.in_context else '!!'} {command}{unseen} → {output or '(no output)'}"
+
+
+def shell_run(custom_type: object, details: object) -> tuple[str, str] | None:
+    """Return the command and the output of a custom message that records one; None for others."""
+    match details:
+        case {"command": str(command), "output": str(output)} if custom_type == BASH:
+            return command, output
+        case _:
+            return None
 
 
 def _side_line(body: Body) -> str:

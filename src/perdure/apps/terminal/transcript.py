@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from perdure.apps.terminal.contexts import part_lines
 from perdure.apps.terminal.output import local_time
-from perdure.apps.terminal.previews import preview_of, role_meaning, who_of
+from perdure.apps.terminal.previews import NOT_SEEN, preview_of, role_meaning, who_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import safe
 from perdure.errors import SessionError
@@ -54,9 +54,11 @@ def _content(entry: Entry, style: Style) -> Iterator[str]:
                 yield from part_lines(part, style)
             if error:
                 yield style.paint(safe(error), "bad")
-        case CustomMessage(parts=parts):
+        case CustomMessage(parts=parts, in_context=is_seen):
             for part in parts:
                 yield from part_lines(part, style)
+            if not is_seen:
+                yield style.paint(NOT_SEEN, "faint")
         case Compaction(summary=text) | BranchSummary(summary=text):
             yield style.paint(safe(text), role_meaning("system"))
         case _:

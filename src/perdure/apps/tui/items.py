@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from perdure.codecs.pi.words import BASH
+from perdure.apps.terminal.previews import NOT_SEEN, shell_run
 from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
 from perdure.tools.diff import diff_of
 
@@ -263,11 +263,20 @@ def _remark_of(type_: str, payload: Mapping[str, object]) -> str | None:
         case "session:thinking_changed":
             return f"thinking level: {payload.get('level')}"
         case "session:custom_message" if payload.get("isDisplayed", True):
-            parts = [cast("Mapping[str, object]", part) for part in _items(payload.get("parts"))]
-            text = "\n".join(filter(None, map(_part_text, parts)))
-            return text if payload.get("customType") != BASH else f"! {text}"
+            return _custom_text(payload)
         case _:
             return None
+
+
+def _custom_text(payload: Mapping[str, object]) -> str:
+    """Return a message of another kind: a command of the user as it looked when it ran."""
+    parts = [cast("Mapping[str, object]", part) for part in _items(payload.get("parts"))]
+    text = "\n".join(filter(None, map(_part_text, parts)))
+    is_seen = payload.get("inContext", True)
+    if (run := shell_run(payload.get("customType"), payload.get("details"))) is not None:
+        command, output = run
+        text = f"{'!' if is_seen else '!!'} {command}\n{output or '(no output)'}"
+    return text if is_seen else f"{text}\n{NOT_SEEN}"
 
 
 def _items(value: object) -> tuple[object, ...]:

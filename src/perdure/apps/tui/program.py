@@ -230,6 +230,8 @@ class ChatProgram(App[int]):
             self.run_worker(self._obey_in_order(late), group="obey")
 
     async def _obey(self, text: str) -> None:
+        if text.startswith("!"):
+            self.conversation.remark(text)  # a command of the user is no message of the session
         try:
             await self.conversation.obey(text)
             await self.shown.refresh_gauge()

@@ -207,7 +207,7 @@ class ScreenDisplay:
                 thinking=context.thinking_level or chat.agent.thinking_level,
                 cost_microcents=spent.cost_microcents,
                 unpriced=spent.unpriced_calls,
-                context=context.tokens,
+                context=context.tokens or None,  # instructions and tools are not counted
                 window=answering.window_of(model),
             )
         gauge.show(known)

@@ -53,6 +53,20 @@ def test_message_shows_what_was_said() -> None:
     assert preview_of(entry_of(user("x")), WIDTH).who == "user"
 
 
+def test_command_of_the_user_shows_whether_the_model_sees_it() -> None:
+    def line(details: object, *, in_context: bool) -> str:
+        log = TreeLog()
+        parts = (TextPart("I ran this command: `ls`"),)
+        log.append(CustomMessage("bash_execution", parts, in_context=in_context, details=details))
+        return preview_of(log.entries[0], 80).what
+
+    run = {"command": "ls", "output": "a.txt\n"}
+    assert line(run, in_context=True) == "! ls → a.txt"
+    assert line(run, in_context=False) == "!! ls (the model does not see this) → a.txt"
+    assert line({"command": "ls", "output": ""}, in_context=True) == "! ls → (no output)"
+    assert line(None, in_context=True) == "bash_execution: I ran this command: `ls`"
+
+
 def test_answer_shows_its_text_and_its_calls() -> None:
     one = tool_call("c", "read_file", {"path": "a.py"})
     two = tool_call("d", "list_directory", {})
