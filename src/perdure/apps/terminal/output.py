@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO
 
@@ -28,10 +28,13 @@ from perdure.stores.access.lazy_modules import Later
 if TYPE_CHECKING:
     import json
     import shutil
+    import textwrap
 else:
     json = Later("json")
     shutil = Later("shutil")
+    textwrap = Later("textwrap")
 
+_NAME = "perdure:"
 NARROWEST = 40
 WIDTH_WITHOUT_TERMINAL = 100
 
@@ -179,8 +182,27 @@ def show_failure(
         )
         _to_stderr(json_escaped(whole(text)))
         return
-    style = style_for(sys.stderr)
-    _to_stderr(f"{style.paint('perdure:', 'bad')} {safe(mask_secrets(message))}")
+    text = "\n".join(_wrapped(f"{_NAME} {safe(mask_secrets(message))}"))
+    _to_stderr(f"{style_for(sys.stderr).paint(_NAME, 'bad')}{text.removeprefix(_NAME)}")
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """Return the lines of `text`, broken between words where stderr is a terminal."""
+    try:
+        cells = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):  # not a terminal
+        cells = 0
+    if not cells:
+        yield text
+        return
+    for line in text.split("\n"):
+        yield from textwrap.wrap(
+            line,
+            max(cells, NARROWEST),
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+        ) or [""]
 
 
 def close_streams() -> OSError | None:

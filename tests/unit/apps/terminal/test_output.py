@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+import termios
 from typing import Any
 
 import pytest
@@ -131,3 +133,26 @@ def test_fact_that_is_not_utf8_is_shown_replaced(
         "code": "x",
         "message": "no \ufffd",
     }
+
+
+def test_error_on_a_terminal_is_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 44))
+    monkeypatch.setenv("NO_COLOR", "1")
+    with os.fdopen(ours, "rb", buffering=0), os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        told = list[str]()
+        for message in (
+            "a new session needs a model: name one with -m PROVIDER",
+            f"no {'long' * 20}\n\nend",
+        ):
+            show_failure("x", message, as_json=False)
+            told += os.read(ours, 4096).decode().splitlines()
+    assert told == [
+        "perdure: a new session needs a model: name",
+        "one with -m PROVIDER",
+        "perdure: no",
+        "long" * 20,  # a path or an id can still be copied
+        "",
+        "end",
+    ]
