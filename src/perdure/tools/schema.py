@@ -71,6 +71,8 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
             takes_call = True
             continue
         description = _note_of(annotation) or about.get(parameter.name, "")
+        if _is_of_pydantic(parameter.default):
+            raise _refusal(function, parameter, _not_applied(parameter.default))
         try:
             schema = schema_of(annotation)
         except TypeError as error:
@@ -178,6 +180,43 @@ def _relaxed(node: Schema) -> Schema:
     return found
 
 
+def _require_no_pydantic(annotation: Any) -> None:
+    """Raises: TypeError for what pydantic declares outside its models: msgspec ignores it."""
+    rest: list[Any] = [annotation]
+    seen: list[Any] = []
+    while rest:
+        of = rest.pop()
+        if is_pydantic(of) or any(of is each for each in seen):
+            continue
+        seen.append(of)
+        found = list(of.__metadata__) if get_origin(of) is Annotated else []
+        if isinstance(of, type):
+            fields: Mapping[str, Any] = getattr(of, "__dataclass_fields__", {})
+            found = [of, *(each.default for each in fields.values())]
+            rest += get_type_hints(of, include_extras=True).values()
+        for each in found:
+            if _is_of_pydantic(each):
+                raise TypeError(_not_applied(each))
+        rest += [*get_args(of), get_origin(of), getattr(of, "__value__", None)]  # of an alias
+
+
+def _is_of_pydantic(value: Any) -> bool:
+    """Return whether `value` is a dataclass of pydantic, or a note such as its ``Field(ge=1)``."""
+    if isinstance(value, type):
+        return "__is_pydantic_dataclass__" in vars(value)
+    return type(value).__module__.partition(".")[0] in ("pydantic", "annotated_types")
+
+
+def _not_applied(found: Any) -> str:
+    if isinstance(found, type):
+        return f"{found.__name__}, a dataclass of pydantic, is not checked: use a BaseModel"
+    name = type(found).__name__.removesuffix("Info")
+    return (
+        f"{name} of pydantic applies only in a BaseModel: use one, or write limits and the "
+        'description as Annotated[int, msgspec.Meta(ge=1, description="...")]'
+    )
+
+
 def _foreign_value(of: type, value: object) -> object:
     try:
         return cast("Any", of).model_validate_json(msgspec.json.encode(value))
@@ -238,6 +277,7 @@ def schema_of(annotation: Any) -> Schema:
     """
     try:
         msgspec.json.Decoder(annotation)
+        _require_no_pydantic(annotation)
         schema = msgspec.json.schema(annotation, schema_hook=_foreign_schema)
     except (TypeError, NameError) as error:
         reason = str(error).strip().splitlines()[-1]  # the lines above are for users of msgspec

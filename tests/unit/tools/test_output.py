@@ -117,6 +117,12 @@ def test_type_without_fields_is_refused(of: Any) -> None:
         output_of(of)
 
 
+def test_field_of_pydantic_in_a_dataclass_is_refused() -> None:
+    of = dataclasses.make_dataclass("Visit", [("nights", Annotated[int, Field(ge=1)])])
+    with pytest.raises(WrongArgument, match=r"output Visit: .*Field of pydantic applies only"):
+        output_of(of)
+
+
 def test_check_of_type_itself_is_problem_of_answer() -> None:
     class Even(msgspec.Struct):
         n: int

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
+import msgspec
 import pydantic
+import pydantic.dataclasses
 import pytest
 
 import perdure
@@ -49,6 +51,37 @@ class Room:
 
 class Place(TypedDict):
     city: str
+
+
+Limit = Annotated[int, pydantic.Field(ge=1, description="How many")]
+
+
+@dataclass
+class Page:
+    limit: Limit
+    after: Page | None = None
+
+
+@dataclass
+class DefaultPage:
+    limit: int = pydantic.Field(default=3, ge=1)
+
+
+class PageDict(TypedDict):
+    limit: Limit
+
+
+class PageStruct(msgspec.Struct):
+    limit: Limit | None = None
+
+
+@pydantic.dataclasses.dataclass
+class CheckedPage:
+    limit: int
+
+
+class PageModel(pydantic.BaseModel):
+    limit: Limit
 
 
 def book(booking: Booking, others: list[Guest], host: Guest | None = None) -> Booking:
@@ -117,6 +150,55 @@ def test_dataclass_typed_dict_enum_and_time_are_converted() -> None:
         "at": "2026-01-02T00:00:00Z",
     }
     assert json.loads(called(other_types, args)) == {"number": 2, "name": "none"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "ignored"),
+    [
+        (Limit, "Field"),
+        (list[Limit] | None, "Field"),
+        (Annotated[str, pydantic.StringConstraints(max_length=3)], "StringConstraints"),
+        (pydantic.PositiveInt, "Gt"),
+        (Page, "Field"),
+        (DefaultPage, "Field"),
+        (dict[str, PageDict], "Field"),
+        (PageStruct, "Field"),
+        (CheckedPage, "CheckedPage, a dataclass"),
+    ],
+)
+def test_tool_with_note_of_pydantic_outside_a_model_is_refused(
+    annotation: Any, ignored: str
+) -> None:
+    def find(limit: Any) -> None:
+        """Find."""
+
+    find.__annotations__["limit"] = annotation
+    with pytest.raises(TypeError, match=f"parameter 'limit'.* {ignored} of pydantic.* BaseModel"):
+        tool(find)
+
+
+def test_tool_with_field_of_pydantic_as_default_is_refused() -> None:
+    def find(limit: int = pydantic.Field(default=3, ge=1)) -> None:
+        """Find."""
+
+    with pytest.raises(TypeError, match=r"'limit': Field of pydantic .*msgspec\.Meta\(ge=1"):
+        tool(find)
+
+
+def test_tool_with_limits_of_msgspec_or_a_model_checks_them() -> None:
+    def find(
+        page: PageModel, limit: Annotated[int, msgspec.Meta(ge=1, description="How many")] = 3
+    ) -> list[int]:
+        """Find."""
+        return [page.limit, limit]
+
+    schema: Any = parameters_of(find).schema
+    assert schema["properties"]["limit"]["description"] == "How many Default: 3."
+    assert schema["properties"]["page"]["properties"]["limit"]["minimum"] == 1
+    assert called(find, {"page": {"limit": 2}}) == "[2,3]"
+    for wrong in ({"page": {"limit": 0}}, {"page": {"limit": 1}, "limit": 0}):
+        with pytest.raises(InvalidArguments, match="limit"):
+            called(find, wrong)
 
 
 async def test_agent_calls_tool_with_pydantic_model() -> None:
