@@ -157,6 +157,8 @@ class Bindings:
             if not is_own and given is None:
                 raise ConfigError(_no_agent(session, known, self._host.agents))
             state = await store.state(session)
+            if await authority_of(store, session) != known:
+                continue  # another writer bound an agent meanwhile, and `state` may include it
             if state.header.received > state.head + 1:
                 raise ConfigError(
                     f"session {session!r} holds {state.head + 1} of the {state.header.received} "

@@ -7,14 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from perdure.client.agents import bindings
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
+from perdure.client.conversation.authority import Authority
 from perdure.errors import ConfigError
 from perdure.interop.exports import export_session
 from perdure.interop.imports import import_source
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
 from perdure.session.notes import AgentBound
+from perdure.stores.session_store import SessionStore
 from perdure.tools.permissions import Permissions
 from tests.fakes.chats import MODEL, Stage, says
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -79,6 +82,25 @@ async def test_session_can_be_narrowed_at_each_resume_and_not_widened() -> None:
     assert (await other.runtime().resume("s", wide)).agent.registry.names == ("read_file",)
     with pytest.raises(ConfigError, match="wider"):
         await other.runtime().resume("s", wide, scope="full")
+
+
+async def test_resumes_of_a_new_session_at_once_bind_one_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage, agent = Stage(), helper("read_file")
+    runtime = stage.runtime(agent)
+    await stage.store.open_or_create("s")
+    read, others = bindings.authority_of, [agent]
+
+    async def read_before_another_binds(store: SessionStore, session: StreamId) -> Authority:
+        known = await read(store, session)
+        if others:
+            await runtime.resume(session, others.pop())
+        return known
+
+    monkeypatch.setattr(bindings, "authority_of", read_before_another_binds)
+    chat = await runtime.resume("s", agent)
+    assert [entry.kind async for entry in chat.session.entries()] == [AgentBound.kind]
 
 
 async def test_grant_widens_a_session_for_good_and_is_recorded() -> None:
