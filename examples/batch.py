@@ -2,7 +2,8 @@
 
 The answers are values of a type, checked before they count. A session is named after its ticket, so
 nothing is paid twice: kill the program at any point and run it again, and it reads the answers that
-it has, continues the calls that were cut off, and makes those that are missing.
+it has, continues the calls that were cut off, and makes those that are missing. Run it once at a
+time: of two runs at once, one is refused (`LeaseHeld`).
 
     python examples/batch.py
     python examples/batch.py openai:gpt-5-mini
@@ -43,13 +44,11 @@ class Verdict:
 
 
 async def classify(
-    runtime: perdure.Runtime, agent: perdure.Agent[Verdict], ticket: str
+    store: perdure.Store, runtime: perdure.Runtime, agent: perdure.Agent[Verdict], ticket: str
 ) -> Verdict | None:
     """Return the verdict on `ticket`, from its session if that has one."""
-    try:
-        chat = await runtime.start(agent, id=ticket, metadata={"batch": "tickets"})
-    except perdure.errors.SessionExists:
-        chat = await runtime.resume(ticket)  # continues a turn that was cut off, as `chat.turn`
+    await store.open_or_create(ticket, metadata={"batch": "tickets"})
+    chat = await runtime.resume(ticket, agent)  # continues a turn that was cut off, as `chat.turn`
     if chat.turn is None:
         for message in await chat.session.messages(last=1):
             with suppress(msgspec.DecodeError):  # no verdict: its turn failed, so ask again
@@ -66,7 +65,7 @@ async def main(model: str = OFFLINE) -> None:
     async def one(ticket: str) -> Verdict | None:
         async with places:
             try:
-                return await classify(runtime, agent, ticket)
+                return await classify(store, runtime, agent, ticket)
             except perdure.errors.TurnFailed as error:  # the others go on
                 print(f"{ticket}: {error}", file=sys.stderr)
                 return None

@@ -18,18 +18,6 @@ import sys
 import perdure
 
 
-async def open_chat(runtime: perdure.Runtime, agent: perdure.Agent, name: str) -> perdure.Chat:
-    """Continue the conversation with `name`, or begin it."""
-    try:
-        chat = await runtime.resume(f"bot-{name}", agent)
-        await chat.set_model(
-            agent.model
-        )  # a session keeps its model, and this run may name another
-        return chat
-    except perdure.errors.SessionNotFound:
-        return await runtime.start(agent, id=f"bot-{name}", subject=name, title=f"Bot and {name}")
-
-
 async def show(turn: perdure.Turn) -> None:
     """Print the answer of a turn word by word."""
     try:
@@ -49,7 +37,9 @@ async def main(name: str = "you", model: str = "scripted:echo") -> None:
         perdure.open("sqlite:///bot.db") as store,
         perdure.Runtime(store, [agent]) as runtime,
     ):
-        chat = await open_chat(runtime, agent, name)
+        await store.open_or_create(f"bot-{name}", subject=name, title=f"Bot and {name}")
+        chat = await runtime.resume(f"bot-{name}", agent)
+        await chat.set_model(agent.model)  # a session keeps its model; this run may name another
         print(f"({len(await chat.session.messages())} messages so far)")
         if chat.turn is not None:  # the last process was killed while it answered
             await show(chat.turn)

@@ -88,7 +88,7 @@ async def outcome(turn: perdure.Turn) -> Response[object]:
 
 @post("/trips/{session:str}")
 async def plan(session: str, data: Wish, state: State) -> Response[object]:
-    """Plan a trip in a new session."""
+    """Plan a trip in a new session. Of two requests with its id, one gets 409."""
     chat: perdure.Chat = await state.runtime.start(AGENT, id=session)
     state.chats[session] = chat
     return await outcome(chat.send(data.text, while_waiting="raise"))

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,19 +108,6 @@ def events(client: httpx.Client, path: str, last: str, *, after: int = -1) -> li
 
 
 @pytest.mark.full_only
-def test_fastapi_example_takes_simultaneous_first_messages(tmp_path: Path) -> None:
-    texts = [f"Hello {n}" for n in range(4)]
-    with serving(tmp_path, "fastapi_service:app") as client, ThreadPoolExecutor(4) as pool:
-
-        def say(text: str) -> int:
-            return client.post("/chats/ana/messages", json={"text": text}).status_code
-
-        assert list(pool.map(say, texts)) == [202] * 4
-        said = json.dumps(events(client, "/chats/ana/events", "inbox:question"))
-        assert any(text in said for text in texts)
-
-
-@pytest.mark.full_only
 def test_fastapi_example_killed_while_it_asks_continues_after_the_answer(tmp_path: Path) -> None:
     with serving(tmp_path, "fastapi_service:app") as client:
         assert client.get("/chats/ana/events").status_code == 404
@@ -152,6 +138,41 @@ def test_fastapi_example_killed_while_it_asks_continues_after_the_answer(tmp_pat
     durable = [each["sequenceNumber"] for each in followed if "sequenceNumber" in each]
     assert sorted(set(durable)) == list(range(durable[-1] + 1))
     assert "no further answer" in followed[-1]["error"]["message"]
+
+
+def statuses_at_once(client: httpx.Client, path: str, *texts: str) -> list[int]:
+    """The sorted statuses of simultaneous requests, each with one of the texts."""
+
+    async def sent() -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=client.base_url, timeout=PATIENCE_S) as requests:
+            each = (requests.post(path, json={"text": text}) for text in texts)
+            return await asyncio.gather(*each)
+
+    return sorted(response.status_code for response in asyncio.run(sent()))
+
+
+@pytest.mark.full_only
+def test_fastapi_example_takes_simultaneous_first_messages(tmp_path: Path) -> None:
+    with serving(tmp_path, "fastapi_service:app") as client:
+        said = ("one", "two", "three")
+        assert statuses_at_once(client, "/chats/ana/messages", *said) == [202, 202, 202]
+        asked = events(client, "/chats/ana/events", "inbox:question")[-1]["entryId"]
+        answer = {"answer": "allow", "by": "ben"}
+        client.post(f"/questions/{asked}/answer", json=answer).raise_for_status()
+        events(client, "/chats/ana/events", "session:turn_completed")
+    with perdure.blocking.open(f"sqlite:///{tmp_path / 'service.db'}") as store:
+        (info,) = store.recent()
+        session = store.open(info.id)
+        kinds = [entry.kind for entry in session.entries()]
+        taken = [message.text for message in session.messages() if message.role == "user"]
+    assert (kinds.count("agent_bound"), kinds.count("turn_started")) == (1, 1)
+    assert sorted(taken) == sorted(said)
+
+
+@pytest.mark.all_only
+def test_litestar_example_plans_once_for_simultaneous_requests(tmp_path: Path) -> None:
+    with serving(tmp_path, "litestar_service:app") as client:
+        assert statuses_at_once(client, "/trips/1", "one", "two", "three") == [202, 409, 409]
 
 
 @pytest.mark.full_only
