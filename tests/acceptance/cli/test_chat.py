@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -361,6 +363,20 @@ def test_partial_answer_of_a_killed_turn_is_shown_until_it_is_resumed(
     assert "partial answer" not in world.ok("sessions", "read", session, "0").out
     world.ok("chat", "--session", session, "--scenario", world.scenario(ANSWERS))
     assert "partial answer" not in world.ok("sessions", "read", session).out
+
+
+def test_session_with_a_damaged_open_turn_is_shown_without_its_partial_answer(
+    hanging: tuple[World, str, subprocess.Popen[bytes]],
+) -> None:
+    world, session, process = hanging
+    process.kill()
+    process.communicate()
+    with closing(sqlite3.connect(world.file)) as db, db:
+        newest = "SELECT max(seq) FROM entry"  # the call that hangs
+        db.execute(f"UPDATE entry SET body = x'ff' WHERE seq = ({newest})")
+    assert "Read my notes" in world.ok("sessions", "show", session).out
+    assert world.ok("sessions", "show", session, "--json").json["cut_answer"] is None
+    assert "Read my notes" in world.ok("sessions", "read", session).out
 
 
 def test_killed_turn_is_resumed_before_the_next_prompt(

@@ -162,17 +162,18 @@ async def _context_of(
 async def cut_answer(session: Session, store: SessionStore, last: Entry | None) -> str | None:
     """Return the text of the partial answer after `last`, the end of the branch; None without one.
 
-    It may belong to the open turn, whose process was killed or still receives it.
+    It may belong to the open turn, whose process was killed or still receives it. A damaged turn
+    has none.
     """
-    turn = await open_turn(store, session.id)
-    if turn is not None:
-        is_answer = turn.open_call is not None and turn.open_call.purpose == "answer"
-        arrived = (await lost_effect(store, turn)).partial if is_answer else None
-        return None if arrived is None else arrived.text or None
-    notes = await store.notes(session.id, (Interrupted.kind,))
-    if not notes or last is None or last.stream != session.id or notes[-1].seq < last.seq:
-        return None
     try:
+        turn = await open_turn(store, session.id)
+        if turn is not None:
+            is_answer = turn.open_call is not None and turn.open_call.purpose == "answer"
+            arrived = (await lost_effect(store, turn)).partial if is_answer else None
+            return None if arrived is None else arrived.text or None
+        notes = await store.notes(session.id, (Interrupted.kind,))
+        if not notes or last is None or last.stream != session.id or notes[-1].seq < last.seq:
+            return None
         body = body_of(notes[-1])
     except SessionError:
         return None
