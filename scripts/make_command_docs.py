@@ -97,6 +97,10 @@ def _markdown(program: Command) -> Iterator[str]:
     yield ""
     yield from _table(common_of(program))
     yield ""
+    yield "## Options of perdure alone"
+    yield ""
+    yield from _table(program.parameters)
+    yield ""
     for command in commands_of(program):
         yield from _section(command)
 
@@ -203,6 +207,8 @@ def _introduction(program: Command) -> Iterator[str]:
     yield from _definitions([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
     yield "<h2>Options of most commands</h2>"
     yield from _parameters(common_of(program))
+    yield "<h2>Options of perdure alone</h2>"
+    yield from _parameters(program.parameters)
     yield "</header>"
 
 

@@ -353,7 +353,7 @@ def test_command_obeys_no_imported_file(tmp_path: Path) -> None:
 
 
 def chatted(world: World, session: str) -> str:
-    done = world.run("chat", "--session", session, "-p", "hello")
+    done = world.run("chat", "--session", session, "-m", "scripted:echo", "-p", "hello")
     assert done.code in (0, 1), done.err
     return done.err
 

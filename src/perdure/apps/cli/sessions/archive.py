@@ -31,7 +31,7 @@ SEARCHED_CHARACTERS = 100_000
 """Of the text of each session, what the index searches."""
 
 
-_COUNTED = re.compile(r" \(.*\)$|\d[\d,]*")
+_COUNTED = re.compile(r" \([^()]*\)$|\d[\d,]*")
 
 
 class Archive(msgspec.Struct, frozen=True):
