@@ -85,7 +85,7 @@ def id_of(grant: str) -> str:
 
 
 def _find_grant(text: str, known: Sequence[str]) -> str:
-    """Return the grant that is `text`, has it as its id, or is the only one to begin with it."""
+    """Return the grant whose text or id is `text`, or the only one that begins with it."""
     matches = [grant for grant in known if id_of(grant) == text]
     matches = matches or [grant for grant in known if text and grant.startswith(text)]
     if text in known:

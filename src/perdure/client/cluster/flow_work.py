@@ -155,7 +155,7 @@ class FlowWork:
         except FlowRefusal as error:  # its folder was removed after this worker had seen it
             _log.warning("%s", error)
             return "left"
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program is told
+        except Exception as error:  # noqa: BLE001 - every error closes the request with its reason
             _log.warning("flow %s cannot be run", work.stream, exc_info=True)
             code = error.code if isinstance(error, PerdureError) else FAILED
             await self._close(request, FlowRequestClosed(code, str(error) or type(error).__name__))
