@@ -28,7 +28,7 @@ from psycopg import (
 )
 from psycopg.abc import PQGen
 from psycopg.generators import send
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
 from psycopg_pool import AsyncConnectionPool
 
 from perdure.errors import ConfigError, StoreUnavailable
@@ -129,8 +129,10 @@ class _Pipeline(AsyncPipeline):
             self._enqueue_sync()
             yield from self._communicate_gen()
         finally:
-            yield from send(self.pgconn)  # a large value may still wait to be sent
-            yield from self._fetch_gen(flush=False)
+            # A wait that is cancelled twice closes the connection: then nothing is left to read.
+            if self.pgconn.status != ConnStatus.BAD:
+                yield from send(self.pgconn)  # a large value may still wait to be sent
+                yield from self._fetch_gen(flush=False)
 
 
 class _PooledConnection(AsyncConnection[Row]):
