@@ -1,13 +1,15 @@
 """Check arguments and fields against their annotations before a call has any effect.
 
 `takes_declared` guards a function, `takes_all_declared` the public methods of a class,
-`check_fields` the fields of a value. A value that does not match raises `WrongArgument` with the
-argument's name and the accepted type. An annotation without a checkable type (``Any``, a type
-variable, an unknown name) accepts every value. One-shot iterators are not consumed.
+`check_fields` the fields of a value. `NamedParameters` names an unknown keyword. A value that does
+not match raises `WrongArgument` with the argument's name and the accepted type. An annotation
+without a checkable type (``Any``, a type variable, an unknown name) accepts every value. One-shot
+iterators are not consumed.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 import re
@@ -15,6 +17,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from functools import cache, wraps
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ForwardRef,
@@ -325,6 +328,30 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
         if is_tuple and isinstance(given, list):
             made: tuple[object, ...] = tuple(cast("list[object]", given))
             msgspec.structs.force_setattr(value, name, made)
+
+
+class NamedParameters(type(msgspec.Struct)):
+    """The metaclass of a struct whose constructor names an unknown keyword and the nearest field.
+
+    Raises: WrongArgument.
+    """
+
+    if not TYPE_CHECKING:  # type checkers use the signature of the fields
+
+        def __call__(cls, *args: object, **kwargs: object) -> object:
+            names = cls.__struct_fields__
+            for name in kwargs:
+                if name not in names:
+                    raise _unknown(cls.__name__, name, names)
+            return super().__call__(*args, **kwargs)
+
+
+def _unknown(owner: str, name: str, names: Iterable[str]) -> WrongArgument:
+    """Return the error for the keyword `name`, which is not one of the `names` of `owner`."""
+    difflib: Any = importlib.import_module("difflib")  # only errors need it
+    like: list[str] = difflib.get_close_matches(name, names, 1)
+    advice = f"did you mean {like[0]!r}?" if like else f"it takes {', '.join(sorted(names))}"
+    return WrongArgument(f"{owner} has no parameter {name!r}; {advice}", argument=name)
 
 
 def check_whole(value: msgspec.Struct, place: str) -> None:

@@ -30,7 +30,7 @@ from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.pasted_keys import PastePolicy
 from perdure.secrets.references import unfilled_in
-from perdure.session.argument_checks import check_fields, takes_declared
+from perdure.session.argument_checks import NamedParameters, check_fields, takes_declared
 from perdure.session.flows.graph import is_role
 from perdure.session.ledger import History, InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
@@ -135,12 +135,12 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         return SilenceLimits(self.first_byte_timeout_s, self.stream_idle_timeout_s)
 
 
-class Agent(AgentSettings, Generic[OutputT], frozen=True):
+class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParameters):
     """A model with instructions and tools.
 
     Raises: ConfigError for two tools or two MCP servers of one name, and for an unknown tool;
     WrongArgument for an id that is not kebab-case, for a model that is not ``provider:name``, for
-    an output without a schema, and for a value of the wrong type.
+    an output without a schema, for an unknown keyword, and for a value of the wrong type.
     """
 
     __repr__ = short_repr

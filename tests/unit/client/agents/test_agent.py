@@ -118,6 +118,18 @@ def test_invalid_agent_values_are_rejected(settings: dict[str, Any], told: str) 
         Agent("a", **named)
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("instruction", "did you mean 'instructions'?"), ("zzz", "it takes compaction, description")],
+)
+def test_agent_with_an_unknown_keyword_names_the_nearest_parameter(name: str, advice: str) -> None:
+    settings: dict[str, Any] = {name: "Be brief."}
+    with pytest.raises(WrongArgument) as caught:
+        Agent("a", model="scripted:echo", **settings)
+    assert str(caught.value).startswith(f"Agent has no parameter {name!r}; {advice}")
+    assert caught.value.argument == name
+
+
 def test_agent_without_a_model_is_refused_with_the_choices() -> None:
     with pytest.raises(WrongArgument, match="agent 'helper' needs a model") as refused:
         Agent("helper", instructions="Help.")
