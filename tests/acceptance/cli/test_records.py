@@ -40,6 +40,13 @@ def test_groups_of_usage_have_the_same_sum(imported: World) -> None:
     assert imported.ok("usage", "--since", "1d", "--json").json == []
 
 
+def test_usage_and_list_name_the_program_of_own_sessions_alike(world: World) -> None:
+    world.ok("chat", "-p", "hello")
+    heading, row = world.ok("usage", "programs").out.splitlines()[:2]
+    assert (heading.split()[0], row.split()[0]) == ("PROGRAM", "perdure")
+    assert "perdure" in world.ok("sessions", "list").out
+
+
 def test_models_without_a_price_are_named_and_settings_price_them(world: World) -> None:
     world.ok("chat", "-p", "hello")
     text = world.ok("usage").out

@@ -29,6 +29,7 @@ from perdure.apps.terminal.text import Column, one_line, table
 from perdure.client.clock import SystemClock
 from perdure.models.prices import Price, own_price
 from perdure.session.clock import moment_of, timestamp
+from perdure.session.info import OWN_SOURCE
 from perdure.session.records import ActivityTotal, FileEdit, UsageGroup, UsageTotal
 
 Group = Literal["daily", "models", "agents", "projects", "people", "programs", "sessions"]
@@ -147,7 +148,7 @@ def _usage_lines(
         Column("COST", is_right=True),
     )
     totals = (*found, sum_of(found)) if len(found) > 1 else found
-    yield from table(columns, [_usage_row(each) for each in totals], width(), out_style())
+    yield from table(columns, [_usage_row(each, by) for each in totals], width(), out_style())
     for part in dearer:
         told = f"your price of {one_line(part.model, _CELLS)} has no {part.name}"
         told = f"{told}: {part.tokens:,} tokens cost as much as other input"
@@ -193,8 +194,9 @@ async def _dearer_parts(
     return found
 
 
-def _usage_row(total: UsageTotal) -> tuple[str, ...]:
+def _usage_row(total: UsageTotal, by: Group) -> tuple[str, ...]:
     used = total.usage
+    unnamed = OWN_SOURCE if by == "programs" else "(none)"
     numbers = (
         total.calls,
         used.input_tokens,
@@ -203,7 +205,7 @@ def _usage_row(total: UsageTotal) -> tuple[str, ...]:
         used.cache_write_tokens,
     )
     return (
-        one_line(total.key, _CELLS) or "(none)",
+        one_line(total.key, _CELLS) or unnamed,
         *(f"{number:,}" for number in numbers),
         cost_text(total),
     )
