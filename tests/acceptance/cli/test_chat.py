@@ -411,7 +411,8 @@ def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
     ]
     assert (check["status"], check["detail"]) == ("warn", "1 turn interrupted")
     told = world.run("sessions", "resume", "--all")  # its model is not here
-    assert told.out.endswith("with `perdure chat -m MODEL` (-m scripted:echo works offline)\n")
+    abandon = f"with `perdure sessions abandon {session}`"
+    assert told.out.endswith(f"{abandon}, then `perdure chat --session {session} -m MODEL`\n")
     assert "--scenario FILE" in told.out
     failed = world.run("sessions", "resume", "--all", "--json")
     assert (failed.code, failed.lines[0]["ending"]) == (1, "failed")
@@ -426,6 +427,21 @@ def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
     again = world.ok("sessions", "resume", session, "--json").lines
     assert again[0]["ending"] == "not interrupted"
     assert world.ok("sessions", "resume", "--all").out == "No turn is interrupted.\n"
+
+
+def test_killed_turn_with_another_model_names_the_commands_that_end_it(
+    hanging: tuple[World, str, subprocess.Popen[bytes]],
+) -> None:
+    world, session, process = hanging
+    process.kill()
+    process.communicate()
+    other = ("chat", "--session", session, "-m", "scripted:echo", "-p", "Go on")
+    refused = world.run(*other, "--json")
+    assert (refused.code, refused.error["code"]) == (2, "model_not_here")
+    assert f"`perdure sessions abandon {session}`" in refused.error["message"]
+    assert f"`perdure chat --session {session} -m MODEL`" in refused.error["message"]
+    world.ok("sessions", "abandon", session)
+    assert "you wrote “Go on”" in world.ok(*other).out
 
 
 def test_two_processes_do_not_run_turns_in_one_session(

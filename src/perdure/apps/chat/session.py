@@ -67,17 +67,23 @@ _WHY: Mapping[Withheld, str] = {
 
 
 class ModelNotHere(ConfigError):
-    """The session has a model that cannot be called here."""
+    """The session has a model that cannot be called here.
+
+    `interrupted` is the id of the session if its interrupted turn needs the model.
+    """
 
     code: ClassVar[str] = "model_not_here"
 
-    def __init__(self, model: str, reason: str) -> None:
+    def __init__(self, model: str, reason: str, interrupted: str | None = None) -> None:
         scripted = model.startswith("scripted:")
         named = "name the file of its scenario with --scenario FILE, or " if scripted else ""
-        super().__init__(
-            f"cannot call the model {model}: {reason}; {named}choose another with `perdure chat "
-            "-m MODEL` (-m scripted:echo works offline)"
-        )
+        advice = "choose another with `perdure chat -m MODEL` (-m scripted:echo works offline)"
+        if interrupted is not None:
+            advice = (
+                f"end the interrupted turn, which keeps its model, with `perdure sessions abandon "
+                f"{interrupted}`, then `perdure chat --session {interrupted} -m MODEL`"
+            )
+        super().__init__(f"cannot call the model {model}: {reason}; {named}{advice}")
         self.model = model
         self.reason = reason
 
@@ -201,9 +207,7 @@ class AnswerOptions:
             info = await handle.info()
             recorded = info.cwd if cwd is None else None
             self.require_choice("an imported session" if info.origin == "import" else "the session")
-        wanted = self._model or await _next_model(self.store, handle)
-        if wanted is not None:
-            await self._require_loaded(wanted)
+        await self._require_next(handle)
         if at_most is not None:
             self._kept[handle.id] = at_most
         at_most = self._kept.get(handle.id)
@@ -336,6 +340,21 @@ class AnswerOptions:
         await self._router.load([model])
         await asyncio.to_thread(self.require, model)
 
+    async def _require_next(self, session: Session) -> None:
+        """As `require`, for the next call of `session`; an interrupted turn keeps its model."""
+        interrupted = await _is_interrupted(self.store, session)
+        wanted = await _next_model(self.store, session, is_interrupted=interrupted)
+        if wanted is None or not interrupted:
+            wanted = self._model or wanted
+        if wanted is None:
+            return
+        try:
+            await self._require_loaded(wanted)
+        except ModelNotHere as error:
+            if interrupted:
+                raise ModelNotHere(wanted, error.reason, session.id) from error
+            raise
+
     async def close(self) -> None:
         """Close the models."""
         await self._router.aclose()
@@ -353,18 +372,23 @@ class AnswerOptions:
             raise ModelNotHere(model, str(error)) from error
 
 
-async def _next_model(store: Store, session: Session) -> str | None:
+async def _is_interrupted(store: Store, session: Session) -> bool:
+    """Whether `session` has an open turn that no process runs."""
+    if (await session.info()).open_turn is None:
+        return False
+    found = await store.recent(None, scope="all", status="interrupted", id_prefix=session.id)
+    return session.id in [each.id for each in found]
+
+
+async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -> str | None:
     """Return the model that `session` was switched to, or that its interrupted turn called last.
 
-    None without either. A turn that another process runs is not interrupted.
+    None without either.
     """
     window = await store.backend.context_window(session.id, session.leaf, 1)
     switched = await switched_in(store.backend, window)
-    if switched is not None or (await session.info()).open_turn is None:
+    if switched is not None or not is_interrupted:
         return switched
-    found = await store.recent(None, scope="all", status="interrupted", id_prefix=session.id)
-    if session.id not in [each.id for each in found]:
-        return None
     async for entry in session.entries(kind=ModelCalled.kind, newest_first=True, limit=1):
         called = body_of(entry)
         return called.model if isinstance(called, ModelCalled) else None
