@@ -215,11 +215,12 @@ class UnknownFormat(FormatError):
 class ConfigError(PerdureError):
     """The configuration or the arguments are contradictory or name something unknown.
 
-    `argument` is the invalid setting, if it is one.
+    `argument` is the invalid setting, if it is one; `item` is its invalid item, or the key of it.
     """
 
     code = "config_error"
     argument: str | None = None
+    item: str | None = None
 
     def __init__(self, message: str, *, argument: str | None = None) -> None:
         super().__init__(message)

@@ -7,7 +7,8 @@ never extend them (`restrict`). Secrets appear by name, as ``{{secrets.NAME}}``,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Annotated, Literal
 
 import msgspec
@@ -126,22 +127,39 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def __post_init__(self) -> None:
         check_fields(self)
         for line in self.allowed_commands:
-            _require_exact(line)
+            with _naming("allowed_commands", line):
+                _require_exact(line)
         for line in self.allowed_command_globs:
-            _require_rule(line, is_glob=True)
-        _require_environment(self.command_env)
-        hosts = tuple(_host(domain) for domain in self.allowed_domains)
-        msgspec.structs.force_setattr(self, "allowed_domains", hosts)
-        given = {_host(domain): text for domain, text in self.credentials.items()}
-        msgspec.structs.force_setattr(self, "credentials", given)
-        for domain, text in given.items():
-            if domain not in hosts:
-                raise ConfigError(f"there is a credential for {domain}, which is no allowed domain")
-            _require_reference(f"the credential for {domain}", text)
+            with _naming("allowed_command_globs", line):
+                _require_rule(line, is_glob=True)
+        for name, value in self.command_env.items():
+            with _naming("command_env", name):
+                _require_variable(name, value)
+        self._require_hosts()
         if self.search_credential is not None:
-            _require_reference("search_credential", self.search_credential)
+            with _naming("search_credential"):
+                _require_reference("search_credential", self.search_credential)
         if self.search_endpoint is not None:
             self._require_endpoint(self.search_endpoint)
+
+    def _require_hosts(self) -> None:
+        """Check and normalize the domains, and those of the credentials."""
+        hosts: list[str] = []
+        for domain in self.allowed_domains:
+            with _naming("allowed_domains", domain):
+                hosts.append(_host(domain))
+        msgspec.structs.force_setattr(self, "allowed_domains", tuple(hosts))
+        given: dict[str, str] = {}
+        for domain, text in self.credentials.items():
+            with _naming("credentials", domain):
+                host = _host(domain)
+                if host not in hosts:
+                    raise ConfigError(
+                        f"there is a credential for {host}, which is no allowed domain"
+                    )
+                _require_reference(f"the credential for {host}", text)
+                given[host] = text
+        msgspec.structs.force_setattr(self, "credentials", given)
 
     def _require_endpoint(self, endpoint: str) -> None:
         try:
@@ -149,7 +167,8 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         except EgressDenied as error:
             raise ConfigError(
                 f"search_endpoint cannot be used: {error.reason} (is_search_local allows one of "
-                "the own network)"
+                "the own network)",
+                argument="search_endpoint",
             ) from None
 
     @takes_declared
@@ -195,6 +214,18 @@ def narrower(one: Scope, other: Scope) -> Scope:
     return SCOPES[min(SCOPES.index(one), SCOPES.index(other))]
 
 
+@contextmanager
+def _naming(setting: str, item: str | None = None) -> Generator[None]:
+    """Name `setting`, and `item` of it, in an error of the block."""
+    try:
+        yield
+    except ConfigError as error:
+        error.argument = setting
+        if item is not None:
+            error.item = item
+        raise
+
+
 def _require_exact(line: str) -> None:
     try:
         _require_rule(line, is_glob=False)
@@ -211,14 +242,13 @@ def _require_rule(line: str, *, is_glob: bool) -> tuple[str, ...]:
         raise ConfigError(f"{line!r} is no rule for commands: {error}") from None
 
 
-def _require_environment(variables: Mapping[str, str]) -> None:
-    for name, value in variables.items():
-        upper = name.upper()
-        if not _variable.fullmatch(name) or "\0" in value:
-            raise ConfigError(f"{name!r} is no environment variable")
-        if upper in _FORBIDDEN or upper.startswith(_FORBIDDEN_BEGIN):
-            raise ConfigError(f"commands may not be given ${name}: it changes what is run")
-        apply_paste_policy(value, "refuse", f"the variable {name} of command_env")
+def _require_variable(name: str, value: str) -> None:
+    upper = name.upper()
+    if not _variable.fullmatch(name) or "\0" in value:
+        raise ConfigError(f"{name!r} is no environment variable")
+    if upper in _FORBIDDEN or upper.startswith(_FORBIDDEN_BEGIN):
+        raise ConfigError(f"commands may not be given ${name}: it changes what is run")
+    apply_paste_policy(value, "refuse", f"the variable {name} of command_env")
 
 
 def _require_reference(place: str, text: str) -> None:

@@ -115,8 +115,9 @@ class _Typed:
         try:
             return wanted.cls(**values)
         except (PerdureError, ValueError) as error:
-            named = getattr(error, "argument", None)
-            self._nodes.fault(given.get(named, node) if named else node, str(error))
+            named, item = getattr(error, "argument", None), getattr(error, "item", None)
+            place = given.get(named, node) if named else node
+            self._nodes.fault(_item_of(place, item), str(error))
             return None
 
     def _field(self, key: str, node: YamlNode, wanted: inspect.Type) -> Any:
@@ -142,6 +143,12 @@ class _Typed:
             self._nodes.fault(node, f"{fault} ({self._key})" if self._key else fault)
             return None
         return float(value) if isinstance(wanted, inspect.FloatType) else value
+
+
+def _item_of(node: YamlNode, item: str | None) -> YamlNode:
+    """Return the item of the list `node` with the text `item`, or the value of that key; or it."""
+    values = {key.text: value for key, value in node.pairs} | {i.text: i for i in node.items}
+    return node if item is None else values.get(item, node)
 
 
 def _bare(wanted: inspect.Type) -> inspect.Type:

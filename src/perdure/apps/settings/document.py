@@ -122,7 +122,8 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
             try:
                 commands_and_hosts(commands or (), domains or ())
             except ConfigError as error:
-                raise ConfigError(str(error), argument=setting) from error
+                error.argument = setting
+                raise
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -18,15 +18,17 @@ _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|\n|[\[\]{}]',
     re.DOTALL,
 )
+_PIECE = re.compile(rf"{_TOKEN.pattern}|[^\s\[\]{{}}\"'#]", re.DOTALL)
 _KEY = re.compile(r'((?:[A-Za-z0-9_.\s-]++|"(?:\\.|[^"\\])*+"|\'[^\']*+\')++)=')
 
 Path = tuple[str, ...]
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """Return the line of every table and key in the TOML `text`.
+    """Return the line of every table and key in the TOML `text`, and of the items of arrays.
 
-    Units: lines count from 1. Shape: keys inside an inline table have the line of that table.
+    Units: lines count from 1. Shape: keys inside an inline table have the line of that table; the
+    first item of an array has ``[0]`` after the path of its key.
     """
     found: dict[Path, int] = {}
     table: Path = ()
@@ -35,13 +37,30 @@ def lines_of(text: str) -> dict[Path, int]:
             table = _path_of(statement + "\n")
             _note(found, table, line)
         elif (key := _KEY.match(statement)) is not None:
-            _note(found, (*table, *_path_of(f"{key[1]} = 0")), line)
+            path = (*table, *_path_of(f"{key[1]} = 0"))
+            _note(found, path, line)
+            for number, place in enumerate(_item_lines(statement[key.end() :], line)):
+                found[*path, f"[{number}]"] = place
     return found
 
 
 def _note(found: dict[Path, int], path: Path, line: int) -> None:
     for length in range(1, len(path) + 1):
         found.setdefault(path[:length], line)
+
+
+def _item_lines(value: str, line: int) -> Iterator[int]:
+    """Yield the line of each item of `value`, which begins at `line`, if it is an array."""
+    depth, is_begun = 0, False
+    for piece in _PIECE.finditer(value if value.lstrip().startswith("[") else ""):
+        word = piece.group()
+        if depth == 1 and word == ",":
+            is_begun = False
+        elif depth == 1 and not is_begun and word not in "\n]":
+            yield line
+            is_begun = True
+        depth += (word in "[{") - (word in "]}")
+        line += word.count("\n")
 
 
 def _path_of(toml: str) -> Path:
@@ -98,7 +117,11 @@ def _node(value: object, path: Path, lines: Mapping[Path, int], around: int) -> 
         )
         return YamlNode(line, "map", pairs=pairs)
     if isinstance(value, list):
-        items = tuple(_node(each, path, lines, line) for each in cast("list[object]", value))
+        items = tuple(
+            _node(each, place if place in lines else path, lines, line)
+            for number, each in enumerate(cast("list[object]", value))
+            for place in [(*path, f"[{number}]")]
+        )
         return YamlNode(line, "seq", items=items)
     if isinstance(value, bool):
         return YamlNode(line, "bool", str(value).lower())

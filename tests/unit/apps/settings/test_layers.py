@@ -122,6 +122,7 @@ def test_project_sets_nothing_else(files: Files) -> None:
         ("[chat]\nturn_cap = 0", "line 2: 0 is less than 1"),
         ("[chat]\nfs_scope = 'all'", "line 2: 'all' is not one of"),
         ("[chat]\nallowed_commands = ['ls', 'a | b']", "line 2: 'a | b' is no rule"),
+        ("[chat]\nallowed_commands = [\n'ls',\n'a | b',\n]", "line 4: 'a | b' is no rule"),
         ("[chat]\nallowed_domains = ['a b']", "line 2: 'a b' is no domain"),
         ("[models.prices.'a:b']\ninput = 1", "line 1: 'output' is missing"),
         ("[models]\n[models.prices.gpt]\ninput = 1\noutput = 1", "line 2: 'gpt' is no model"),

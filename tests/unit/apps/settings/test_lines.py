@@ -41,6 +41,14 @@ def test_every_key_has_its_line() -> None:
     assert ("table",) not in lines
 
 
+def test_items_of_an_array_have_their_own_lines() -> None:
+    text = 'a = [ # 1, [2\n "x,y",\n [\n1, 2], {b = 1}, "]", \n"""z\n""", 3]\nc = {d = 1}\n'
+    root = nodes_of(tomllib.loads(text), text)
+    (_, items), (_, table) = root.pairs
+    assert [item.line for item in items.items] == [2, 3, 4, 4, 5, 6]
+    assert [value.line for _, value in (*items.items[2].pairs, *table.pairs)] == [4, 7]
+
+
 def test_values_keep_their_kind_and_line() -> None:
     text = 'a = 1\nb = 1.5\nc = true\nd = "x"\ne = 2020-01-01\nf = [1]\ng = {h = inf}\n'
     root = nodes_of(tomllib.loads(text), text)

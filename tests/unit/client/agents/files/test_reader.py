@@ -111,6 +111,22 @@ def test_unsupported_key_is_reported_with_its_line() -> None:
         ),
         ("permissions: {allowed_domains: ['a b']}\n", "line 4: 'a b' is no domain"),
         (
+            "permissions:\n  scope: full\n  allowed_commands:\n    - ls\n    - a | b\n",
+            "line 8: 'a | b' is no rule for commands",
+        ),
+        (
+            "permissions:\n  scope: full\n  command_env:\n    A: b\n    PATH: /bin\n",
+            "line 8: commands may not be given $PATH",
+        ),
+        (
+            "permissions:\n  allowed_domains: [a.org]\n  credentials:\n    b.org: x\n",
+            "line 7: there is a credential for b.org, which is no allowed domain",
+        ),
+        (
+            "permissions:\n  scope: full\n  search_endpoint: 'http://10.0.0.1'\n",
+            "line 6: search_endpoint cannot be used",
+        ),
+        (
             "memory: none\ncompaction: {is_enabled: true}\n",
             "line 4: memory and compaction.is_enabled disagree",
         ),
