@@ -26,8 +26,8 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
     """Return the message of `said` under `policy`; a warning goes to the log of the program.
 
     A long message is not scanned here: `screen_message` scans it before it is stored.
-    Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, and for
-    anything else than text or a valid message.
+    Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, for one with
+    neither text nor media, and for anything else than text or a valid message.
     """
     message = user(said) if isinstance(said, str) else said
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
@@ -39,6 +39,8 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
             f"send what a person says, such as user('...'); to add a message of role "
             f"{message.role} to the conversation, append it to the session"
         )
+    if not any(not isinstance(part, TextPart) or part.text.strip() for part in message.parts):
+        raise WrongArgument("the message is empty: send text or media", argument="said")
     return message if _is_long(message) else _screened(message, policy)
 
 

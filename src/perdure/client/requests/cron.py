@@ -49,6 +49,8 @@ class Recurring(ShortRepr, frozen=True):
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if not self.message.strip():
+            raise WrongArgument("the message is blank: write a text", argument="message")
         try:
             _zone(self.timezone)
         except (KeyError, ValueError, OSError) as error:  # a folder of zones is an OSError

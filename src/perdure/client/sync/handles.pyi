@@ -1151,7 +1151,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         interrupted (`Runtime.resume` continues it), TurnFailed, and, before anything is written,
         QueueFull when too many turns wait for workers. SecretPasted for a credential in a variable,
         or in the message if the agent refuses them (the turn raises it over 64 kB). WrongArgument
-        for a selection in another file than `active_file`, or a variable named ``working_dir``.
+        for a message without text and media, a selection in another file than `active_file`, or a
+        variable named ``working_dir``.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
@@ -1166,13 +1167,14 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
 
         If the turn has just ended, it becomes an ordinary message, unless `expected_head` says
         otherwise. Messages are stored in the order of the calls, also while `send` has not stored
-        its own yet. Raises: HeadConflict.
+        its own yet. Raises: HeadConflict; WrongArgument for a message without text and media.
         """
 
     def follow_up(self, said: Said | InFlightMessage) -> Entry:
         """Queue a message that the running turn answers before it ends.
 
-        Durable: when this returns. Raises: InvalidTransition when no turn is open.
+        Durable: when this returns. Raises: InvalidTransition when no turn is open; WrongArgument
+        for a message without text and media.
         """
 
     def abort(self) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from perdure.errors import ToolUnavailable
+from perdure.errors import ToolError, ToolUnavailable
 from perdure.tools.decorator import tool
 from perdure.tools.spec import ToolCall, ToolOutput
 
@@ -31,4 +31,6 @@ async def invoke_agent(
     """
     if call.invoke is None:
         raise ToolUnavailable(call.tool, "there are no other agents here")
+    if not input.strip():
+        raise ToolError(call.tool, "the input is blank: write what the agent has to know")
     return await call.invoke(call, agent, input)

@@ -18,6 +18,7 @@ from perdure.errors import (
 from perdure.events.types import Event
 from perdure.models.scenario import Cut, Fail, Hang
 from perdure.session.codec import body_of
+from perdure.session.media.inline import media
 from perdure.session.messages import Message, assistant, tool_result, user
 from perdure.session.notes import WorkspaceChanged
 from perdure.stores.protocol import Lease
@@ -305,6 +306,25 @@ async def test_only_what_a_person_says_can_be_sent(said: Message) -> None:
     with pytest.raises(ValueError, match="send what a person says"):
         await chat.steer(said)
     assert chat.turn is None
+
+
+@pytest.mark.parametrize("said", ["", " \n", user("", " ")])
+async def test_empty_message_is_rejected_before_anything_is_stored(said: str | Message) -> None:
+    chat = await Stage().chat()
+    with pytest.raises(WrongArgument, match="the message is empty: send text or media"):
+        chat.send(said)
+    with pytest.raises(WrongArgument, match="is empty"):
+        await chat.steer(said)
+    with pytest.raises(WrongArgument, match="is empty"):
+        await chat.follow_up(said)
+    assert await chat.session.messages() == []
+    assert chat.turn is None
+
+
+async def test_message_of_media_alone_is_sent() -> None:
+    chat = await Stage(says("a picture")).chat()
+    reply = await chat.send(user(media(b"\x89PNG\r\n\x1a\n", "image/png")))
+    assert reply.text == "a picture"
 
 
 async def test_status_says_what_can_be_done() -> None:

@@ -88,3 +88,5 @@ def test_unknown_time_zone_is_refused(zone: str) -> None:
 def test_recurring_message_needs_text() -> None:
     with pytest.raises(WrongArgument, match="not empty"):
         Recurring("* * * * *", "")
+    with pytest.raises(WrongArgument, match="the message is blank"):
+        Recurring("* * * * *", " \n")

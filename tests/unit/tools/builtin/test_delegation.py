@@ -31,3 +31,13 @@ async def test_tool_is_unavailable_without_other_agents() -> None:
 async def test_empty_input_is_rejected() -> None:
     run = await run_tool(invoke_agent, called(None, agent="a", input=""), clock=ManualClock())
     assert run.error_code == "invalid_arguments"
+
+
+async def test_blank_input_is_rejected_before_a_session_opens() -> None:
+    async def invoke(call: ToolCall, agent: str, said: str) -> ToolOutput:
+        raise AssertionError(f"{agent} was invoked with {said!r}")
+
+    call = called(invoke, agent="scout", input=" \n")
+    run = await run_tool(invoke_agent, call, clock=ManualClock())
+    assert (run.outcome, run.error_code) == ("error", "tool_error")
+    assert "the input is blank" in run.output.text
