@@ -325,6 +325,9 @@ MISTAKES = (
     ("sessions show LONG.jsonl", 2, "LONG is too long for a path: correct it"),
     ("import LONG", 2, "LONG is too long for a path: correct it"),
     ("chat --cwd LONG -p hi", 2, "LONG is too long for a path: correct it"),
+    ("chat --store jsonl:///LONG -p hi", 2, "is too long for a path: correct it"),
+    ("store backup LONG", 2, "is too long for a path: correct it"),
+    ("store copy jsonl:///LONG", 2, "is too long for a path: correct it"),
     ("chat -m ollama: -p hi", 2, "'ollama:' names a provider, but no model of it: write ollama:N"),
     ("usage hourly", 2, "Invalid value for 'by': 'hourly' is not one of 'daily',"),
     (

@@ -27,7 +27,7 @@ from perdure.apps.terminal.output import (
     show_failure,
 )
 from perdure.apps.terminal.text import shorten_echoes
-from perdure.errors import ConfigError, PerdureError
+from perdure.errors import ConfigError, PerdureError, StoreUnavailable
 from perdure.events.scope import scope
 from perdure.secrets.mask import mask_secrets
 from perdure.session.clock import timestamp
@@ -62,6 +62,8 @@ def _exit_code(words: list[str]) -> int:
         return DONE  # a closed pipe is not a failure
     except PerdureError as error:
         _debug()
+        if isinstance(error, StoreUnavailable) and _is_too_long(error.__cause__):
+            return _tell_too_long(error.store, words)
         show_failure(
             error.code, shorten_echoes(message_of(error), words), error.facts(), as_json=as_json
         )
@@ -74,10 +76,8 @@ def _exit_code(words: list[str]) -> int:
         message = shorten_echoes(f"{place}{error.strerror or error}", words)
         if _is_nowhere():
             message = "the folder you are in is gone; go to another"
-        if error.errno == errno.ENAMETOOLONG:
-            message = f"{place.removesuffix(': ') or 'a path'} is too long for a path: correct it"
-            show_failure("usage", shorten_echoes(message, words), as_json=as_json)
-            return USAGE
+        if _is_too_long(error):
+            return _tell_too_long(place.removesuffix(": ") or "a path", words)
         show_failure("io_error", message, as_json=as_json)
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: nobody is shown a traceback
@@ -89,6 +89,16 @@ def _exit_code(words: list[str]) -> int:
         )
         show_failure("internal", shorten_echoes(message, words), as_json=as_json)
         return FAILED
+
+
+def _is_too_long(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
+
+
+def _tell_too_long(place: str, words: list[str]) -> int:
+    message = shorten_echoes(f"{place} is too long for a path: correct it", words)
+    show_failure("usage", message, as_json="--json" in words)
+    return USAGE
 
 
 def _is_nowhere() -> bool:
