@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from tests.acceptance.cli.conftest import World
 from tests.acceptance.cli.test_pasting import Terminal, terminal
@@ -63,6 +64,16 @@ def test_approval_is_answered_with_its_number_only(world: World) -> None:
     assert len(world.ok("inbox", "list", "--json").json) == 1
     world.ok("inbox", "answer", f"{session[:8]}/{number}", "deny")
     assert world.ok("inbox", "list", "--json").json == []
+
+
+def test_answered_turn_is_continued_by_the_named_command(world: World) -> None:
+    call = json.dumps({"path": "a.txt", "content": "one"})
+    world.run("chat", "-p", f"/tool write_file {call}")
+    (asked,) = world.ok("inbox", "list", "--json").json
+    answered = world.ok("inbox", "answer", asked["id"], "allow").out
+    (command,) = re.findall(r"If no process runs the turn, `perdure (.*)` continues it", answered)
+    assert "completed" in world.ok(*command.split()).out
+    assert (world.folder / "a.txt").read_text() == "one"
 
 
 def test_chat_answers_the_questions_of_other_sessions(world: World) -> None:

@@ -35,7 +35,7 @@ else:
 _TEXT_CELLS = 200
 """Cells of a question, and of the title of its session, in the list."""
 
-_CHAT = "If no process runs the turn, `perdure chat --session {}` continues it."
+_RESUME = "If no process runs the turn, `perdure sessions resume {}` continues it."
 
 inbox = typer.Typer(invoke_without_command=True)
 
@@ -173,7 +173,7 @@ async def answer(
     async with common.existing_store() as opened:
         id = await resolve_question(opened, question)
         entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
-        resume = await continuation(opened, entry, _CHAT)
+        resume = await continuation(opened, entry, _RESUME)
     common.show(
         {"session": entry.stream, "question": id, "choice": choice},
         f"Answered {one_line(choice, 60)!r}. {resume}",
