@@ -287,5 +287,17 @@ def test_missing_model_is_reported_before_the_choice(imported: World) -> None:
     assert "an imported session needs a model: name one with -m" in ended.error["message"]
 
 
+def test_picker_without_a_model_offers_only_sessions_that_have_one(several: World) -> None:
+    unset = World(several.folder, {"PERDURE_MODEL": ""})
+    terminal = Terminal(unset, ("chat", "--pick", "-p", "And a train?"))
+    terminal.until("Enter takes it")
+    assert "1 imported session not listed: -m MODEL lists all" in terminal.shown
+    assert "2 of 2 sessions" in terminal.shown
+    terminal.press("lisbon\r")
+    code, out = terminal.ended()
+    assert code == 0
+    assert "you wrote “And a train?”" in out
+
+
 def test_picker_without_sessions_reports_so(world: World) -> None:
     assert world.run("sessions", "pick").code == 3

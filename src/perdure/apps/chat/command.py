@@ -24,7 +24,7 @@ from perdure.apps.chat.permissions import (
     permissions_of,
 )
 from perdure.apps.chat.questions import pending_questions
-from perdure.apps.chat.session import AnswerOptions, Cast
+from perdure.apps.chat.session import AnswerOptions, Cast, ModelMissing
 from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell_begun
 from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
 from perdure.apps.cli.options import (
@@ -42,7 +42,7 @@ from perdure.apps.settings.servers import servers_of
 from perdure.apps.terminal.event_lines import JsonTeller, QuietTeller, Teller, TextTeller
 from perdure.apps.terminal.line_editor import line_editor
 from perdure.apps.terminal.line_input import TypedLines, piped_text
-from perdure.apps.terminal.output import out_style, remark, show, width
+from perdure.apps.terminal.output import count_of, out_style, remark, show, width
 from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import chat_agent, scenario_in
 from perdure.bounds.limits import limits, require_within
@@ -249,9 +249,8 @@ def _check(wanted: Wanted, agent: str | None) -> None:
 
 
 async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
-    if wanted.is_picking:
-        await _require_resumable(answering)
-    session = await _session_of(answering.store, wanted)
+    hidden = await _needing_model(answering) if wanted.is_picking else []
+    session = await _session_of(answering.store, wanted, hidden)
     if session is None:
         answering.require_choice()
     if wanted.prompt is None and wanted.display != "lines" and not wanted.as_json:
@@ -279,22 +278,31 @@ async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
         return await _one_turn(answering, wanted.prompt, wanted, session)
 
 
-async def _require_resumable(answering: AnswerOptions) -> None:
-    """Check before the choice that a session can be resumed. Raises: ModelMissing.
+async def _needing_model(answering: AnswerOptions) -> list[StreamId]:
+    """Return the sessions that cannot be picked, because they need a model and none was chosen.
 
     An imported session has no model of its own until a turn of it ran here.
+    Raises: ModelMissing if that is every session.
     """
     found = await answering.store.recent(None)
-    if found and all(each.origin == "import" and not each.turns for each in found):
-        answering.require_choice("an imported session")
+    needing = [each.id for each in found if each.origin == "import" and not each.turns]
+    try:
+        if needing:
+            answering.require_choice("an imported session")
+    except ModelMissing:
+        if len(needing) == len(found):
+            raise
+        remark(f"{count_of(len(needing), 'imported session')} not listed: -m MODEL lists all")
+        return needing
+    return []
 
 
-async def _session_of(store: Store, wanted: Wanted) -> StreamId | None:
-    """Return the session to continue; None for a new one."""
+async def _session_of(store: Store, wanted: Wanted, hidden: Sequence[StreamId]) -> StreamId | None:
+    """Return the session to continue; None for a new one. The picker does not offer `hidden`."""
     if wanted.session is not None:
         return await named_session(store, wanted.session)
     if wanted.is_picking:
-        info = await pick_session(store, wanted.cwd or Path())
+        info = await pick_session(store, wanted.cwd or Path(), hidden=hidden)
         if info is None:
             raise KeyboardInterrupt  # leaving the picker ends the command
         return info.id

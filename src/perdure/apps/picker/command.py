@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.session_rows import row_data
 from perdure.client.clock import absolute
 from perdure.client.store import Store
+from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 from perdure.stores.access.lazy_modules import Later
 
@@ -64,13 +66,19 @@ async def pick(
 
 
 async def pick_session(
-    store: Store, folder: Path, *, query: str = "", is_all: bool = False
+    store: Store,
+    folder: Path,
+    *,
+    query: str = "",
+    is_all: bool = False,
+    hidden: Collection[StreamId] = (),
 ) -> SessionInfo | None:
     """The session that the person chooses, first among those of `folder`; None: none.
 
-    Raises: NothingToPick; NoTerminal.
+    Those of the ids `hidden` are not offered. Raises: NothingToPick; NoTerminal.
     """
-    found = await store.recent(None, scope="all" if is_all else "listed")
+    listed = await store.recent(None, scope="all" if is_all else "listed")
+    found = [info for info in listed if info.id not in hidden]
     if not found:
         raise NothingToPick
     # In this thread: the raw terminal waits for the user, and nothing else runs.
