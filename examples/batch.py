@@ -2,8 +2,8 @@
 
 The answers are values of a type, checked before they count. A session is named after its ticket, so
 nothing is paid twice: kill the program at any point and run it again, and it reads the answers that
-it has, continues the calls that were cut off, and makes those that are missing. Run it once at a
-time: of two runs at once, one is refused (`LeaseHeld`).
+it has, continues the calls that were cut off, and makes those that are missing. Two runs at once
+share the calls.
 
     python examples/batch.py
     python examples/batch.py openai:gpt-5-mini
@@ -49,12 +49,16 @@ async def classify(
     """Return the verdict on `ticket`, from its session if that has one."""
     await store.open_or_create(ticket, metadata={"batch": "tickets"})
     chat = await runtime.resume(ticket, agent)  # continues a turn that was cut off, as `chat.turn`
-    if chat.turn is None:
-        for message in await chat.session.messages(last=1):
-            with suppress(msgspec.DecodeError):  # no verdict: its turn failed, so ask again
-                return msgspec.json.decode(message.text, type=Verdict)
-            await chat.set_model(agent.model)  # a session keeps its model, which may have failed
-    return (await (chat.turn or chat.send(TICKETS[ticket]))).output
+    if chat.turn is not None:
+        return (await chat.turn).output
+    info = await chat.session.info()
+    for message in await chat.session.messages(last=1):
+        with suppress(msgspec.DecodeError):  # no verdict: its turn failed, so ask again
+            return msgspec.json.decode(message.text, type=Verdict)
+        await chat.set_model(agent.model)  # a session keeps its model, which may have failed
+    # Another run that asks at the same time sends the same key, and gets the answer of this turn.
+    ended = info.turns - (info.open_turn is not None)
+    return (await chat.send(TICKETS[ticket], idempotency_key=f"{ticket} {ended}")).output
 
 
 async def main(model: str = OFFLINE) -> None:

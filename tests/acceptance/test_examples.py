@@ -317,6 +317,19 @@ def test_batch_example_killed_in_the_middle_calls_each_ticket_once(tmp_path: Pat
 
 
 @pytest.mark.all_only
+@pytest.mark.full_only
+def test_two_runs_of_the_batch_example_at_once_call_each_ticket_once(tmp_path: Path) -> None:
+    batch = EXAMPLES / "batch.py"
+    with start(tmp_path, batch) as first, start(tmp_path, batch) as other:
+        ends = [process.communicate(timeout=PATIENCE_S)[0] for process in (first, other)]
+    assert (first.returncode, other.returncode) == (0, 0), (tmp_path / "log.txt").read_text()
+    for out in ends:
+        assert out.splitlines()[:3] == ["  34 billing", "  33 bug", "  33 praise"]
+    with perdure.blocking.open(f"sqlite:///{tmp_path / 'batch.db'}") as store:
+        assert [used.calls for used in store.usage(by="model")] == [100]
+
+
+@pytest.mark.all_only
 def test_batch_example_asks_again_where_another_model_failed(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("rules: [{text: nonsense}]", encoding="utf-8")
     assert "billing" not in run(tmp_path, "batch.py", "scripted:bad.yaml")
