@@ -9,6 +9,7 @@ from textual import events
 
 from perdure import user
 from perdure.apps.chat.history import Drafts
+from perdure.apps.tui.composer import Composer
 from perdure.client.store import Store
 from perdure.session.codec import body_of
 from perdure.session.memory.kinds import ContextRecalled
@@ -136,6 +137,19 @@ async def test_every_command_typed_at_once_runs(store: Store, tmp_path: Path) ->
             await seen.shows(f"is called B{n} now")
             await seen.press("ctrl+u")
     assert sorted((await session.labels()).values()) == [f"B{n}" for n in range(10)]
+
+
+async def test_sent_text_that_arrives_late_leaves_the_offers_open(
+    store: Store, tmp_path: Path
+) -> None:
+    async with chatting(store, tmp_path) as seen:
+        area = seen.program.input
+        await seen.press("/", "c", "o")
+        await seen.until(lambda: area.offers is not None)
+        area.composer.post_message(Composer.Submitted("hello"))  # typed before "/co"
+        await seen.shows("you wrote “hello”")
+        assert area.offers is not None
+        assert area.composer.text == "/co"
 
 
 async def test_keys_typed_at_once_mean_the_offers_of_the_whole_text(

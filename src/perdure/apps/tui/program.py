@@ -195,8 +195,7 @@ class ChatProgram(App[int]):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         """Steer the turn, or do what the text says."""
-        text = event.text
-        self.input.offer(None)
+        text = event.text  # the field may hold newer text, with offers
         self.input.composer.remember(text)
         self.input.drop_unmentioned(text)
         if text.strip() in ("/quit", "/exit"):
