@@ -151,8 +151,7 @@ class Chat(Generic[OutputT]):
         interrupted (`Runtime.resume` continues it), TurnFailed, and, before anything is written,
         QueueFull when too many turns wait for workers. SecretPasted for a credential in a variable,
         or in the message if the agent refuses them (the turn raises it over 64 kB). WrongArgument
-        for a message without text and media, a selection in another file than `active_file`, or a
-        variable named ``working_dir``.
+        for an empty message, a selection outside `active_file`, or a variable ``working_dir``.
         """
         due_at = None if at is None else due_at_of(at)
         is_later = due_at is not None or idempotency_key is not None

@@ -1151,8 +1151,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         interrupted (`Runtime.resume` continues it), TurnFailed, and, before anything is written,
         QueueFull when too many turns wait for workers. SecretPasted for a credential in a variable,
         or in the message if the agent refuses them (the turn raises it over 64 kB). WrongArgument
-        for a message without text and media, a selection in another file than `active_file`, or a
-        variable named ``working_dir``.
+        for an empty message, a selection outside `active_file`, or a variable ``working_dir``.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
