@@ -256,6 +256,20 @@ async def test_one_of_concurrent_commits_gets_lease(data: Data) -> None:
 
 
 @able
+async def test_commit_after_other_handle_takes_lease_is_rejected(data: Data) -> None:
+    left, right = await data.open(), await data.open()
+    await create(left)
+    await commit(left, turn_started(), turn_finished(), taking=MINE, is_releasing=True)
+    await right.acquire_lease(S, "you", TTL_MS)
+
+    with pytest.raises(LeaseHeld) as refused:
+        await commit(left, said("x"), taking=MINE)
+
+    assert refused.value.owner == "you"
+    assert len(await left.entries(S)) == 2
+
+
+@able
 async def test_lease_of_missing_or_erased_session_is_rejected(store: SessionStore) -> None:
     with pytest.raises(SessionNotFound):
         await commit(store, said("x"), taking=MINE)

@@ -18,20 +18,24 @@ from typing import LiteralString
 from weakref import WeakValueDictionary
 
 import msgspec
-from psycopg import errors
 
-from perdure.errors import IdempotencyMismatch, PerdureError, SessionExists, SessionNotFound
+from perdure.errors import (
+    Erased,
+    IdempotencyMismatch,
+    LeaseHeld,
+    PerdureError,
+    SessionNotFound,
+)
 from perdure.session.codec import encode
-from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import ForkPoint, StreamHeader, bare_info
-from perdure.session.messages import MESSAGE
-from perdure.stores.append_rules import ForkOrigin, check_origin, initial_state
-from perdure.stores.chain import SALT_BYTES, genesis_hash
+from perdure.session.info import bare_info
+from perdure.stores.chain import SALT_BYTES
+from perdure.stores.postgres.births import asked_for_new, born, create_in, creation
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.faults import is_lost, is_worth_another
-from perdure.stores.postgres.lists import first_listing, kept_beside
+from perdure.stores.postgres.leases import acquiring_lease, lease_taken, releasing_lease
+from perdure.stores.postgres.lists import kept_beside
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.row_builder import Facts, NotLookedUp, Share, share_off_loop
 from perdure.stores.postgres.rows import (
@@ -43,17 +47,13 @@ from perdure.stores.postgres.rows import (
     node_of,
 )
 from perdure.stores.postgres.rows import stream_of as stream_of_row
-from perdure.stores.protocol import Commit, CommitResult, Lease, Write
+from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, Write
 
 MOST_STANDING = 1_000
 """Number of streams that a handle caches between commits."""
 
 ATTEMPTS = 5
 """Attempts of a commit after a deadlock or a race for its key."""
-
-_CREATE: LiteralString = "SELECT perdure.create_stream(" + "%s, " * 12 + "%s)"
-
-_BEGIN_EPOCH: LiteralString = "UPDATE perdure.stream SET epoch=%s WHERE namespace = %s AND id = %s"
 
 _APPEND: LiteralString = "SELECT perdure.append(" + "%s, " * 22 + "%s)"
 
@@ -69,8 +69,6 @@ _KEEP_BLOB: LiteralString = "SELECT perdure.keep_blob(%s, %s, %s)"
 
 _KEEP_KEY: LiteralString = "SELECT perdure.keep_key(%s, %s, %s, %s, %s, %s)"
 
-_AS_COPY = Statement("SELECT set_config('perdure.is_copy', '1', true)")
-
 LOCK: LiteralString = """
 SELECT id FROM perdure.stream WHERE namespace = %s AND id = ANY(%s) ORDER BY id FOR UPDATE
 """
@@ -84,29 +82,19 @@ SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
 WHERE e.namespace = %s AND e.stream = %s AND e.seq >= %s ORDER BY e.seq LIMIT %s
 """  # noqa: S608 - put together from constants
 
-_HASH_AT: LiteralString = """
-SELECT coalesce((
-    SELECT e.chain FROM perdure.entry AS e
-    WHERE e.namespace = %s AND e.stream = %s AND e.seq >= greatest(%s, 0) AND %s >= 0
-        AND e.chain IS NOT NULL
-    ORDER BY e.seq LIMIT 1
-), b.genesis) FROM perdure.birth AS b WHERE b.namespace = %s AND b.stream = %s
-"""
-
-_MESSAGES_AFTER: LiteralString = """
-SELECT count(*) FROM perdure.entry AS e
-WHERE e.namespace = %s AND e.stream = %s AND e.seq > %s AND e.kind = %s
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A commit with its prepared parts: fingerprint, a salt per entry, blobs by name."""
+    """A commit with its prepared parts: fingerprint, a salt per entry, blobs by name.
+
+    `now` is the time for leases if the handle has its own clock. Units: Unix milliseconds.
+    """
 
     commit: Commit
     asked: bytes
     salts: bytes
     blobs: Sequence[tuple[str, bytes]]
+    now: int | None = None
 
     @property
     def key(self) -> bytes | None:
@@ -121,6 +109,12 @@ class Request:
         before = sum(len(write.entries) for write in self.commit.writes[:number])
         count = len(self.commit.writes[number].entries)
         return self.salts[before * SALT_BYTES : (before + count) * SALT_BYTES]
+
+    def led(self, number: int, lease: Lease) -> Request:
+        """Return it with the acquired `lease` in write `number`."""
+        writes = list(self.commit.writes)
+        writes[number] = msgspec.structs.replace(writes[number], lease=lease, taking=None)
+        return replace(self, commit=msgspec.structs.replace(self.commit, writes=tuple(writes)))
 
 
 class Appender:
@@ -140,8 +134,7 @@ class Appender:
         """Record the acquired `lease`: the cached state now has another epoch."""
         stream = self._standing.get(lease.stream)
         if stream is not None:
-            state = msgspec.structs.replace(stream.state, epoch=lease.epoch)
-            led = replace(stream, state=state, owner=lease.owner, until=lease.until)
+            led = stream.with_lease(lease.epoch, lease.owner, lease.until)
             self._standing[lease.stream] = led
 
     async def append(self, request: Request) -> CommitResult:
@@ -163,8 +156,8 @@ class Appender:
         if len(commit.writes) == 1 and not request.blobs:
             write = commit.writes[0]
             attempt = self._believing if write.create is None else self._creating
-            if (entries := await attempt(request, write)) is not None:
-                return CommitResult((entries,))
+            if (committed := await attempt(request, write)) is not None:
+                return committed
         for attempt in range(1, ATTEMPTS + 1):
             sent = asyncio.Event()  # until then nothing is committed for certain
             try:
@@ -177,25 +170,29 @@ class Appender:
 
     # -- one stream, from the cached state
 
-    async def _believing(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
-        """Return the entries if the stream matched the cached state; None if it may not."""
+    async def _believing(self, request: Request, write: Write) -> CommitResult | None:
+        """Return the result if the stream matched the cached state; None if it may not."""
         stream = self._standing.pop(write.stream, None)
         if stream is None or not write.entries:
             return None
-        share = await self._believed_share(request, write, stream)
+        if write.taking is not None:
+            epoch, owner = stream.state.epoch + 1, write.taking.owner
+            stream = stream.with_lease(epoch, owner, 0)
+            request = request.led(0, Lease(write.stream, owner, epoch, 0))
+        share = await self._believed_share(request, stream)
         if share is None:
             return None
         try:
-            await self._send(share, request)
+            leases = await self._send(share, request, write)
         except PerdureError as error:
             if is_worth_another(error.__cause__):
                 return None
             raise
-        self._remember(share.after)
-        return share.entries
+        self._remember(_after(share, write, leases))
+        return CommitResult((share.entries,), leases=tuple(leases))
 
-    async def _believed_share(self, request: Request, write: Write, stream: Stream) -> Share | None:
-        facts = Facts()
+    async def _believed_share(self, request: Request, stream: Stream) -> Share | None:
+        write, facts = request.commit.writes[0], Facts()
         try:
             return await share_off_loop(stream, write, request.commit.at, request.salts, facts)
         except NotLookedUp:
@@ -208,31 +205,40 @@ class Appender:
         except PerdureError:
             return None
 
-    async def _send(self, share: Share, request: Request) -> None:
-        statements = statements_of(self._db.namespace, share, request, request.key)
+    async def _send(self, share: Share, request: Request, write: Write) -> list[Lease]:
+        """Commit `share`, the entries of `write`; return the acquired lease."""
+        ns, id_, epoch = self._db.namespace, write.stream, share.before.state.epoch
+        statements = statements_of(ns, share, request, request.key)
+        if write.is_releasing:
+            statements.append(releasing_lease(ns, id_, epoch))
+        if write.taking is not None:
+            taking = lease_taken(ns, id_, epoch - 1, write.taking, request.now)
+            rows, *_ = await self._db.ask_once(taking, *statements)
+            return [Lease(id_, write.taking.owner, epoch, rows[0][0])]
         if len(statements) == 1:
             await self._db.carry_out(statements[0])
         else:
             await self._db.ask_once(*statements)
+        return []
 
-    async def _creating(self, request: Request, write: Write) -> tuple[Entry, ...] | None:
-        """Return the entries of a new stream; None if that takes more than one read."""
-        if write.create is None or request.key is not None:
+    async def _creating(self, request: Request, write: Write) -> CommitResult | None:
+        """Return the result for a new stream; None if that takes more than one read."""
+        if write.create is None or request.key is not None or write.taking is not None:
             return None
         async with self._db.connection() as db:
-            created = await _born(db, self._db.namespace, write.create, write.above_epoch)
+            created = await born(db, self._db.namespace, write.create, write.above_epoch)
             try:
                 share = await share_off_loop(
                     created, write, request.commit.at, request.salts, Facts()
                 )
             except (PerdureError, NotLookedUp):
                 return None
-            statements = _creation(self._db.namespace, created)
+            statements = creation(self._db.namespace, created)
             if share.entries:
                 statements += statements_of(self._db.namespace, share, request, None)
-            await _asked_for_new(db, self._db.namespace, write.stream, statements)
+            await asked_for_new(db, self._db.namespace, write.stream, statements)
         self._remember(share.after)
-        return share.entries
+        return CommitResult((share.entries,))
 
     # -- several streams, under locks
 
@@ -240,7 +246,8 @@ class Appender:
         """Return the shares of a commit to streams that this transaction has already locked."""
         for write in request.commit.writes:
             self.forget(write.stream)
-        return [await self._carry_out(db, request, n) for n in range(len(request.commit.writes))]
+        count = len(request.commit.writes)
+        return [await self._carry_out(db, request, n, []) for n in range(count)]
 
     async def _locking(self, request: Request, sent: asyncio.Event) -> CommitResult:
         writes = request.commit.writes
@@ -250,12 +257,13 @@ class Appender:
             replayed = await self._lock(db, request)
             if replayed is not None:
                 return replayed
-            shares = [await self._carry_out(db, request, n) for n in range(len(writes))]
+            leases: list[Lease] = []
+            shares = [await self._carry_out(db, request, n, leases) for n in range(len(writes))]
             await self._keep_rest(db, request, shares)
             sent.set()
-        for share in shares:
-            self._remember_if_alone(share)
-        return CommitResult(tuple(share.entries for share in shares))
+        for share, write in zip(shares, writes, strict=True):
+            self._remember_if_alone(share, _after(share, write, leases))
+        return CommitResult(tuple(share.entries for share in shares), leases=tuple(leases))
 
     async def _lock(self, db: Connected, request: Request) -> CommitResult | None:
         """Lock every written stream; return the first commit's entries if the key is known."""
@@ -281,16 +289,24 @@ class Appender:
         entries = tuple(tuple(entry_of(row) for row in rows) for rows in answers)
         return CommitResult(entries, is_replay=True)
 
-    async def _carry_out(self, db: Connected, request: Request, number: int) -> Share:
-        write = request.commit.writes[number]
-        if write.create is not None:
-            stream = await create_in(db, self._db.namespace, write.create, write.above_epoch)
+    async def _carry_out(
+        self, db: Connected, request: Request, number: int, leases: list[Lease]
+    ) -> Share:
+        """Write the share of write `number`; add the lease that it acquires to `leases`."""
+        ns, write = self._db.namespace, request.commit.writes[number]
+        made = write.create and await create_in(db, ns, write.create, write.above_epoch)
+        if write.taking is not None:
+            stream, lease = await _led_stream(db, ns, write.stream, write.taking, request.now)
+            leases.append(lease)
+            request = request.led(number, lease)
         else:
-            stream = await stream_in(db, self._db.namespace, write.stream)
+            stream = made or await stream_in(db, ns, write.stream)
         share = await self._share(db, request, number, stream)
-        if share.entries:
-            ns = self._db.namespace
-            await run_statements(db, ns, statements_of(ns, share, request, None))
+        statements = statements_of(ns, share, request, None) if share.entries else []
+        if write.is_releasing:
+            statements.append(releasing_lease(ns, write.stream, stream.state.epoch))
+        if statements:
+            await run_statements(db, ns, statements)
         return share
 
     async def _keep_rest(self, db: Connected, request: Request, shares: list[Share]) -> None:
@@ -327,13 +343,24 @@ class Appender:
         self._standing[id_] = stream
         self._left[id_] = stream.state.hash
 
-    def _remember_if_alone(self, share: Share) -> None:
-        """Cache the stream's state again only if no other handle wrote since this one last did."""
+    def _remember_if_alone(self, share: Share, after: Stream) -> None:
+        """Cache the stream's state `after` the share only if no other handle wrote before it."""
         id_ = share.before.state.header.id
         left = self._left.get(id_)
-        self._left[id_] = share.after.state.hash
+        self._left[id_] = after.state.hash
         if left is None or left == share.before.state.hash:
-            self._remember(share.after)
+            self._remember(after)
+
+
+def _after(share: Share, write: Write, leases: Sequence[Lease]) -> Stream:
+    """Return the stream after `share`, with the lease that `write` acquired or released."""
+    epoch = share.after.state.epoch
+    if write.is_releasing:
+        return share.after.with_lease(epoch, None, 0)
+    for lease in leases:
+        if lease.stream == write.stream:
+            return share.after.with_lease(epoch, lease.owner, lease.until)
+    return share.after
 
 
 async def look_up(
@@ -365,43 +392,24 @@ async def stream_in(db: Connected, namespace: str, stream: StreamId) -> Stream:
     return stream_of_row(rows[0])
 
 
-async def create_in(
-    db: Connected, namespace: str, header: StreamHeader, above_epoch: int = 0
-) -> Stream:
-    """Create a stream without entries.
+async def _led_stream(
+    db: Connected, namespace: str, stream: StreamId, wanted: LeaseRequest, now: int | None
+) -> tuple[Stream, Lease]:
+    """Acquire the lease of a locked stream; return its row and the lease.
 
-    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent, Erased.
+    Raises: SessionNotFound, Erased, LeaseHeld.
     """
-    created = await _born(db, namespace, header, above_epoch)
-    await _asked_for_new(db, namespace, header.id, _creation(namespace, created))
-    return created
-
-
-async def copy_in(
-    db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None
-) -> Stream:
-    """Create a stream without entries, copied from another store.
-
-    `genesis` is given if it does not follow from the header. Its origin may have been erased since.
-    Raises: as `create_in`, except Erased.
-    """
-    created = await _born(db, namespace, header, is_copy=True)
-    if genesis is not None:
-        state = msgspec.structs.replace(created.state, hash=genesis)
-        created = replace(created, state=state)
-    statements = [_AS_COPY, *_creation(namespace, created)]
-    await _asked_for_new(db, namespace, header.id, statements)
-    return created
-
-
-async def _born(
-    db: Connected, namespace: str, header: StreamHeader, above: int = 0, *, is_copy: bool = False
-) -> Stream:
-    """Return the state of a stream before its first entry; writes nothing."""
-    if header.fork is None:
-        state = msgspec.structs.replace(initial_state(header, genesis_hash(header)), epoch=above)
-        return Stream(state, None, None, None, 0)
-    return await _create_fork(db, namespace, header, header.fork, is_copy=is_copy)
+    acquiring = acquiring_lease(namespace, stream, wanted, now)
+    asks = [acquiring, ask_streams(namespace, [stream])]
+    acquired, rows = await run_statements(db, namespace, asks)
+    if not rows:
+        raise SessionNotFound(stream)
+    led = stream_of_row(rows[0])
+    if acquired:
+        return led, Lease(stream, wanted.owner, *acquired[0])
+    if led.owner is None:
+        raise Erased(stream)
+    raise LeaseHeld(stream, led.owner, led.until)
 
 
 def statements_of(
@@ -422,50 +430,6 @@ def keeping(namespace: str, digest: str, content: bytes) -> Statement:
     return Statement(_KEEP_BLOB, (namespace, digest, content))
 
 
-async def _create_fork(
-    db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint, *, is_copy: bool
-) -> Stream:
-    """Create a fork, without a lock on its origin: inherited state is fixed, or current."""
-    ns, of = namespace, fork.stream
-    wanted = [] if fork.leaf is None else [fork.leaf]
-    asks = [
-        ask_streams(ns, [of]),
-        ask_nodes(ns, of, wanted),
-        Statement(_HASH_AT, (ns, of, fork.head, fork.head, ns, of)),
-    ]
-    if fork.scope == "tree":  # for scope "path" its leaf has the count
-        asks.append(Statement(_MESSAGES_AFTER, (ns, of, fork.head, MESSAGE)))
-    rows, nodes, chain, *later = await run_statements(db, ns, asks)
-    if not rows:
-        raise SessionNotFound(of)
-    origin = stream_of_row(rows[0]).state
-    if not is_copy:
-        check_origin(origin)
-    leaf = node_of(nodes[0]) if nodes else None
-    messages = leaf.messages if leaf else 0
-    if later:
-        messages = origin.info.messages - int(later[0][0][0])
-    shared = ForkOrigin(
-        info=origin.info,
-        head=origin.head,
-        hash=chain[0][0],
-        messages=messages,
-    )
-    genesis = genesis_hash(header, shared.hash)
-    state = initial_state(header, genesis, shared, lambda _: leaf is not None)
-    return Stream(state, leaf, None, None, 0)
-
-
-async def _asked_for_new(
-    db: Connected, namespace: str, stream: StreamId, statements: list[Statement]
-) -> None:
-    """Query what creating `stream` needs. Raises: SessionExists."""
-    try:
-        await run_statements(db, namespace, statements)
-    except errors.UniqueViolation:
-        raise SessionExists(stream) from None
-
-
 def _append_values(
     namespace: str, share: Share, request: Request, key: bytes | None
 ) -> tuple[object, ...]:
@@ -483,18 +447,3 @@ def _append_values(
 def _or_none(seq: int | None) -> int:
     """Return a seq in the form that ``perdure.append`` expects."""
     return -1 if seq is None else seq
-
-
-def _creation(namespace: str, stream: Stream) -> list[Statement]:
-    state, fork = stream.state, stream.state.header.fork
-    values = (
-        *(namespace, state.header.id, state.header.kind, state.header.origin, state.leaf),
-        *(state.hash, state.info.updated_at, encode(bare_info(state.info)), encode(state.header)),
-        *(state.info.messages, fork.stream if fork else None, fork.head if fork else None),
-        fork.scope == "path" if fork else None,
-    )
-    statements = [Statement(_CREATE, values), *first_listing(namespace, stream)]
-    if state.epoch:
-        own = (state.epoch, namespace, state.header.id)
-        statements.append(Statement(_BEGIN_EPOCH, own))
-    return statements

@@ -13,7 +13,7 @@ from perdure.session.info import OpenTurn, with_description
 from perdure.stores.access.lease_term import LONGEST_LEASE_MS
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.rows import Row, header_of_row, info_of_row, is_text
-from perdure.stores.protocol import Lease
+from perdure.stores.protocol import Lease, LeaseRequest
 
 _NOW: LiteralString = "coalesce(%s::bigint, perdure.now_ms())"
 
@@ -34,6 +34,8 @@ _RELEASE: LiteralString = """
 UPDATE perdure.stream SET owner = NULL, until = 0
 WHERE namespace = %s AND id = %s AND epoch = %s AND epoch > 0
 """
+
+_TAKE: LiteralString = "SELECT perdure.take_lease(%s, %s, %s, %s, %s, %s, %s)"
 
 # Locked, so that the end of the turn comes either before it, or after it and deletes it.
 _PUT_PARTIAL: LiteralString = """
@@ -75,9 +77,9 @@ async def acquire(
     Raises: LeaseHeld, SessionNotFound, Erased.
     """
     stream, owner, ttl_ms = wanted
-    values = (owner, now, min(ttl_ms, LONGEST_LEASE_MS), db.namespace, stream, dead_owner, now)
+    acquiring = acquiring_lease(db.namespace, stream, LeaseRequest(owner, ttl_ms, dead_owner), now)
     while True:
-        taken, holder = await _change(db, stream, Statement(_ACQUIRE, values))
+        taken, holder = await _change(db, stream, acquiring)
         if taken:
             return Lease(stream, owner, *taken[0])
         if holder[3]:
@@ -85,6 +87,35 @@ async def acquire(
         if holder[0] is not None:
             raise LeaseHeld(stream, holder[0], holder[1])
         # It was released between the two statements.
+
+
+def acquiring_lease(
+    namespace: str, stream: StreamId, wanted: LeaseRequest, now: int | None
+) -> Statement:
+    """Return the statement that acquires the lease of a stream if it is free.
+
+    Shape: its row is the epoch and the end of the lease; without a row it is not free.
+    """
+    ttl_ms = min(wanted.ttl_ms, LONGEST_LEASE_MS)
+    values = (wanted.owner, now, ttl_ms, namespace, stream, wanted.dead_owner, now)
+    return Statement(_ACQUIRE, values)
+
+
+def lease_taken(
+    namespace: str, stream: StreamId, epoch: int, wanted: LeaseRequest, now: int | None
+) -> Statement:
+    """Return the statement that acquires the lease of a stream whose epoch was `epoch`.
+
+    Shape: its row is the end of the lease. It fails as a commit to a changed stream does.
+    """
+    ttl_ms = min(wanted.ttl_ms, LONGEST_LEASE_MS)
+    values = (namespace, stream, epoch, wanted.owner, ttl_ms, wanted.dead_owner, now)
+    return Statement(_TAKE, values)
+
+
+def releasing_lease(namespace: str, stream: StreamId, epoch: int) -> Statement:
+    """Return the statement that releases the lease with `epoch`, unless another owner took it."""
+    return Statement(_RELEASE, (namespace, stream, epoch))
 
 
 async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lease:
@@ -105,8 +136,7 @@ async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lea
 
 async def release(db: Database, lease: Lease) -> None:
     """Release `lease`; do nothing if another owner took it. Raises: SessionNotFound."""
-    values = (db.namespace, lease.stream, lease.epoch)
-    await _change(db, lease.stream, Statement(_RELEASE, values))
+    await _change(db, lease.stream, releasing_lease(db.namespace, lease.stream, lease.epoch))
 
 
 async def open_turns(db: Database, now: int | None) -> list[OpenTurn]:

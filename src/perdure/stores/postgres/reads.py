@@ -37,8 +37,7 @@ from perdure.stores.name_parts import rounds, sought_parts
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
 from perdure.stores.postgres.database import Database, Statement
-from perdure.stores.postgres.lists import folder_key
-from perdure.stores.postgres.names import few_sessions
+from perdure.stores.postgres.lists import few_sessions, folder_key
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
     NODE_COLUMNS,

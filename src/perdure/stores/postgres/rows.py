@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import pack
 from typing import Any, LiteralString, NamedTuple
 
@@ -82,6 +82,11 @@ class Stream:
     tip: int | None
     owner: str | None
     until: int
+
+    def with_lease(self, epoch: int, owner: str | None, until: int) -> Stream:
+        """Return a copy with that lease."""
+        state = msgspec.structs.replace(self.state, epoch=epoch)
+        return replace(self, state=state, owner=owner, until=until)
 
 
 def entry_of(row: Row) -> Entry:

@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.errors import ConfigError, Unsupported
+from perdure.errors import ConfigError
 from perdure.events.bus import LiveBus
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Positioned
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import OpenTurn
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
-from perdure.stores.append_rules import check_commit, wants_leases
+from perdure.stores.append_rules import check_commit
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.cluster.live_relay import LiveRelay
 from perdure.stores.marks import TRUSTED
@@ -54,7 +54,7 @@ from perdure.stores.wakeups import Changes
 class PostgresStore:
     """A namespace of a PostgreSQL database: a `SessionStore`."""
 
-    capabilities = Capabilities(erase=True, search=True, recall=True)
+    capabilities = Capabilities(erase=True, search=True, recall=True, leases_in_commits=True)
     marks = TRUSTED
 
     def __init__(self, handle: PostgresHandle) -> None:
@@ -103,8 +103,6 @@ class PostgresStore:
         self.handle.db.check_usable()
         check_commit(commit)
         commit = await self.marks.mark(commit)
-        if wants_leases(commit):
-            raise Unsupported("leases_in_commits", "postgres")
         blobs: list[tuple[str, bytes]] = []
         if commit.blobs:
             blobs = await asyncio.to_thread(_with_digests, commit.blobs)
@@ -114,6 +112,7 @@ class PostgresStore:
             asked=b"" if commit.idempotency_key is None else fingerprint(commit),
             salts=self.handle.random(SALT_BYTES * count) if count else b"",
             blobs=blobs,
+            now=self.handle.now(),
         )
         committed = await self.handle.appender.append(request)
         self.handle.watcher.tell([write.stream for write in commit.writes])

@@ -29,12 +29,12 @@ from perdure.stores.postgres.append import (
     LOCK,
     Appender,
     Request,
-    copy_in,
     keeping,
     look_up,
     statements_of,
     stream_in,
 )
+from perdure.stores.postgres.births import copy_in
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.usage import resetting

@@ -24,8 +24,7 @@ from perdure.stores.chain import genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_lost, meaning_of
-from perdure.stores.postgres.lists import folder_key
-from perdure.stores.postgres.names import PARTS, SESSIONS, wrong_names
+from perdure.stores.postgres.lists import PARTS, SESSIONS, folder_key, wrong_names
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.usage import NamespaceTotals, asking_counted, asking_kept
 from perdure.stores.postgres.row_builder import left_behind

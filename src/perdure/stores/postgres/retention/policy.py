@@ -17,8 +17,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import ORIGINS
 from perdure.stores.postgres.append import LOCK
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
-from perdure.stores.postgres.lists import forgetting
-from perdure.stores.postgres.names import unlisted
+from perdure.stores.postgres.lists import forgetting, unlisted
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
 from perdure.stores.postgres.retention.erase import (
