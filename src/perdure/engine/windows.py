@@ -103,6 +103,15 @@ class FollowedWindow:
         """
         return (self._conversation or await self.now()).state
 
+    async def settings_at(self, leaf: EntryId | None) -> BranchState:
+        """Return `settings` of the branch, which ends at `leaf`.
+
+        Raises: SessionNotFound.
+        """
+        if self._conversation is None:
+            self._begin(await self._read(leaf))
+        return await self.settings()
+
     async def now(self) -> Conversation:
         """Return the conversation after all entries passed in.
 
@@ -114,9 +123,12 @@ class FollowedWindow:
         if conversation is not None and self._added:
             conversation = conversation.extend(self._added)
         if conversation is None:
-            conversation = await self._read()
-        self._conversation, self._leaf, self._added = conversation, conversation.leaf, []
+            conversation = await self._read((await self._log.state(self._stream)).leaf)
+        self._begin(conversation)
         return conversation
+
+    def _begin(self, conversation: Conversation) -> None:
+        self._conversation, self._leaf, self._added = conversation, conversation.leaf, []
 
     async def _extend(self, known: Conversation, added: Sequence[Entry]) -> Conversation:
         """Extend `known` by `added` in a thread, without blocking the event loop."""
@@ -126,8 +138,7 @@ class FollowedWindow:
         self._conversation, self._added = conversation, self._added[len(added) :]
         return conversation if conversation is not None else await self.now()
 
-    async def _read(self) -> Conversation:
-        leaf = (await self._log.state(self._stream)).leaf
+    async def _read(self, leaf: EntryId | None) -> Conversation:
         window = await pinned_window(self._log, self._stream, leaf)
         if are_long(window.entries):
             return await asyncio.to_thread(_conversation_of, window, self._history)

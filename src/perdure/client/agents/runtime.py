@@ -30,7 +30,7 @@ from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
 from perdure.engine.turns.environment import LEASE_TTL_MS, RenewCredentials
-from perdure.engine.turns.lease import Claim, is_led_elsewhere, led_here
+from perdure.engine.turns.lease import Claim, led_by_other, led_here
 from perdure.errors import Erased, LeaseHeld, PerdureError, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
@@ -193,8 +193,8 @@ class Runtime:
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
         if found.header.origin == "role" or found.header.kind == "flow":
-            clock = self._store.outside.clock
-            await role_sessions.require_no_role(self._store.backend, clock, found.header, "resume")
+            at = self._store.backend, self._store.outside.clock
+            await role_sessions.require_no_role(*at, found.header, "resume")
         await end_if_idle(self._store, found, self._idle_timeout_s)
         given = None if agent is None else self.host.agent(agent)
         bound = await self._bindings.in_force(handle.id, given, workspace)
@@ -206,9 +206,8 @@ class Runtime:
 
         chat = await self._chats.resume_chat(handle, bound, given, narrowed)
         await self._opened(chat, is_resumed=True)
-        state = await self._store.backend.state(handle.id)
-        if state.open_turn is not None:
-            await _recovered(chat, state.open_turn, self.host.claim(handle.id))
+        if found.open_turn is not None:
+            await _recovered(chat, self.host.claim(handle.id))
         return chat
 
     async def resume_all(
@@ -302,10 +301,13 @@ class Runtime:
         await self.host.aclose()
 
 
-async def _recovered(chat: Chat, open_turn: int, claim: Claim) -> None:
-    """Continue the open turn, or follow it: then it is known when this returns."""
-    turn = chat.recover(open_turn)
-    if await is_led_elsewhere(claim):
+async def _recovered(chat: Chat, claim: Claim) -> None:
+    """Continue the turn that is still open, or follow it: then it is known when this returns."""
+    state = await claim.store.state(claim.stream)
+    if state.open_turn is None:
+        return
+    turn = chat.recover(state.open_turn)
+    if led_by_other(claim, state) is not None:
         with suppress(PerdureError):  # awaiting the turn raises it
             await turn.started()
 

@@ -77,10 +77,6 @@ class FlowWork:
         self._watching: dict[StreamId, asyncio.Task[None]] = {}
         self._is_suspended = False
 
-    async def has(self, work: Work) -> bool:
-        """Whether `work` is a run of a flow. Raises: SessionNotFound."""
-        return (await self._store.state(work.stream)).header.kind == "flow"
-
     async def once(self, work: Work) -> str:
         """Run the flow as far as possible without a person; return how that ended.
 

@@ -69,10 +69,11 @@ class Slots:
     @asynccontextmanager
     async def held(
         self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
-    ) -> AsyncGenerator[None]:
+    ) -> AsyncGenerator[bool]:
         """Wait until no limit keeps the turn of `work` from running; hold its slot inside.
 
         The wait also ends when `is_over`: there is nothing left to run then.
+        Shape: yields whether it may have waited.
         Raises: TurnSuspended when the worker stops; as `is_over`; SessionNotFound; StoreError.
         """
         turn, limited = _Turn(work, store), await self._limited()
@@ -89,7 +90,7 @@ class Slots:
                     del self._turns[id]
                     self._is_changed.set()
             turn.is_running = True
-            yield
+            yield bool(limited)
         finally:
             if self._turns.pop(id, None) is not None and id in self._stored:
                 self._is_changed.set()

@@ -39,6 +39,7 @@ from perdure.errors import (
 from perdure.session.codec import body_of
 from perdure.session.ledger import TurnRequested
 from perdure.stores.cluster.protocol import Work
+from perdure.stores.protocol import StreamState
 from perdure.stores.wakeups import change
 
 MAX_LOSSES = 3
@@ -92,10 +93,15 @@ class Performer:
         while True:
             try:
                 losses = await self._cluster.losses(work)
-                is_flow = await self.flows.has(work)
-                once = self.flows.once if is_flow else self._once_or_parked
-                give_up = self.flows.give_up if is_flow else self._give_up
-                ended = await (once(work) if losses < MAX_LOSSES else give_up(work, losses))
+                state = await self._store.state(work.stream)
+                is_flow, is_lost = state.header.kind == "flow", losses >= MAX_LOSSES
+                if is_lost:
+                    give_up = self.flows.give_up if is_flow else self._give_up
+                    ended = await give_up(work, losses)
+                elif is_flow:
+                    ended = await self.flows.once(work)
+                else:
+                    ended = await self._once_or_parked(work, state)
                 if losses:
                     await self._cluster.forget_losses(work)
             except _AGAIN as error:
@@ -106,17 +112,18 @@ class Performer:
             else:
                 return ended
 
-    async def _once_or_parked(self, work: Work) -> str:
+    async def _once_or_parked(self, work: Work, state: StreamState) -> str:
         try:
-            return await self._once(work)
+            return await self._once(work, state)
         except _WaitsForPerson:
             is_behind = await self._open_request(work) is not None
             self.parked.park(work.stream, work if is_behind else None)
             return "waiting"
 
-    async def _once(self, work: Work) -> str:
+    async def _once(self, work: Work, state: StreamState) -> str:
         request = await self._open_request(work)
-        state = await self._store.state(work.stream)
+        if request is None and state.open_turn is None:  # perhaps a turn has begun since
+            state = await self._store.state(work.stream)
         if request is None and state.open_turn is None:
             return "answered"
         if request is not None and state.open_turn is not None and await self._is_asking(work):
@@ -124,7 +131,9 @@ class Performer:
         held = led_by_other(self._host.claim(work.stream), state)
         if held is not None:
             raise held
-        async with self._slots.held(work, self._store, lambda: self._is_over(work)):
+        async with self._slots.held(work, self._store, lambda: self._is_over(work)) as has_waited:
+            if has_waited:
+                request = await self._open_request(work)
             return await self._run(work, request)
 
     async def _is_over(self, work: Work) -> bool:
@@ -145,7 +154,7 @@ class Performer:
             return await self._refuse(work, request, error)
         if chat.turn is not None:
             await self._settle(work, chat.turn)
-        request = await self._open_request(work)  # time has passed
+            request = await self._open_request(work)
         return "continued" if request is None else await self._answer(work, chat, request)
 
     async def _answer(self, work: Work, chat: Chat, request: OpenRequest) -> str:

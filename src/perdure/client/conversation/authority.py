@@ -31,6 +31,7 @@ from perdure.session.notes import (
 )
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.marks import TURN_KINDS, marks_of
+from perdure.stores.protocol import StreamState
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
@@ -78,8 +79,9 @@ async def authority_of(store: SessionStore, session: StreamId) -> Authority:
     kinds = (*BINDING_KINDS, WorkspaceChanged.kind, SessionReceived.kind)
     notes = await store.notes(session, kinds)
     found = _newest(notes)
-    received = {session: await _received(store, session, notes)}
-    turn = await _turn_withheld(store, session, received[session])
+    state = await store.state(session)
+    received = {session: received_entries(state.header, session, notes)}
+    turn = await _turn_withheld(store, state, received[session])
     place, bound = found or (-1, None)
     since = notes[max(place, 0) :]
     for stream in {note.stream for note in since} - {session}:  # a fork's turns are its own
@@ -151,15 +153,15 @@ def _withheld(store: SessionStore, entry: Entry, received: int) -> Withheld | No
     return None if marks_of(store).is_own(entry) else "unknown"
 
 
-async def _turn_withheld(store: SessionStore, session: StreamId, received: int) -> Withheld | None:
-    """Return why the newest turn of `session` is not in force; None if it is, or without one.
+async def _turn_withheld(store: SessionStore, state: StreamState, received: int) -> Withheld | None:
+    """Return why the newest turn of a session is not in force; None if it is, or without one.
 
     The cost is proportional to the turn. Without a turn nothing is read but the index of notes: a
     received file may also state a wrong number of turns.
     """
     if received == 0 and marks_of(store).is_trusted:
         return None
-    state = await store.state(session)
+    session = state.header.id
     if state.info.turns == 0 and state.open_turn is None:
         notes = await store.notes(session, _TURN_NOTES)
         if not any(note.stream == session for note in notes):

@@ -163,7 +163,7 @@ class SessionTurns:
         claim, stopping = self.environment.claim, signals.stopping
         async with leading(claim, is_begun=False, stopping=stopping) as leadership:
             standing = self._known.standing if request is None else None
-            if standing is None:
+            if standing is None and request is None:
                 await leadership.take()
             while True:
                 # The state after the last turn is current unless another writer has appended.
@@ -172,16 +172,16 @@ class SessionTurns:
                     await follow(at.head)
                 await require_unanswered(self.environment.store, self._stream, request, at.head)
                 so_far = await self._known.so_far(at.head)
-                settings = await self._switches.in_force(await self._known.branch.settings())
+                inherited = await self._known.branch.settings_at(at.leaf)
+                settings = await self._switches.in_force(inherited)
                 begin = await self._begin(message, contents, at, so_far)
                 begin = msgspec.structs.replace(begin, recalled=recalled, request=request)
                 runner = self._runner(leadership, settings, signals)
                 try:
                     state = await runner.begin(TurnState(self._stream, at.head), begin)
                 except HeadConflict:
-                    if standing is not None:
-                        standing = None
-                        await leadership.take()
+                    standing = None
+                    await leadership.take()
                     continue
                 signals.begins_after(at.head + at.has_ended)
                 try:
