@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import re
+import select
 import shutil
+import struct
 import subprocess
+import termios
+import time
 
 import pytest
 
@@ -65,6 +73,37 @@ def test_bash_completes(imported: World) -> None:
     found = {line: list(iter(lambda: next(lines), END)) for line in COMPLETED}
     assert found == COMPLETED
     assert list(lines) == []
+
+
+def test_bash_at_a_terminal_lists_sessions_newest_first(world: World) -> None:
+    for title in ("alpha", "beta"):
+        world.ok("chat", "-p", title)
+    older = world.ok("sessions", "list", "--json").json[1]["id"]
+    world.ok("chat", "--session", older, "-p", "again")
+    named = [each["id"] for each in world.ok("sessions", "list", "--json").json]
+    assert named[0] == older < named[1]  # the ids are in the other order
+    descriptor, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+    path = f"{PERDURE.parent}:{world.environment['PATH']}"
+    with subprocess.Popen(
+        ["setsid", "--ctty", "bash", "--norc", "--noprofile", "-i"],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env={**world.environment, "PATH": path, "TERM": "xterm", "INPUTRC": "/dev/null"},
+        cwd=world.folder,
+    ) as shell:
+        os.write(descriptor, b'eval "$(perdure completion bash)"; bind "set bell-style none"\n')
+        os.write(descriptor, b"perdure sessions show \t\t\t\t")
+        shown, deadline = "", time.monotonic() + PATIENCE_S
+        while len(found := re.findall(r"(\w{26})  \(\S+ (\w+)\)", shown)) < 2:
+            assert time.monotonic() < deadline, shown
+            if select.select([descriptor], [], [], 0.1)[0]:
+                shown += os.read(descriptor, 65_536).decode(errors="replace")
+        shell.kill()
+    os.close(inner)
+    os.close(descriptor)
+    assert found[:2] == [(named[0], "alpha"), (named[1], "beta")]
 
 
 def test_fish_completes(imported: World) -> None:

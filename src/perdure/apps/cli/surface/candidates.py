@@ -43,7 +43,10 @@ class StoreLookup:
         )
 
     def sessions(self, typed: str) -> Completion:
-        """Return sessions whose id begins with `typed`, else whose title contains it; or files."""
+        """Return sessions whose id begins with `typed`, else whose title contains it; or files.
+
+        Newest first.
+        """
         if typed.startswith((".", "~")) or "/" in typed:
             return Completion(mode="files")
 
@@ -53,9 +56,11 @@ class StoreLookup:
         found = self._ask(look)
         by_id = tuple(_session(info) for info in found if info.id.startswith(typed))
         if by_id:
-            return Completion(by_id)
+            return Completion(by_id, is_ordered=True)
         by_title = tuple(_session(info) for info in found)
-        return Completion(by_title, is_replacing=True) if by_title else Completion(mode="files")
+        if not by_title:
+            return Completion(mode="files")
+        return Completion(by_title, is_replacing=True, is_ordered=True)
 
     def entries(self, session: str) -> list[Candidate]:
         """Return the entries of `session`, newest first."""

@@ -27,19 +27,24 @@ class Candidate(msgspec.Struct, frozen=True):
 class Completion(msgspec.Struct, frozen=True):
     """The candidates for a word. `mode` says what else the shell should offer.
 
-    `is_replacing`: the candidates match the typed text without beginning with it.
+    `is_replacing`: the candidates match the typed text without beginning with it. `is_ordered`: the
+    shell should show them in this order, and not by their letters.
     """
 
     candidates: tuple[Candidate, ...] = ()
     mode: Mode = "words"
     is_replacing: bool = False
+    is_ordered: bool = False
 
 
 class Lookup(Protocol):
     """Lookups in the store and on this machine."""
 
     def sessions(self, typed: str) -> Completion:
-        """Return sessions whose id begins with `typed`, or else whose title contains it."""
+        """Return sessions whose id begins with `typed`, or else whose title contains it.
+
+        Newest first.
+        """
         ...
 
     def entries(self, session: str) -> Iterable[Candidate]:
@@ -167,7 +172,8 @@ def _values(parameter: Parameter, known: _Typed, typed: str, lookup: LookupMaker
         return Completion(mode="files")
     if word in FOLDERS:
         return Completion(mode="folders")
-    return Completion(_fitting(_known_values(parameter, known, lookup), typed))
+    fitting = _fitting(_known_values(parameter, known, lookup), typed)
+    return Completion(fitting, is_ordered=parameter.name in ENTRIES)
 
 
 def _known_values(parameter: Parameter, known: _Typed, lookup: LookupMaker) -> Iterable[Candidate]:

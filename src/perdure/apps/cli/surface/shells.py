@@ -27,6 +27,7 @@ _perdure() {
     } < <("${1/#\~/$HOME}" __complete bash "$COMP_WORDBREAKS" "${COMP_TYPE:-9}" \
         "${COMP_LINE:0:COMP_POINT}" 2>/dev/null)
     case $mode in
+        words*) compopt -o nosort 2>/dev/null ;;
         files*) compopt -o default 2>/dev/null ;;
         folders*) compopt -o dirnames 2>/dev/null ;;
     esac
@@ -55,10 +56,10 @@ _perdure() {
     done
     if (( $#values )); then
         if [[ $mode == *found ]]; then
-            compadd -U -l -d shown -a values
+            compadd -U -l -V perdure -d shown -a values
             (( $#values > 1 )) && compstate[insert]=menu compstate[list]='list force'
         else
-            compadd -l -d shown -a values
+            compadd -l -V perdure -d shown -a values
         fi
     fi
     case $mode in
@@ -83,7 +84,7 @@ function __perdure_complete
             __fish_complete_directories "$current"
     end
 end
-complete -c perdure -f -a '(__perdure_complete)'
+complete -c perdure -k -f -a '(__perdure_complete)'
 """
 
 SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
@@ -106,9 +107,14 @@ def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
 
 
 def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
-    """Format `found` for the script of `shell`; `words` are its arguments."""
+    """Format `found` for the script of `shell`; `words` are its arguments.
+
+    The shells keep the order. What has no order of its own is sorted by its letters.
+    """
     yield f"{found.mode} found" if found.is_replacing else found.mode
-    fit = tuple(each for each in found.candidates if safe(each.value) == each.value)
+    fit = [each for each in found.candidates if safe(each.value) == each.value]
+    if not found.is_ordered:
+        fit.sort(key=lambda each: each.value)
     found = msgspec.structs.replace(
         found, candidates=tuple(each for each in fit if not {"\n", "\t"} & set(each.value))
     )

@@ -46,6 +46,15 @@ def test_other_shells_get_descriptions_after_a_tab() -> None:
     assert list(answer("fish", ["tide"], "tide", found)) == ["words found", "0196"]
 
 
+def test_candidates_are_sorted_unless_they_have_an_order() -> None:
+    mixed = (Candidate("b"), Candidate("c"), Candidate("a"))
+    for shell in SCRIPTS:
+        words = [BREAKS, "9", "perdure "]
+        assert list(answer(shell, words, "", Completion(mixed)))[1:] == ["a", "b", "c"]
+        ordered = Completion(mixed, is_ordered=True)
+        assert list(answer(shell, words, "", ordered))[1:] == ["b", "c", "a"]
+
+
 def test_nothing_a_terminal_would_obey_and_no_second_line_gets_through() -> None:
     odd = Completion((Candidate("a\nb"), Candidate("\x1b[2J"), Candidate("12", "x\x1b[2J\ny\tz")))
     for shell in SCRIPTS:
