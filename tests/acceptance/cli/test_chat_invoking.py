@@ -60,7 +60,7 @@ def test_one_turn_prints_asker_question_and_answer_command(
 
     assert f"of an agent that session {parent} has invoked" in world.ok("inbox").out
     answered = world.ok("inbox", "answer", waiting["id"], "allow")
-    assert f"`perdure chat --session {parent}` continues" in answered.out
+    assert f"`perdure sessions resume {parent}` continues" in answered.out
     resumed = world.ok("chat", "--session", parent, *options[2:])
     assert "It is done." in resumed.out
     assert file_of(world).read_text(encoding="utf-8") == "the sea"
