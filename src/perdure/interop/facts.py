@@ -16,7 +16,7 @@ from perdure.errors import FormatError, HeadConflict, SessionExists, SessionNotF
 from perdure.interop.formats import native
 from perdure.interop.formats.native import Bundle, move_entry
 from perdure.interop.formats.sources.content import Content
-from perdure.interop.reports import ImportReport, still_erased
+from perdure.interop.reports import ImportReport, Lost, still_erased
 from perdure.session.clock import Clock
 from perdure.session.codec import new_side, readable
 from perdure.session.entries import Entry, NewEntry, Sibling
@@ -98,7 +98,7 @@ async def _append(
     try:
         state = await store.state(header.id)
         if state.info.status == "erased":
-            return still_erased(header.id, native.FORMAT)
+            return still_erased(Lost(header.id), native.FORMAT)
         create, here = None, await store.entries(header.id)
     except SessionNotFound:
         state = None

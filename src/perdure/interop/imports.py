@@ -31,7 +31,7 @@ from perdure.errors import (
     TurnOpen,
     UnknownFormat,
 )
-from perdure.interop import matching
+from perdure.interop import matching, reports
 from perdure.interop.aliases import Traces, foreign_ids, traces_of
 from perdure.interop.append_items import Added, Base, ItemAppend
 from perdure.interop.facts import import_facts
@@ -224,10 +224,10 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
     parsed = work.parse
     first = await asyncio.to_thread(first_line, work.source.content)
     other: StreamId | None = None  # the first session that has an id of the file, and is not it
-    erased: StreamId | None = None
+    erased: reports.Lost | None = None
     for stream in session_ids(parsed.format, parsed.header.session, first):
         if await is_erased(store, stream):  # nothing is added to it, whatever forks have of it
-            erased = erased or stream
+            erased = erased or reports.Lost(stream)
             continue
         try:
             state = await store.state(stream)
@@ -242,6 +242,8 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
         report = await _update(store, work, state, clock)
         if report is not None:
             return about(report, work.subject, state.header)
+        if erased is None and await matching.has_lost_entries(store, stream):
+            erased = reports.Lost(stream, is_whole=False)
         other = other or stream
     raise AssertionError("session_ids never ends")
 
@@ -307,10 +309,10 @@ async def _create(
     return _report(work, stream, why_other)
 
 
-def _why_other(erased: StreamId | None, other: StreamId | None, stream: StreamId) -> str | None:
+def _why_other(erased: reports.Lost | None, other: StreamId | None, stream: StreamId) -> str | None:
     """Return why the session became `stream`; None if that is the file's own id."""
     if erased is not None:
-        return f"session {erased} was erased; this file became session {stream}"
+        return f"{erased}; this file became session {stream}"
     if other is None:
         return None
     return (
@@ -336,6 +338,8 @@ async def _update(
     is_of = _is_of(state.header, parsed)
     found = await store.notes(stream, (ImportSource.kind,))
     notes = [note for note in found if note.stream == stream]
+    if is_of and not notes and await matching.has_lost_entries(store, stream):
+        return None  # the file may contain what was erased
     originals = originals_of(notes, parsed.format)
     relation, original = await _relation(store, work.source.content, originals)
     if relation in (FileRelation.SAME, FileRelation.OLDER):

@@ -36,12 +36,12 @@ from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator import reader as operator
 from perdure.interop.formats.pi import reader as pi
 from perdure.interop.formats.sources.reader import Source
-from perdure.interop.reports import ImportReport, only_copies, still_erased
+from perdure.interop.reports import ImportReport, Lost, only_copies, still_erased
 from perdure.session.codec import encode
 from perdure.session.entries import Entry, Lane
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
 from perdure.session.messages import MESSAGE
-from perdure.session.notes import ImportSource
+from perdure.session.notes import ContentErased, ImportSource
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import StreamState
 from perdure.stores.session_store import SessionStore, is_erased
@@ -102,7 +102,7 @@ async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Orig
     if mark is None or session is None:
         return None, None
     if await is_erased(store, session):
-        return None, None if again else still_erased(session, format)
+        return None, None if again else still_erased(Lost(session), format)
     try:
         await store.state(session)
     except SessionNotFound:
@@ -111,6 +111,12 @@ async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Orig
     if any(item.number > mark.lines and item.kind == MESSAGE for item in items):
         return session, None
     return session, only_copies(session, format)
+
+
+async def has_lost_entries(store: SessionStore, stream: StreamId) -> bool:
+    """Whether entries of the session `stream` were erased."""
+    erasures = await store.notes(stream, (ContentErased.kind,))
+    return any(note.stream == stream for note in erasures)
 
 
 def copied_lines(header: SourceHeader, parent: StreamId | None) -> int:

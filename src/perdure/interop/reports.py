@@ -61,8 +61,8 @@ class ImportReport(ShortRepr, frozen=True):
 
     Shape: `entries` and `messages` count what was added this time: 0 if the file had nothing new.
     `malformed` are the numbers of the new lines that could not be read completely; `skipped` is
-    their number. `is_new`: the session did not exist before. `is_erased`: it was erased and stays
-    so.
+    their number. `is_new`: the session did not exist before. `is_erased`: it, or entries of it,
+    were erased and stay so.
     """
 
     session: StreamId
@@ -147,10 +147,22 @@ class ExportedFile(ShortRepr, frozen=True):
     error: PerdureError | None = None
 
 
-def still_erased(session: StreamId, format: str) -> ImportReport:
-    """Report that `session` was erased before, so that nothing was imported."""
-    warning = f"session {session} was erased; nothing was imported"
-    return ImportReport(session, format, 0, 0, 0, (), (warning,), is_new=False, is_erased=True)
+class Lost(msgspec.Struct, frozen=True):
+    """A session that was erased; not `is_whole`: only some of its entries."""
+
+    session: StreamId
+    is_whole: bool = True
+
+    def __str__(self) -> str:
+        if self.is_whole:
+            return f"session {self.session} was erased"
+        return f"entries of session {self.session} were erased"
+
+
+def still_erased(lost: Lost, format: str) -> ImportReport:
+    """Report that `lost` was erased before, so that nothing was imported."""
+    warning = f"{lost}; nothing was imported"
+    return ImportReport(lost.session, format, 0, 0, 0, (), (warning,), is_new=False, is_erased=True)
 
 
 def only_copies(session: StreamId, format: str) -> ImportReport:

@@ -19,7 +19,7 @@ from perdure.interop.bundle import bundle_of
 from perdure.interop.formats import native
 from perdure.interop.formats.logs import LogFile, LogStretch, as_new
 from perdure.interop.matching import session_ids
-from perdure.interop.reports import ImportReport, about, still_erased
+from perdure.interop.reports import ImportReport, Lost, about, still_erased
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
@@ -93,7 +93,7 @@ class _SessionRestore:
                 state = await self.store.state(stream)
             except SessionNotFound:
                 if erased is not None and not self.again:
-                    return still_erased(erased, native.FORMAT)
+                    return still_erased(Lost(erased), native.FORMAT)
                 await self._append(header, None)
                 return self._report(stream, erased, passed)
             # The subject, and how much was received, are facts of the store, not of the file.

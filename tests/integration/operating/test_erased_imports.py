@@ -12,7 +12,7 @@ from perdure.errors import Erased, SessionNotFound
 from perdure.interop.exports import export_session
 from perdure.interop.imports import import_source
 from perdure.interop.reports import ImportReport
-from tests.fakes.sources import PI, pi_file
+from tests.fakes.sources import PI, claude_file, pi_file
 
 
 async def imported(store: Store, content: bytes, *, again: bool = False) -> ImportReport:
@@ -55,3 +55,29 @@ async def test_erased_session_is_imported_only_again(
             assert (report.session, report.entries) == (second.session, 0)
         await store.erase(second.session)
         assert (await imported(store, content)).is_erased
+
+
+@pytest.mark.parametrize("place", ["memory:", "sqlite:///{}/store.db"])
+@pytest.mark.parametrize("which", [0, -1])
+async def test_file_with_an_erased_entry_is_imported_only_again(
+    tmp_path: Path, place: str, which: int
+) -> None:
+    content = claude_file("tools.jsonl")
+    async with perdure.open(place.format(tmp_path)) as store:
+        first = await imported(store, content)
+        session = await store.open(first.session)
+        messages = [entry for entry in await session.path() if entry.message is not None]
+        done = await session.erase_entries([messages[which]])
+        assert ("original", first.session) in [(copy.kind, copy.session) for copy in done.copies]
+        before = (await session.info()).messages
+        for again in (content, content + b"\n"):
+            report = await imported(store, again)
+            assert (report.session, report.entries) == (first.session, 0)
+            assert (report.is_erased, report.is_new) == (True, False)
+            told = f"entries of session {first.session} were erased; nothing was imported"
+            assert report.warnings[0] == told
+        assert (await session.info()).messages == before
+        assert len(await store.recent(scope="all")) == 1
+        second = await imported(store, content, again=True)
+        assert (second.session, second.entries) == (f"{first.session}.2", first.entries)
+        assert (await imported(store, content)).session == second.session

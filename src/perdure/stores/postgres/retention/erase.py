@@ -333,8 +333,6 @@ class _Erasure:
         return (self._ns, taking.stream, *seqs)
 
     async def _outside(self, plan: _Plan) -> list[Copy]:
-        if not plan.taking.is_whole:
-            return []
         stream = plan.taking.stream
         notes = await branches.notes(self._within, stream, copies.TELLING)
         return list(copies.outside(note for note in notes if note.stream == stream))

@@ -79,7 +79,6 @@ def begin(
     outside = [
         copy
         for plan in plans
-        if plan.taking.is_whole
         for copy in copies.outside(_own_notes(tables, plan.stream, copies.TELLING))
     ]
     sessions = mark_streams(tables, namespace, plans, request, random)
