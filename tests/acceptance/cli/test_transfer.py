@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from perdure.client.open import data_folder
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 REPORT_KEYS = {"session", "format", "entries", "messages", "skipped", "warnings"}
@@ -128,3 +130,9 @@ def test_file_names_of_all_kinds_work(world: World, name: str) -> None:
     (world.folder / name).write_bytes(SAMPLE.read_bytes())
     (report,) = world.ok("import", "--json", "--", name).lines
     assert report["session"] == SAMPLE_ID
+
+
+def test_file_for_opencode_is_in_the_data_folder_of_perdure(sample: World) -> None:
+    report = sample.ok("continue-in", SAMPLE_ID, "opencode", "--json").json
+    folder = data_folder(sample.environment, sys.platform) / "perdure" / "continued"
+    assert Path(report["file"]).is_relative_to(folder)

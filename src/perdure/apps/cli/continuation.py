@@ -122,7 +122,7 @@ def _place(program: Program) -> Path:
         profiles = [*folder_of("Operator", Path.home(), os.environ).glob("*/sessions")]
         if len(profiles) == 1:  # of several, only the person knows which
             return profiles[0]
-    return data_folder(os.environ, sys.platform) / "continued"
+    return data_folder(os.environ, sys.platform) / "perdure" / "continued"
 
 
 def _write(file: Path, made: Continuation) -> bool:
