@@ -17,7 +17,14 @@ from perdure.session.argument_checks import takes_declared
 from perdure.session.ledger import ToolEffect, UnknownPolicy
 from perdure.tools.docstring import parse_docstring
 from perdure.tools.permissions import Permissions
-from perdure.tools.schema import CALL, Parameters, arguments_of, json_of, parameters_of
+from perdure.tools.schema import (
+    CALL,
+    Parameters,
+    arguments_of,
+    fields_or_text,
+    json_of,
+    parameters_of,
+)
 from perdure.tools.spec import (
     DEFAULT_OUTPUT_BYTES,
     DEFAULT_TIMEOUT_S,
@@ -137,7 +144,7 @@ def tool(
 
 def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
     """Return the arguments as the subject of an approval."""
-    return Subject(msgspec.json.encode(args, enc_hook=repr).decode())
+    return Subject(msgspec.json.encode(args, enc_hook=fields_or_text).decode())
 
 
 def _condition(name: str, decides: object, function: Callable[..., Any]) -> NeedsApproval | None:

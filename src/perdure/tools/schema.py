@@ -148,6 +148,17 @@ def json_of(value: object) -> bytes:
     return msgspec.json.encode(value, enc_hook=_foreign_data)
 
 
+def fields_or_text(value: object) -> object:
+    """Return all fields of a model of pydantic, also those that its own JSON and repr leave out.
+
+    Shape: the text of anything else.
+    """
+    if is_pydantic(type(value)):
+        extra: dict[str, object] | None = cast("Any", value).model_extra
+        return {**vars(value), **(extra or {})}
+    return str(value)
+
+
 def _foreign_schema(of: type) -> Schema:
     if not is_pydantic(of):
         raise NotImplementedError

@@ -20,6 +20,8 @@ import perdure
 from perdure.errors import InvalidArguments
 from perdure.testing import ScriptedModel
 from perdure.tools.decorator import tool
+from perdure.tools.permission_check import judge_call
+from perdure.tools.permissions import Permissions
 from perdure.tools.schema import arguments_of, json_of, parameters_of
 
 
@@ -36,6 +38,16 @@ class Booking(pydantic.BaseModel):
     arrives: datetime
     guests: list[Guest]
     host: Guest | None = None
+
+
+class Payment(pydantic.BaseModel):
+    amount: int
+    receiver: str = pydantic.Field(repr=False)
+    reference: str = pydantic.Field(exclude=True)
+    guests: list[Guest] = []
+
+    def __repr__(self) -> str:
+        return "nothing"
 
 
 class Level(enum.Enum):
@@ -213,6 +225,17 @@ async def test_agent_calls_tool_with_pydantic_model() -> None:
         assert (await chat.send("Book.")).text == "Booked."
         (result,) = [each for each in await chat.session.messages() if each.role == "tool"]
     assert json.loads(result.text)["guests"] == [GUEST]
+
+
+def test_approval_shows_all_fields_of_a_model() -> None:
+    @tool(needs_approval=True)
+    def pay(payment: Payment) -> str:
+        return str(payment)
+
+    payment = {"amount": 5, "receiver": "mallory", "reference": "x1", "guests": [GUEST]}
+    ruling = judge_call(pay, {"payment": payment}, Permissions())
+    shown = ruling.text[ruling.text.index("{") : ruling.text.rindex("}") + 1]
+    assert json.loads(shown) == {"payment": payment}
 
 
 def test_tool_without_pydantic_does_not_import_it() -> None:
