@@ -113,6 +113,26 @@ rules:
         assert seen.transcript.count("second") == 2
 
 
+@pytest.mark.parametrize("command", ["!echo a-$((1))-secret", "!!echo a-$((1))-secret"])
+async def test_shell_command_typed_during_a_turn_waits_for_its_end(
+    store: Store, tmp_path: Path, command: str
+) -> None:
+    scenario = "rules:\n  - steps: [{text: First.}, hang]\n"
+    async with chatting(store, tmp_path, scenario=scenario) as seen:
+        await seen.type("first")
+        await seen.until(lambda: "running" in seen.screen)
+        await seen.type(command)
+        await seen.shows("waits: !")
+        assert "a-1-secret" not in seen.transcript
+        await seen.press("escape")
+        await seen.shows("a-1-secret")
+        await seen.idle()
+        chat = seen.program.conversation.chat
+        assert chat is not None
+        messages = await chat.session.messages()
+        assert [each.text for each in messages if each.role == "user"] == ["first"]
+
+
 async def test_message_typed_during_a_command_is_shown_while_it_waits(
     store: Store, tmp_path: Path
 ) -> None:

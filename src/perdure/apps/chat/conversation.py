@@ -133,7 +133,7 @@ class Conversation:
                 await command(rest.strip())
             elif is_command(word):
                 self.remark(unknown_command(word, self.commands.by_word))
-            elif text.startswith("!") and text.strip("! \n"):
+            elif is_shell_command(text):
                 await self._run(text)
             else:
                 await self._say_or_note(text)
@@ -232,8 +232,12 @@ class Conversation:
                 await asyncio.wait((steering,))
             raise
 
+    def defer(self, text: str) -> None:
+        """Have `take_late` return `text`: a command, which is done after the turn."""
+        self._late.append(text)
+
     def take_late(self) -> list[str]:
-        """Return the texts that came too late for their turn: the next messages."""
+        """Return what is done next: commands, and texts that came too late for their turn."""
         late, self._late = self._late, []
         return late
 
@@ -284,3 +288,8 @@ class Conversation:
 def is_command(word: str) -> bool:
     """Whether `word` looks like a command: not a path, and not one of the offline model."""
     return word.startswith("/") and word[1:].isalpha() and word != "/tool"
+
+
+def is_shell_command(text: str) -> bool:
+    """Whether `text` runs a shell command: ``!COMMAND`` or ``!!COMMAND``."""
+    return text.startswith("!") and bool(text.strip("! \n"))

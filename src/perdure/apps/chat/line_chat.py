@@ -1,7 +1,7 @@
 """Line-by-line chat: typed lines are messages, lines with a slash are commands.
 
 A line typed during a turn steers it: the model receives it with its next call. Lines from a pipe
-wait for the end of the turn.
+and commands wait for the end of the turn.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.apps.chat.conversation import SHORT_ANSWERS, Conversation
+from perdure.apps.chat.conversation import (
+    SHORT_ANSWERS,
+    Conversation,
+    is_command,
+    is_shell_command,
+)
 from perdure.apps.chat.files import files_below
 from perdure.apps.chat.history import earlier_inputs
 from perdure.apps.chat.questions import Asked, Given, cancel_tasks
@@ -228,7 +233,10 @@ class LineChat:
         return await self._editor.read(prompt)
 
     async def _pass_lines(self) -> None:
-        """Pass lines typed while a turn runs to the question that waits, or to the turn."""
+        """Pass lines typed while a turn runs to the question that waits, or to the turn.
+
+        Commands wait until the turn has ended.
+        """
         while True:
             is_edited = self._editor is not None and self._editor.is_reading
             line = await (self._next("") if is_edited else self._lines.next())
@@ -237,7 +245,11 @@ class LineChat:
             elif line is None:
                 return
             elif whole := await self._with_rest(line):
-                await self._conversation.steer(whole)
+                if is_shell_command(whole) or is_command(whole.partition(" ")[0]):
+                    self._conversation.defer(whole)
+                    self.teller.remark("(after this turn)")
+                else:
+                    await self._conversation.steer(whole)
 
     async def _with_rest(self, line: str) -> str:
         """Return `line` and those that come at once after it: they were pasted together.

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.timer import Timer
 from textual.widgets import Footer, TextArea
 
-from perdure.apps.chat.conversation import is_command
+from perdure.apps.chat.conversation import is_command, is_shell_command
 from perdure.apps.chat.history import Drafts, drafts_of
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.chat.slash_commands import HELP
@@ -202,7 +202,7 @@ class ChatProgram(App[int]):
             self.exit(DONE)
         elif text.strip() == "/help":
             self.action_help()
-        elif not self.shown.is_busy:
+        elif not self.shown.is_busy or is_shell_command(text):
             self.run_worker(self._obey_in_order(text), group="obey")
         elif is_command(text.partition(" ")[0]):
             self.run_worker(self._obey(text), group="command")

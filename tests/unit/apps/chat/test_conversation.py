@@ -71,6 +71,12 @@ class Passing(Conversation):
         self._is_passed.set()
         await super().steer(text)
 
+    def defer(self, text: str) -> None:
+        """Signal it, and leave after the command."""
+        self._is_passed.set()
+        super().defer(text)
+        super().defer("/quit")
+
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 20])
 async def test_line_typed_as_its_turn_ends_is_answered_next(typed: TypedLines, steps: int) -> None:
@@ -85,6 +91,22 @@ async def test_line_typed_as_its_turn_ends_is_answered_next(typed: TypedLines, s
     roles = [role for role, _ in talk]
     assert roles == ["user", "assistant"] * 3
     assert [text for role, text in talk if role == "assistant"] == ["first”", "second", "third”"]
+
+
+@pytest.mark.parametrize("typed_text", ["!echo a-secret", "!!echo a-secret", "/cost"])
+async def test_command_typed_during_a_turn_waits_and_is_no_message(
+    typed: TypedLines, typed_text: str
+) -> None:
+    async with perdure.open("memory:") as store:
+        chat = LateTyping(store, typed, [typed_text], 20)
+        typed.put_back(["first"])
+        assert await chat.run(None) == 0
+        (info,) = await store.recent()
+        session = await store.open(info.id)
+        entries = [entry async for entry in session.entries()]
+    assert said_in(entries) == ["first"]
+    ran = [entry.seq for entry in entries if b"a-secret" in entry.body]
+    assert (ran == [entries[-1].seq]) == typed_text.startswith("!")
 
 
 @pytest.mark.parametrize("steps", range(4))
