@@ -144,7 +144,7 @@ class Chat(Generic[OutputT]):
         `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as it waits
         for a person. The turn stays open: answer its question, then await it again.
         With `idempotency_key` the message waits in the log while the session has another turn, and
-        a repeated call, also by another process, follows the turn of the first one.
+        a repeated call in the session, also by another process, follows the turn of the first one.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
         raises LeaseHeld when another process has begun one meanwhile, TurnOpen when one was

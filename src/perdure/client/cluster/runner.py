@@ -51,7 +51,7 @@ class DbosRunner:
         async with _place(store, new.due_at) as place:
             await new.record()
             body = TurnRequested(new.message, new.due_at, new.priority)
-            request = await store_request(environment, body, new.contents, new.key or place)
+            request = await store_request(environment, body, new.contents, new.key, place)
             signals.is_stored()
             followed = FollowedTurn(environment, signals, request=request)
             work = Work(store.namespace, stream, request)

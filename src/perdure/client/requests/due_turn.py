@@ -11,7 +11,7 @@ from perdure.engine.turns.lease import is_led_elsewhere
 from perdure.engine.turns.requests import STOPPED, refuse_request, requested_stop
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import LeaseHeld, RequestAnswered, TurnOpen
+from perdure.errors import IdempotencyMismatch, LeaseHeld, RequestAnswered, TurnOpen
 from perdure.session.codec import new_side
 from perdure.session.ledger import TurnRequested
 from perdure.stores.protocol import Commit, Write
@@ -31,15 +31,21 @@ async def store_request(
     request: TurnRequested,
     contents: tuple[bytes, ...],
     key: str | None = None,
+    place: str | None = None,
 ) -> int:
     """Append the request of a turn, and return its seq. Durable: when this returns.
 
-    `key` is the idempotency key of its commit.
+    `key` is the idempotency key of the message in its session, `place` that of the commit of a
+    message without a key. Raises: IdempotencyMismatch for another message with `key`.
     """
     write = Write(stream=environment.stream, entries=(new_side(request),))
     at = environment.clock.now_ms()
-    commit = Commit(writes=(write,), at=at, idempotency_key=key, blobs=contents)
-    return (await environment.store.commit(commit)).entries[0][0].seq
+    stored = place if key is None else f"send:{environment.stream}/{key}"
+    commit = Commit(writes=(write,), at=at, idempotency_key=stored, blobs=contents)
+    try:
+        return (await environment.store.commit(commit)).entries[0][0].seq
+    except IdempotencyMismatch as error:
+        raise error if key is None else IdempotencyMismatch(key) from None
 
 
 async def turn_when_due(

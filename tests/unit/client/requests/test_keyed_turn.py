@@ -86,6 +86,16 @@ async def test_key_of_another_message_is_refused(store: Store) -> None:
     assert await asked(store, chat.id) == ["Count."]
 
 
+async def test_key_counts_within_its_session(store: Store) -> None:
+    async with Runtime(store, [AGENT], models=ScriptedModel(["One."])) as runtime:
+        first, second = await runtime.start("local"), await runtime.start("local")
+        assert (await first.send("Count.", idempotency_key="k")).text == "One."
+        await second.send("Count on.", idempotency_key="k")
+        with pytest.raises(IdempotencyMismatch, match="key 'k' was"):
+            await second.send("Count.", idempotency_key="k")
+    assert await asked(store, second.id) == ["Count on."]
+
+
 async def test_aborted_keyed_turn_stays_aborted(store: Store) -> None:
     async with Runtime(store, [AGENT], models=ScriptedModel(["One."])) as runtime:
         chat = await runtime.start("local")
