@@ -160,11 +160,11 @@ class Chat(Generic[OutputT]):
         policy = self.agent.on_pasted
         message = message_of(durable, policy)
         place, shown = self._place, Shown(active_file, selection, variables or {})
-        place.show(shown, is_later=due_at is not None)
+        record = place.show(shown, is_later=due_at is not None, key=idempotency_key)
 
         async def new_turn(signals: Signals) -> TurnState:
             whole = await screen_message(message, policy)
-            on = (place.follow, place.record)
+            on = (place.follow, record)
             new = NewTurn(whole, contents, *on, due_at, priority, idempotency_key)
             return await self._host.runner.new_turn(self._running, new, signals)
 

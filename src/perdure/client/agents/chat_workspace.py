@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
@@ -27,6 +28,9 @@ from perdure.stores.protocol import Commit, Lease, Write
 Staged = Callable[[Workspace, str | None], SessionTurns]
 """Makes what runs the turns in another workspace, with those instructions."""
 
+Record = Callable[[], Awaitable[None]]
+"""Records the changes of the workspace by messages, as `ChatWorkspace.record`."""
+
 
 class ChatWorkspace:
     """The workspace of a chat's turns. `place` is the workspace within the chat's scope.
@@ -48,9 +52,10 @@ class ChatWorkspace:
         self._unrecorded: list[Shown] = []
         self.place = self._narrowed(kept)
 
-    def show(self, shown: Shown, *, is_later: bool = False) -> None:
-        """Apply `shown` to the workspace from the next turn on.
+    def show(self, shown: Shown, *, is_later: bool, key: str | None) -> Record:
+        """Apply `shown` to the workspace from the next turn on; return what records it.
 
+        For a message with a `key` only that applies it, since the message may be a repeated one.
         Raises: WrongArgument if it belongs to a message that is sent later.
         """
         if shown and is_later:
@@ -59,9 +64,12 @@ class ChatWorkspace:
                 "variables with a message of now",
                 argument="at",
             )
+        if key is not None:
+            return partial(self.record, shown)
         if shown:
             self._unrecorded.append(shown)
             self.place = self._narrowed(self._current_workspace())
+        return self.record
 
     def take_back(self, shown: Shown) -> None:
         """Undo `show` of `shown`, whose message was rejected, unless it was recorded."""
@@ -69,13 +77,15 @@ class ChatWorkspace:
             self._unrecorded = [each for each in self._unrecorded if each is not shown]
             self._adopt()
 
-    async def record(self) -> None:
+    async def record(self, shown: Shown | None = None) -> None:
         """Record changes by messages, unless a turn is open or another process has the lease.
 
-        Durable: when this returns.
+        `shown` is the change by a message with a key. Durable: when this returns.
         """
         environment = self._running.environment
         claim = environment.claim
+        if shown and shown not in self._unrecorded:
+            self._unrecorded.append(shown)
         while self._unrecorded:
             state = await environment.store.state(environment.stream)
             await self.follow(state.head)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from perdure.client.requests.due_turn import store_request, turn_when_due
 from perdure.client.requests.keyed_turn import keyed_turn
 from perdure.client.requests.led_turn import continue_or_follow
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.requests import closing_entry
 from perdure.engine.turns.session_turns import Follow, SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import ConfigError, InvalidTransition
@@ -43,9 +45,9 @@ class NewTurn:
     """A message that begins a turn; `contents` are the media it names.
 
     `follow` applies the settings of the session up to an entry. `record` stores the changes of the
-    workspace that come with the message, before it. The turn does not begin before `due_at`.
-    Waiting turns of a higher `priority` begin before it. Another message with the same `key` is the
-    same message. Units: Unix milliseconds.
+    workspace that come with the message, before it; `record_keyed` does after one with a key. The
+    turn does not begin before `due_at`. Waiting turns of a higher `priority` begin before it.
+    Another message with the same `key` is the same message. Units: Unix milliseconds.
     """
 
     message: Message
@@ -55,6 +57,16 @@ class NewTurn:
     due_at: int | None = None
     priority: Priority = "normal"
     key: str | None = None
+
+    async def record_keyed(self, environment: Environment, request: int) -> None:
+        """Call `record` for a message with a key, unless its turn has begun: then it is repeated.
+
+        Durable: when this returns.
+        """
+        if self.key is None:
+            return
+        if await closing_entry(environment.store, environment.stream, request) is None:
+            await self.record()
 
 
 class Runner(Protocol):
@@ -125,7 +137,8 @@ class EmbeddedRunner:
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment
-        await new.record()
+        if new.key is None:
+            await new.record()
         answered, _ = _ANSWERED.get(), _ANSWERED.set(None)  # only for this turn
         request = answered[1] if answered and answered[0] == environment.stream else None
 
@@ -139,6 +152,7 @@ class EmbeddedRunner:
         body = TurnRequested(new.message, new.due_at, new.priority)
         request = await store_request(environment, body, new.contents, new.key)
         signals.is_stored()
+        await new.record_keyed(environment, request)
         if new.due_at is None:
             return await keyed_turn(turns, signals, request, begin)
         return await turn_when_due(environment, signals, request, new.due_at, begin)

@@ -49,10 +49,12 @@ class DbosRunner:
         environment = turns.environment
         store, stream = environment.store, environment.stream
         async with _place(store, new.due_at) as place:
-            await new.record()
+            if new.key is None:
+                await new.record()
             body = TurnRequested(new.message, new.due_at, new.priority)
             request = await store_request(environment, body, new.contents, new.key, place)
             signals.is_stored()
+            await new.record_keyed(environment, request)
             followed = FollowedTurn(environment, signals, request=request)
             work = Work(store.namespace, stream, request)
             await queue_work(store, work, due_at=new.due_at, priority=new.priority)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.conversation.workspace import Selection, Workspace
+from perdure.errors import IdempotencyMismatch
 from perdure.session.notes import WorkspaceChanged
 from perdure.tools.permissions import Permissions
 from tests.fakes.players import Theatre
@@ -40,6 +42,23 @@ async def test_message_that_changes_nothing_records_nothing() -> None:
     await chat.send("one", variables={"shop": "tea"}, active_file="a.py", selection=lines)
     assert await theatre.bodies(WorkspaceChanged) == []
     assert theatre.players.requests[-1].system == "tea big a.py:1-2"
+
+
+async def test_repeated_or_refused_message_with_a_key_changes_nothing() -> None:
+    theatre = Theatre()
+    chat = await theatre.runtime(AGENT).start(AGENT, workspace=PLACE, id="s")
+    await chat.send("one", idempotency_key="k", variables={"shop": "coffee"})
+    assert chat.workspace.variables["shop"] == "coffee"
+    await chat.send("two", variables={"shop": "juice"})
+    await chat.send("one", idempotency_key="k", variables={"shop": "coffee"})
+    await chat.send("three")
+    with pytest.raises(IdempotencyMismatch):
+        await chat.send("another", idempotency_key="k", variables={"shop": "milk"})
+    await chat.send("four")
+    systems = [request.system for request in theatre.players.requests]
+    assert [text and text.split()[0] for text in systems] == ["coffee", "juice", "juice", "juice"]
+    assert chat.workspace.variables["shop"] == "juice"
+    assert len(await theatre.bodies(WorkspaceChanged)) == 2
 
 
 async def test_scope_of_one_handle_is_not_recorded_by_its_messages() -> None:
