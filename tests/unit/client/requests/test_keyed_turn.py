@@ -77,6 +77,30 @@ async def test_keyed_message_waits_for_another_turn_of_the_session(store: Store)
     assert await asked(store, chat.id) == ["First.", "Second."]
 
 
+async def test_message_sent_again_during_another_turn_is_stored_once(store: Store) -> None:
+    release = asyncio.Event()
+
+    async def slow() -> str:
+        """Wait."""
+        await release.wait()
+        return "done"
+
+    agent = Agent("slow", model="test:m", tools=[perdure.tool(slow)])
+    call = perdure.assistant(perdure.ToolCallPart("c1", "slow", {}))
+    models = ScriptedModel([call, "Done.", "Second."])
+    async with Runtime(store, [agent], models=models) as runtime:
+        chat = await runtime.start("slow")
+        first = chat.send("First.")
+        await first.started()
+        for _ in range(2):
+            await chat.send("Second.", idempotency_key="k").stored()
+        assert chat.is_running
+        release.set()
+        await first
+        assert (await chat.send("Second.", idempotency_key="k")).text == "Second."
+    assert await asked(store, chat.id) == ["First.", "Second."]
+
+
 async def test_key_of_another_message_is_refused(store: Store) -> None:
     async with Runtime(store, [AGENT], models=ScriptedModel(["One."])) as runtime:
         chat = await runtime.start("local")
