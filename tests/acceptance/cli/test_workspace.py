@@ -172,15 +172,25 @@ def test_import_whose_folder_is_not_here_says_where_it_continues(sample: World) 
     assert "does not exist here" not in sample.ok(*words).err
 
 
-def test_import_that_continued_here_is_listed_here_once_the_folder_is_named(
-    sample: World,
-) -> None:
+def test_import_that_continued_here_is_listed_here(sample: World) -> None:
     words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
-    folders: list[str] = []
     for more in ((), ("--cwd", "."), ("--cwd", ".")):
         sample.ok(*words, *more)
         told = sample.ok("sessions", "show", SAMPLE_ID, "--json").json
-        folders.append(told["cwd"])
-    assert folders == ["/home/mira/tidepool", *2 * (str(sample.folder),)]
+        assert told["cwd"] == told["authority"]["working_dir"] == str(sample.folder)
     (row,) = sample.ok("sessions", "list", "--cwd", ".", "--json").json
     assert row["id"] == SAMPLE_ID
+    ended = sample.ok("chat", "--continue", "-m", "scripted:echo", "-p", "hi again")
+    assert "no session of this folder yet" not in ended.err
+
+
+def test_import_from_another_folder_says_where_it_continues(world: World) -> None:
+    there = world.folder / "there"
+    there.mkdir()
+    file = world.folder / "pi.jsonl"
+    file.write_text(SAMPLE.read_text().replace("/home/mira/tidepool", str(there)))
+    world.ok("import", str(file))
+    words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
+    told = " ".join(world.ok(*words).err.split())
+    assert f"the session's folder was {there}: it continues in {world.folder}" in told
+    assert "continues in" not in world.ok(*words).err

@@ -60,6 +60,7 @@ GONE = (
 ELSEWHERE = (
     "the session's folder {} does not exist here: it continues in {} (--cwd DIR names another)"
 )
+MOVED = "the session's folder was {}: it continues in {} (--cwd DIR names another)"
 _WHY: Mapping[Withheld, str] = {
     "imported": "was imported",
     "unknown": "was not written by your perdure (`perdure store trust` can change that)",
@@ -193,7 +194,7 @@ class AnswerOptions:
         It keeps its agent, tools and permissions. The command line restricts them, or extends them
         with a recorded grant; `at_most`, or what `permit` left of them, restricts both. `cwd` and
         variables change its workspace. A session whose agent is not in force here gets the agent of
-        this command, in `cwd` or the current folder.
+        this command, in `cwd` or the current folder, where lists show it from then on.
         Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs it;
         TurnOpen for a grant or a move during a turn; FlowRefusal for the role of a flow that is not
         completed.
@@ -206,6 +207,7 @@ class AnswerOptions:
         if known.bound is None or known.withheld is not None:
             info = await handle.info()
             recorded = info.cwd if cwd is None else None
+            cwd = cwd or Path.cwd()  # named, so that lists show the session where it works
             self.require_choice("an imported session" if info.origin == "import" else "the session")
         await self._require_next(handle)
         if at_most is not None:
@@ -401,6 +403,8 @@ def _remark_gone(chat: Chat, recorded: str | None) -> None:
         remark(GONE.format(safe(folder), chat.id))
     elif recorded is not None and not Path(recorded).is_dir():
         remark(ELSEWHERE.format(safe(recorded), safe(folder)))
+    elif recorded is not None and not Path(recorded).samefile(folder):
+        remark(MOVED.format(safe(recorded), safe(folder)))
 
 
 def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast:
