@@ -115,6 +115,18 @@ def test_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:
     assert "every call needs approval" in world.ok("grants", "list", session_of(world)).out
 
 
+def test_text_piped_with_a_prompt_answers_no_approval(world: World) -> None:
+    scenario = world.scenario(
+        "rules:\n"
+        "  - when: {after_tool: write_file}\n    text: Done.\n"
+        "  - calls: [{name: write_file, args: {path: a.txt, content: new}}]\n"
+    )
+    ended = world.run("chat", "--scenario", scenario, "-p", "go", stdin="allow\nallow\n")
+    assert ended.code == 1
+    assert not (world.folder / "a.txt").exists()
+    assert len(world.ok("inbox", "list", "--json").lines) == 1
+
+
 def test_chat_shows_the_whole_call_before_it_asks(world: World) -> None:
     (world.folder / "a.txt").write_text("old\n")
     content = "\n".join(f"line {n}" for n in range(300))
