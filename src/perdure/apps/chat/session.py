@@ -375,11 +375,16 @@ class AnswerOptions:
 
 
 async def _is_interrupted(store: Store, session: Session) -> bool:
-    """Whether `session` has an open turn that no process runs."""
+    """Whether `session` has an open turn that no process runs, and that continues here.
+
+    The turn of an imported session ends when it is resumed.
+    """
     if (await session.info()).open_turn is None:
         return False
     found = await store.recent(None, scope="all", status="interrupted", id_prefix=session.id)
-    return session.id in [each.id for each in found]
+    if session.id not in [each.id for each in found]:
+        return False
+    return (await authority_of(store.backend, session.id)).turn is None
 
 
 async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -> str | None:
