@@ -341,6 +341,11 @@ MISTAKES = (
         "Invalid value for '--since': no time is between --since and --until: give an earlier",
     ),
     (
+        "sessions list --since 0001-01-02 --until 0001-01-01",
+        2,
+        "Invalid value for '--until': no time is between --since and --until: give an earlier",
+    ),
+    (
         "sessions search tide --since 7d --until 30d",
         2,
         "Invalid value for '--until': no time is between --since and --until: give an earlier",

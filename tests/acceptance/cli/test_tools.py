@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import json
 import re
@@ -36,15 +37,22 @@ def test_change_waits_for_approval_and_always_lasts_until_revoked(
     assert asked["topic"] == "approval"
     assert "a.txt" in asked["text"]
     assert asked["arguments"] == {"path": "a.txt", "content": "one"}
+    listed = world.ok("inbox", "list").out.splitlines()
+    assert f"  perdure inbox show {asked['id']}  prints it in full" in listed
+    assert max(map(len, listed)) <= 80
     world.ok("inbox", "answer", asked["id"], "always")
     session = session_of(world)
     world.ok("chat", "--session", session, "-p", "thanks")
     assert (world.folder / "a.txt").read_text() == "one"
 
-    assert world.ok("grants", "list", session, "--json").json == [asked["always"]]
-    everywhere = [{"session": session, "grants": [asked["always"]]}]
+    known = world.ok("grants", "list", session, "--json").json
+    assert [each["grant"] for each in known] == [asked["always"]]
+    everywhere = [{"session": session, "grants": known}]
     assert world.ok("grants", "list", "--json").json == everywhere
     assert session[:8] in world.ok("grants", "list").out
+    narrow = dataclasses.replace(world, extra={"COLUMNS": "60"})
+    lines = narrow.ok("grants", "list").out.splitlines()
+    assert [0 < len(line) <= 60 for line in lines] == [True, True]
     (world.folder / "a.txt").write_text("else")
     world.ok("chat", "--session", session, "-p", write("a.txt", "one"))
     assert (world.folder / "a.txt").read_text() == "one"
@@ -156,11 +164,11 @@ def test_beginning_of_a_grant_names_it_unless_several_begin_so(world: World) -> 
     first, second = (
         line.split(maxsplit=1) for line in world.ok("grants", "list", session).out.splitlines()
     )
-    assert [first[1], second[1]] == grants
+    assert [first, second] == [[each["id"], each["grant"]] for each in grants]
     assert first[0] in world.ok("grants", "list").out
     told = world.ok("grants", "revoke", session, first[0]).out
     assert re.fullmatch(r"Revoked: write_file a\.txt: 3 bytes, blake2b-256 \w{8}…, .*\n", told)
-    assert world.ok("grants", "list", session, "--json").json == [second[1]]
+    assert world.ok("grants", "list", session, "--json").json == grants[1:]
 
 
 def test_chat_takes_the_answers_that_the_inbox_takes(world: World) -> None:
@@ -169,5 +177,5 @@ def test_chat_takes_the_answers_that_the_inbox_takes(world: World) -> None:
     assert (world.folder / "a.txt").read_text() == "one"
     assert not (world.folder / "b.txt").exists()
     (grant,) = world.ok("grants", "list", session_of(world), "--json").json
-    assert grant.startswith("write_file a.txt: 3 bytes, blake2b-256 ")
+    assert grant["grant"].startswith("write_file a.txt: 3 bytes, blake2b-256 ")
     assert world.ok("inbox", "list", "--json").json == []

@@ -61,12 +61,12 @@ async def list_grants(
         if session is None:
             found = await grants_by_session(opened)
             ids = await short_ids(opened, list(found))
-            data = [{"session": id, "grants": list(each)} for id, each in found.items()]
+            data = [{"session": id, "grants": _data(each)} for id, each in found.items()]
             common.show(data, _lines(found, ids) if found else _NONE)
             return
         stream = await named_session(opened, session)
         known = (await standing_of(opened, stream)).grants
-    common.show(list(known), [f"{id_of(each)}  {safe(each)}" for each in known] or _NONE)
+    common.show(_data(known), [f"{id_of(each)}  {safe(each)}" for each in known] or _NONE)
 
 
 def _lines(found: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> Iterator[str]:
@@ -75,8 +75,12 @@ def _lines(found: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> Iterat
         for id, each in found.items()
         for grant in each
     ]
-    columns = (Column("SESSION"), Column("ID"), Column("GRANT", "strong"))
+    columns = (Column("SESSION"), Column("ID"), Column("GRANT", "strong", gives_way=True))
     return table(columns, rows, width(), out_style())
+
+
+def _data(found: Sequence[str]) -> list[dict[str, str]]:
+    return [{"id": id_of(grant), "grant": grant} for grant in found]
 
 
 def id_of(grant: str) -> str:
@@ -130,4 +134,4 @@ async def revoke(
         await revoke_grant(opened, stream, found)
         left = (await standing_of(opened, stream)).grants
     revoked = [f"Revoked: {safe(short_hashes(each))}" for each in known if each not in left]
-    common.show(list(left), revoked or "This session has no grants.")
+    common.show(_data(left), revoked or "This session has no grants.")

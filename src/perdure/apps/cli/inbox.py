@@ -281,7 +281,7 @@ def _list_lines(waiting: list[WaitingQuestions]) -> Iterator[str]:
         yield f"  {text}"
         yield f"  in: {one_line(each.info.name, _TEXT_CELLS) or '(no title)'}{_invoker(each.info)}"
         if text.endswith("…") or any(approval_lines(asked.question)):
-            yield f"  perdure inbox show {asked.id}  prints all that the answer covers"
+            yield f"  perdure inbox show {asked.id}  prints it in full"
         yield f"  {_command(asked)}"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from perdure.client.clock import SystemClock
-from perdure.session.clock import moment_of
+from perdure.session.clock import moment_of, ms_of
 
 FORMS = "2026-11-21, 2026-11-21T09:30, today, yesterday, 7d, 12h, 30m or 2w"
 
@@ -91,7 +91,7 @@ def _ordered(
     if value is None or other is None:
         return value
     since, until = (value, other) if is_since else (other, value)
-    if since.astimezone() >= until.astimezone():
+    if ms_of(since) >= ms_of(until):
         raise typer.BadParameter("no time is between --since and --until: give an earlier --since")
     return value
 
