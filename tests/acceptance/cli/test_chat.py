@@ -168,11 +168,13 @@ def test_piped_messages_exit_with_the_code_of_the_one_that_failed(world: World) 
 
 
 def test_conversation_can_be_moved_named_and_compacted_while_talking(world: World) -> None:
-    text = "first\n/label 2 begin here\n/branch root\nsecond\n/branch 99\n/compact\n/help\n"
+    lines = ["first", "/label 2 begin here", "/branch root", "/branch root", "second"]
+    text = "\n".join([*lines, "/branch 99", "/compact", "/help\n"])
     ended = world.ok("chat", stdin=text)
     session = only_session(world)
     assert f"{session}/2 is called begin here now" in ended.out
-    assert "going on from before the first entry" in ended.out
+    assert "going on from before the first entry; /tree has the branch that was left" in ended.out
+    assert ended.out.count("/tree has the branch that was left") == 1
     assert "no entry '99'" in ended.out
     assert "Nothing to compact: the newest 20,000 tokens are not summarized" in ended.out
     assert "not summarized, and the context has" in world.ok("sessions", "compact", session).out

@@ -190,10 +190,13 @@ class SlashCommands:
         chat = self._begun()
         if chat is not None and self._is_given(entry, "/branch ENTRY"):
             session = chat.session
+            before = session.leaf
             await session.branch(None if entry == ROOT else await session.find(entry))
             await self._place.display.show_session(chat)
             at = chat.session.leaf or "before the first entry"
-            self._place.remark(f"going on from {at}; /tree has the branch that was left")
+            has_left = chat.session.leaf != before
+            left = "; /tree has the branch that was left" if has_left else ""
+            self._place.remark(f"going on from {at}{left}")
 
     async def _label(self, rest: str) -> None:
         chat = self._begun()
