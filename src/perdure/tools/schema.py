@@ -237,7 +237,7 @@ def _foreign_value(of: type, value: object) -> object:
 
 def _foreign_data(value: object) -> object:
     if is_pydantic(type(value)):
-        return cast("Any", value).model_dump(mode="json")
+        return cast("Any", value).model_dump(mode="json", by_alias=True)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 

@@ -251,3 +251,19 @@ def test_tool_without_pydantic_does_not_import_it() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout == "False\n"
+
+
+class Trip(pydantic.BaseModel):
+    origin: str = pydantic.Field(alias="from")
+
+
+def test_result_has_the_aliases_of_the_arguments() -> None:
+    def book(trip: Trip) -> Trip:
+        return trip
+
+    parameters = parameters_of(book)
+    given: dict[str, object] = {"trip": {"from": "Oslo"}}
+    schema: Any = parameters.schema
+    assert list(schema["properties"]["trip"]["properties"]) == ["from"]
+    trip = arguments_of("book", parameters, given)["trip"]
+    assert json_of(book(trip)) == b'{"from":"Oslo"}'  # pyright: ignore[reportArgumentType] - of any type
