@@ -394,9 +394,14 @@ def _not_listed(name: str, takes: str, given: object) -> str:
     """Return what `given` is, which is no list of what `name` takes."""
     kind = type(given).__name__
     if isinstance(given, list | tuple | set | frozenset | dict):
-        items = cast("Iterable[object]", given)
+        items = list(cast("Iterable[object]", given))
+        is_named = takes.startswith("a list of '")
+        others = [x for x in items if is_named and type(x) is str and repr(x) not in takes]
+        if others:
+            return f"{kind} with {others[0]!r:.40}"
         wrong = sorted({type(each).__name__ for each in items if type(each).__name__ not in takes})
-        return f"{kind} of {', '.join(wrong[:3]) or 'something else'}"
+        told = ", ".join(wrong[:3]) or ("something else" if isinstance(given, list | tuple) else "")
+        return f"{kind} of {told}" if told else kind
     is_item = kind in takes or (callable(given) and "a function" in takes)
     return f"one {kind}: put it into a list, {name}=[...]" if is_item else kind
 

@@ -202,6 +202,12 @@ def _require_function(function: object) -> None:
             f"{getattr(function, '__qualname__', 'it')}() cannot be a tool: it yields, and a tool "
             "returns one result"
         )
+    try:
+        inspect.signature(function)
+    except ValueError as error:
+        name = getattr(function, "__qualname__", repr(function))
+        reason = "Python does not know its parameters; call it in a function of your own"
+        raise WrongArgument(f"{name} cannot be a tool: {reason}") from error
 
 
 def _checked_name(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -148,3 +148,15 @@ def test_value_of_a_wrong_shape_is_described_without_its_module() -> None:
 def test_wrong_list_names_what_it_got(tools: object, told: str) -> None:
     with pytest.raises(WrongArgument, match=told):
         perdure.Agent("a", model="test:m", tools=tools)  # type: ignore[arg-type] # what is refused
+
+
+def test_wrong_list_names_its_kind_or_the_unknown_name() -> None:
+    @takes_declared
+    def take(roles: list[Literal["system", "user"]], tools: list[str]) -> None:
+        del roles, tools
+
+    wrong: Any = [(["user", "nope"], ["a"]), (["user"], {"a"})]
+    told = [r"'system' or 'user' as roles, not list with 'nope'$", r"of str as tools, not set$"]
+    for (roles, tools), text in zip(wrong, told, strict=True):
+        with pytest.raises(WrongArgument, match=text):
+            take(roles, tools)

@@ -326,3 +326,8 @@ def test_needs_approval_that_cannot_decide_is_refused() -> None:
     for condition in wrong:
         with pytest.raises(WrongArgument, match="called with the arguments of the tool: amount"):
             tool(needs_approval=condition)(pay)
+
+
+def test_class_without_known_parameters_is_refused() -> None:
+    with pytest.raises(WrongArgument, match="int cannot be a tool: Python does not know its param"):
+        tool(int)

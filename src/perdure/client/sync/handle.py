@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from perdure.client.sync.portal import Portal
-from perdure.session.argument_checks import wrong
+from perdure.session.argument_checks import is_kept, kind_of, wrong
 
 H = TypeVar("H")
 
@@ -161,7 +161,11 @@ def _result(self: Handle[Any], timeout_s: float | None = None) -> Any:
     """Wait for the turn's end and return its reply; ``await`` does this for the original.
 
     Raises: TimeoutError after `timeout_s` seconds; the turn continues, and `abort` ends it.
+    WrongArgument.
     """
+    kind = kind_of(float | None)
+    if kind.fits is not None and not (kind.fits(timeout_s) and is_kept(timeout_s)):
+        raise wrong("Turn.result", "timeout_s", kind.words, timeout_s)
 
     async def awaited() -> Any:
         async with asyncio.timeout(timeout_s):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -61,3 +62,14 @@ def test_result_times_out_and_the_turn_continues() -> None:
         assert turn.result(timeout_s=30).text == "End."
         with pytest.raises(TypeError, match=r"^result\(\) got an unexpected keyword"):
             turn.result(seconds=1)  # type: ignore[call-arg] # the error names the method
+
+
+@pytest.mark.parametrize("timeout_s", ["x", float("nan"), 10**400, True])
+def test_wait_for_a_result_takes_only_a_number(store: blocking.Store, timeout_s: Any) -> None:
+    with blocking.Runtime(
+        store, [perdure.Agent("a", model="test:m")], models=ScriptedModel(["End."])
+    ) as runtime:
+        turn = runtime.start("a").send("Go.")
+        with pytest.raises(WrongArgument, match=r"Turn\.result takes a number or None"):
+            turn.result(timeout_s=timeout_s)
+        assert turn.result(timeout_s=30).text == "End."
