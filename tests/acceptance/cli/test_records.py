@@ -107,7 +107,6 @@ printf '<%s>\n' "${{PS1@P}}"
 
 
 def test_price_without_a_part_for_cached_tokens_is_named(world: World) -> None:
-    model = "anthropic:claude-x"
     usage = {
         "input_tokens": 10,
         "output_tokens": 5,
@@ -127,16 +126,20 @@ def test_price_without_a_part_for_cached_tokens_is_named(world: World) -> None:
             "usage": usage,
         },
     }
-    (world.folder / "s.jsonl").write_text(json.dumps(record) + "\n")
-    world.ok("import", "s.jsonl")
+    text = json.dumps(record) + "\n"
+    for name in "xy":
+        renamed = text.replace("claude-x", f"claude-{name}").replace('"s"', f'"s{name}"')
+        (world.folder / f"s{name}.jsonl").write_text(renamed)
+        world.ok("import", f"s{name}.jsonl")
     settings = world.folder / ".config" / "perdure"
     settings.mkdir(parents=True)
-    price = f'[models.prices."{model}"]\ninput = 3\noutput = 15\n'
+    price = '[models.prices."anthropic:*"]\ninput = 3\noutput = 15\n'
     (settings / "config.toml").write_text(price)
     text = world.ok("usage").out
     for name, tokens in (("cache_read", "2,000"), ("cache_write", "1,000")):
-        told = f"your price of {model} has no {name}: {tokens} tokens cost as much as other input\n"
-        assert told in text
+        for model in ("anthropic:claude-x", "anthropic:claude-y"):
+            told = f"your price of {model} has no {name}: {tokens} tokens cost as much as other"
+            assert text.count(told) == 1
     (settings / "config.toml").write_text(f"{price}cache_read = 0.3\ncache_write = 3.75\n")
     assert "has no cache" not in world.ok("usage").out
 

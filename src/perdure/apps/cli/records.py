@@ -107,7 +107,7 @@ async def usage(
             read = partial(opened.usage, since=begin, until=until, zone=_zone(), prices=prices)
             found = await read(_GROUPS[by])
             models = await read("model")
-            dearer = [] if is_line else await _dearer_parts(read, models, prices)
+            dearer = [] if is_line or common.as_json else await _dearer_parts(read, models, prices)
     if is_line:
         data = _usage_data(sum_of(found))
         del data["sessions"]  # one may be in several groups
@@ -173,23 +173,24 @@ async def _dearer_parts(
     `read` reads the totals at other prices: one micro-cent more per token of a part adds as many
     micro-cents as it has tokens. Calls whose cost is in the log add none.
     """
-    found: list[_DearerPart] = []
+    lacking: dict[str, dict[str, Price]] = {"cache_read": {}, "cache_write": {}}
     for each in models:
         price = own_price(prices, each.key)
         if price is None or not price.input:
             continue
-        used = (
-            ("cache_read", price.cache_read, each.usage.cache_read_tokens),
-            ("cache_write", price.cache_write, each.usage.cache_write_tokens),
-        )
-        for name, part, sent in used:
-            if part is not None or not sent:
-                continue
-            raised = msgspec.structs.replace(price, **{name: price.input + _PER_TOKEN})
-            after = await read("model", prices={**prices, each.key: raised})
-            (total,) = [one for one in after if one.key == each.key]
-            tokens = (total.usage.cost_microcents or 0) - (each.usage.cost_microcents or 0)
-            if tokens:
+        if price.cache_read is None and each.usage.cache_read_tokens:
+            raised = msgspec.structs.replace(price, cache_read=price.input + _PER_TOKEN)
+            lacking["cache_read"][each.key] = raised
+        if price.cache_write is None and each.usage.cache_write_tokens:
+            raised = msgspec.structs.replace(price, cache_write=price.input + _PER_TOKEN)
+            lacking["cache_write"][each.key] = raised
+    before = {each.key: each.usage.cost_microcents or 0 for each in models}
+    found: list[_DearerPart] = []
+    for name, dearer in lacking.items():
+        after = await read("model", prices={**prices, **dearer}) if dearer else []
+        for each in after:
+            tokens = (each.usage.cost_microcents or 0) - before.get(each.key, 0)
+            if each.key in dearer and tokens:
                 found.append(_DearerPart(each.key, name, tokens))
     return found
 
