@@ -89,6 +89,18 @@ class StoreLookup:
 
         return self._ask(look)
 
+    def grants(self, session: str) -> list[Candidate]:
+        """Return the ids of the grants of `session`, with their texts."""
+        options: Any = importlib.import_module("perdure.apps.cli.store_options")
+        usage: Any = importlib.import_module("perdure.client.agents.session_usage")
+        id_of: Any = importlib.import_module("perdure.apps.chat.grants").id_of
+
+        async def look(store: Store) -> list[Candidate]:
+            known = await usage.standing_of(store, await options.named_session(store, session))
+            return [Candidate(id_of(each), each) for each in known.grants]
+
+        return self._ask(look)
+
     def choices(self, question: str) -> list[Candidate]:
         """Return the choices of `question`."""
 

@@ -55,6 +55,10 @@ class Lookup(Protocol):
         """Return the open questions."""
         ...
 
+    def grants(self, session: str) -> Iterable[Candidate]:
+        """Return the ids of the grants of `session`, with their texts."""
+        ...
+
     def choices(self, question: str) -> Iterable[Candidate]:
         """Return the choices of `question`."""
         ...
@@ -71,7 +75,7 @@ class Lookup(Protocol):
 LookupMaker = Callable[[], Lookup]
 
 SESSIONS = frozenset({"session"})
-ENTRIES = frozenset({"entry", "at", "leaf", "first", "second"})
+ENTRIES = frozenset({"entry", "entries", "at", "leaf", "first", "second"})
 PROGRAM = "PROGRAM"
 FOLDERS = frozenset({"DIR"})
 FILES = frozenset({"FILE", "PATH"})
@@ -184,6 +188,8 @@ def _known_values(parameter: Parameter, known: _Typed, lookup: LookupMaker) -> I
         return lookup().questions()
     if parameter.name == "choice" and first:
         return lookup().choices(first)
+    if parameter.name == "grant" and first:
+        return lookup().grants(first)
     if parameter.value == PROGRAM:
         return lookup().programs()
     return lookup().models() if parameter.name == "model" else ()

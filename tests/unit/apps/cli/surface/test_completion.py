@@ -26,6 +26,9 @@ class Shelf:
     def questions(self) -> Iterable[Candidate]:
         return (Candidate("0196/17", "May I?"),)
 
+    def grants(self, session: str) -> Iterable[Candidate]:
+        return (Candidate("3fa2b1c0", session),)
+
     def choices(self, question: str) -> Iterable[Candidate]:
         return (Candidate("approve"), Candidate("deny"))
 
@@ -54,6 +57,8 @@ def test_completion_offers_matching_candidates() -> None:
         ("sessions branch 0196 ", ["12", "7"]),
         ("sessions branch 0196 1", ["12"]),
         ("sessions diff 0196 12 7", ["7"]),
+        ("sessions erase 0196 12 7", ["7"]),
+        ("grants revoke 0196 3", ["3fa2b1c0"]),
         ("sessions fork 0196 --at 1", ["12"]),
         ("sessions search x --session ", ["0196"]),
         ("sessions search x --session 0196 --session ", ["0196"]),
