@@ -184,11 +184,13 @@ async def test_erasing_shared_entry_follows_fork_option(opened: Store) -> None:
     kept = await session.erase_entries([shared, own], forks="keep")
     (line,) = kept.sessions
     assert (line.erased, line.kept, line.kept_for) == (((1, 1),), ((0, 0),), ("f", "g"))
+    assert [copy.session for copy in kept.copies if copy.kind == "fork"] == ["f", "g"]
     assert await said(session) == [CANARY]
     assert await said(deep) == [CANARY]
 
     await deep.append(user("deeper"))
-    await session.erase_entries([shared], forks="erase")
+    erased = await session.erase_entries([shared], forks="erase")
+    assert [copy for copy in erased.copies if copy.kind == "fork"] == []
     for each, left in ((session, []), (fork, []), (deep, ["deeper"])):
         assert await said(each) == left
         assert (await each.info()).first_text == (left[0] if left else None)

@@ -66,7 +66,7 @@ def erase(
         namespace,
         sessions=sessions,
         removed=counts.plus(contents=len(contents), content_bytes=sum(contents)),
-        copies=(*copies.fork_copies(reach.forks, reach.copies), *outside),
+        copies=(*copies.fork_copies(sessions, reach.copies), *outside),
         is_complete=True,
     )
     earlier.append(copies.without_file_names(certificate))

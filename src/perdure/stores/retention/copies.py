@@ -11,7 +11,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource, SessionExported
 from perdure.stores.retention.backups import Backup
-from perdure.stores.retention.erase import Certificate, Copy
+from perdure.stores.retention.erase import Certificate, Copy, ErasedSession
 
 TELLING = (SessionExported.kind, ImportSource.kind)
 """Kinds of notes that name files outside of the store."""
@@ -59,9 +59,9 @@ _UNNAMED = {
 """The stored texts for the two kinds of `outside`."""
 
 
-def fork_copies(forks: Iterable[StreamId], copies: Iterable[StreamId]) -> Iterator[Copy]:
+def fork_copies(sessions: Iterable[ErasedSession], copies: Iterable[StreamId]) -> Iterator[Copy]:
     """Yield the forks and copies that keep some of the erased data, because they were to stay."""
-    for fork in forks:
+    for fork in dict.fromkeys(fork for each in sessions for fork in each.kept_for):
         yield Copy("fork", "it shares entries, which were kept for it", None, fork)
     for copy in copies:
         yield Copy("fork", "it holds copies of entries as its own", None, copy)

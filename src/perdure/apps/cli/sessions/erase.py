@@ -358,6 +358,8 @@ async def erasures(*, common: CommonOptions) -> None:
         show_json([_data(certificate) for certificate in found])
         return
     for each in found:
-        sessions = count_of(len(each.sessions), "session")
+        what = count_of(len(each.sessions), "session")
+        if each.scope == "entries":
+            what = count_of(each.entries, "entry", "entries")
         state = "" if each.is_complete else ", not complete"
-        show(f"{each.id}  {local_time(each.at)}  {safe(each.by)}: {sessions}{state}")
+        show(f"{each.id}  {local_time(each.at)}  {safe(each.by)}: {what}{state}")

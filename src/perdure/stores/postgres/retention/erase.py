@@ -234,7 +234,7 @@ class _Erasure:
             sessions=sessions,
             removed=counts,
             copies=(
-                *copies.fork_copies(reach.forks, reach.copies),
+                *copies.fork_copies(sessions, reach.copies),
                 *outside,
                 *copies.backed_up(await backups(self._within)),
                 Copy("server", _SERVER),

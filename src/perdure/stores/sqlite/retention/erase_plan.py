@@ -87,7 +87,7 @@ def begin(
         namespace,
         sessions=sessions,
         removed=forgotten(tables, number, plans),
-        copies=(*copies.fork_copies(reach.forks, reach.copies), *outside),
+        copies=(*copies.fork_copies(sessions, reach.copies), *outside),
     )
     keep_new(
         tables,
