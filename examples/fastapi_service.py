@@ -105,10 +105,11 @@ async def say(session: str, text: Annotated[str, Body(embed=True)], service: Sha
 @app.get("/chats/{session}/events", response_class=EventSourceResponse)
 async def events(
     session: Annotated[perdure.Session, Depends(session_of)],
-    last_event_id: Annotated[int, Header()] = -1,
+    last_event_id: Annotated[int, Header(ge=-1)] = -1,
 ) -> AsyncIterable[ServerSentEvent]:
     """Stream the events after the last one that the browser has, then those to come."""
-    async for event in until_shutdown(session.watch(after=last_event_id)):
+    after = min(last_event_id, session.head)  # a number past the newest begins there
+    async for event in until_shutdown(session.watch(after=after)):
         number = None
         if isinstance(event, perdure.Event) and not event.has_more:
             number = str(event.seq)

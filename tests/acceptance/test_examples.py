@@ -176,6 +176,18 @@ def test_litestar_example_plans_once_for_simultaneous_requests(tmp_path: Path) -
 
 
 @pytest.mark.full_only
+def test_fastapi_service_begins_a_number_past_the_newest_at_the_newest(tmp_path: Path) -> None:
+    with serving(tmp_path, "fastapi_service:app") as client:
+        client.post("/chats/ana/messages", json={"text": "Go"}).raise_for_status()
+        negative = {"Last-Event-ID": "-5"}
+        assert client.get("/chats/ana/events", headers=negative).status_code == 422
+        past = {"Last-Event-ID": str(10**20)}
+        with client.stream("GET", "/chats/ana/events", headers=past) as response:
+            client.post("/chats/ana/messages", json={"text": "More"}).raise_for_status()
+            assert next(line for line in response.iter_lines() if line.startswith("data:"))
+
+
+@pytest.mark.full_only
 @pytest.mark.parametrize(
     ("application", "chat", "body"),
     [
