@@ -30,7 +30,12 @@ _KEPT = frozenset(
         *("minimum", "maximum", "minLength", "maxLength", "pattern"),
     )
 )
-_LEFT_OUT = frozenset(("title", "discriminator", "uniqueItems", "examples", "default", "$defs"))
+_LEFT_OUT = frozenset(
+    (
+        *("title", "discriminator", "uniqueItems", "examples", "default", "$defs"),
+        *("deprecated", "readOnly", "writeOnly"),
+    )
+)
 _CHECKED = {
     "format": "format: ",
     "exclusiveMinimum": "> ",

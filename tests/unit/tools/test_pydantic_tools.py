@@ -267,3 +267,20 @@ def test_result_has_the_aliases_of_the_arguments() -> None:
     assert list(schema["properties"]["trip"]["properties"]) == ["from"]
     trip = arguments_of("book", parameters, given)["trip"]
     assert json_of(book(trip)) == b'{"from":"Oslo"}'  # pyright: ignore[reportArgumentType] - of any type
+
+
+class Login(pydantic.BaseModel):
+    name: str = pydantic.Field(deprecated=True)
+    word: pydantic.SecretStr
+
+
+def test_keywords_that_check_nothing_are_left_out() -> None:
+    def log_in(login: Login) -> str:
+        return login.word.get_secret_value()
+
+    schema: Any = parameters_of(log_in).schema
+    properties = schema["properties"]["login"]["properties"]
+    assert properties == {
+        "name": {"type": "string"},
+        "word": {"type": "string", "description": "(format: password)"},
+    }
