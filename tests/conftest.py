@@ -91,7 +91,7 @@ def _names(item: pytest.Item) -> set[str]:
 
 
 class LongFirst:
-    """Each process of pytest-xdist begins with its share of the tests that take long."""
+    """Each process of pytest-xdist begins with its share of the long tests."""
 
     @pytest.hookimpl(trylast=True)  # once ``-m`` has chosen
     def pytest_collection_modifyitems(
@@ -154,7 +154,8 @@ def pytest_runtest_logfinish() -> None:
 def recordings() -> Path:
     """The folder of recorded sessions; the test is skipped, and counted, where there is none.
 
-    A folder named by $PERDURE_RECORDINGS must exist: who names one wants these tests to run.
+    A folder named by $PERDURE_RECORDINGS must exist, because a user who names one wants these tests
+    to run.
     """
     named = os.environ.get("PERDURE_RECORDINGS")
     folder = Path(named) if named else REPOSITORY.parent / "shared" / "data" / "recordings"
@@ -169,7 +170,8 @@ def recordings() -> Path:
 def chromium() -> str:
     """The program Chromium; the test is skipped, and counted, where there is none.
 
-    One named by $PERDURE_CHROMIUM must exist: who names one wants these tests to run.
+    A program named by $PERDURE_CHROMIUM must exist, because a user who names one wants these tests
+    to run.
     """
     named = os.environ.get("PERDURE_CHROMIUM")
     found = shutil.which(named or "chromium")

@@ -1,4 +1,4 @@
-"""The programs of `examples` as their reader runs them: offline, each a process of its own."""
+"""The programs of `examples`, run as a reader runs them: offline, each as a separate process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StopFollowing(Exception):
 
 
 def start(folder: Path, *command: str | Path) -> subprocess.Popen[str]:
-    """A program that runs in `folder`; nothing that it logs fills a pipe."""
+    """A program that runs in `folder`; its log output cannot fill a pipe."""
     with (folder / "log.txt").open("w", encoding="utf-8") as log:
         return subprocess.Popen(
             [sys.executable, *map(str, command)],
@@ -58,7 +58,7 @@ def start(folder: Path, *command: str | Path) -> subprocess.Popen[str]:
 
 
 def run(folder: Path, example: str, *arguments: str, said: str = "") -> str:
-    """What an example prints that gets `said` as its input."""
+    """Return the output of an example that gets `said` as its input."""
     with start(folder, EXAMPLES / example, *arguments) as process:
         out, _ = process.communicate(said, timeout=PATIENCE_S)
     assert process.returncode == 0, (folder / "log.txt").read_text("utf-8")
@@ -152,7 +152,7 @@ def statuses_at_once(client: httpx.Client, path: str, *texts: str) -> list[int]:
 
 
 @pytest.mark.full_only
-def test_fastapi_example_takes_simultaneous_first_messages(tmp_path: Path) -> None:
+def test_fastapi_example_accepts_simultaneous_first_messages(tmp_path: Path) -> None:
     with serving(tmp_path, "fastapi_service:app") as client:
         said = ("one", "two", "three")
         assert statuses_at_once(client, "/chats/ana/messages", *said) == [202, 202, 202]
@@ -214,7 +214,7 @@ def test_service_with_open_stream_ends_at_sigterm_without_error(
 
 
 async def followed_until_failure(url: str) -> list[dict[str, Any]]:
-    """What the follower of the guide shows of a stream, up to a turn that failed."""
+    """The output of the guide's follower for a stream, up to a failed turn."""
     (program,) = (
         code for name, code in BLOCK.findall(GUIDE.read_text("utf-8")) if name == "follower"
     )
@@ -231,7 +231,7 @@ async def followed_until_failure(url: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_code_of_the_web_guide_is_that_of_the_examples() -> None:
+def test_code_of_the_web_guide_equals_the_examples() -> None:
     blocks = BLOCK.findall(GUIDE.read_text("utf-8"))
     for name, block in blocks:
         if name != "follower":
@@ -342,7 +342,7 @@ def test_two_runs_of_the_batch_example_at_once_call_each_ticket_once(tmp_path: P
 
 
 @pytest.mark.all_only
-def test_batch_example_asks_again_where_another_model_failed(tmp_path: Path) -> None:
+def test_batch_example_retries_tickets_whose_model_failed(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("rules: [{text: nonsense}]", encoding="utf-8")
     assert "billing" not in run(tmp_path, "batch.py", "scripted:bad.yaml")
     assert "ticket-099: the turn failed (invalid_output)" in (tmp_path / "log.txt").read_text()
@@ -359,7 +359,7 @@ def test_chat_bot_example_remembers_each_person(tmp_path: Path) -> None:
     assert run(tmp_path, "chat_bot.py", "ben").startswith("(0 messages so far)")
 
 
-async def test_notebook_prints_what_it_shows(
+async def test_notebook_prints_its_stored_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

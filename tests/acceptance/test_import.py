@@ -1,4 +1,4 @@
-"""What a program loads that imports perdure: nothing it has not asked for."""
+"""The modules that a program loads by importing perdure: only those it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library as its users write it: the example of the documented surface, executed."""
+"""The library as its users call it: the example of the documented surface, executed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_example_of_an_agent(address: str) -> None:
         assert (await chat.session.info()).turns == 2
 
 
-async def test_iterating_and_awaiting_may_be_left_out(address: str) -> None:
+async def test_message_sent_without_iterating_or_awaiting_is_answered(address: str) -> None:
     agent = perdure.Agent("helper", model="scripted:echo")
     async with perdure.open(address) as store:
         async with perdure.Runtime(store, agents=[agent]) as runtime:

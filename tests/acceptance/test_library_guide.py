@@ -16,7 +16,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "library.md"
 PRINTED = re.compile(r"^ *print\(.*\) +# (.*)$", re.MULTILINE)
 
 
-async def test_every_example_of_the_library_guide_prints_what_it_says(
+async def test_every_example_of_the_library_guide_prints_the_documented_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

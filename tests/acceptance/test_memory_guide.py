@@ -11,12 +11,12 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "memory.md"
 
 
 def comparable(text: str) -> str:
-    """`text` without the random boundary, and with one time for the fact, which is now."""
+    """`text` without the random boundary, with the time of the fact replaced by a fixed one."""
     text = re.sub(r"context-[0-9a-f]{16}", "context-X", text)
     return re.sub(r"Fact, [0-9: -]{16}", "Fact, T", text).strip()
 
 
-def test_worked_example_prints_what_the_guide_shows() -> None:
+def test_worked_example_prints_the_output_in_the_guide() -> None:
     example = GUIDE.read_text(encoding="utf-8").partition("## A worked example")[2]
     code, shown = re.findall(r"```(?:python)?\n(.*?)```", example, re.DOTALL)[:2]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the guide for a new user shows is what really happens."""
+"""The commands and outputs in the guide for a new user are real."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def exchanged() -> list[tuple[Exchange, list[str]]]:
         return list(played(TEXT, here))
 
 
-def test_every_command_prints_what_the_guide_says(
+def test_every_command_prints_the_output_in_the_guide(
     exchanged: list[tuple[Exchange, list[str]]],
 ) -> None:
     for exchange, real in exchanged:
@@ -24,7 +24,7 @@ def test_every_command_prints_what_the_guide_says(
         assert agrees(exchange.output, real), f"line {exchange.line}, {exchange.command}:\n{shown}"
 
 
-def test_it_really_imports_finds_continues_and_exports(
+def test_guide_really_imports_finds_continues_and_exports(
     exchanged: list[tuple[Exchange, list[str]]],
 ) -> None:
     told = {exchange.command.split()[1]: "\n".join(real) for exchange, real in exchanged}

@@ -17,7 +17,7 @@ DEADLINE_S = 60
 
 @contextmanager
 def child(program: str, *arguments: str) -> Generator[subprocess.Popen[str]]:
-    """A program of `CHILDREN` that runs beside the test, and is ended with it."""
+    """A program of `CHILDREN` that runs during the test, and is ended with it."""
     command = [sys.executable, str(CHILDREN / program), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

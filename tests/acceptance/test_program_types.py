@@ -48,7 +48,7 @@ def programs(tmp_path: Path) -> list[Path]:
 
 
 def checked(checker: str, *arguments: str | Path) -> None:
-    """Run a type checker, which finds nothing."""
+    """Run a type checker, and check that it reports no error."""
     program = Path(sys.executable).with_name(checker)
     done = subprocess.run(
         [program, *arguments], check=False, capture_output=True, cwd=REPOSITORY, text=True

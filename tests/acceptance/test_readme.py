@@ -1,4 +1,4 @@
-"""What README.md shows is what really happens."""
+"""The commands and outputs in README.md are real."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scripts.readme_transcript import (
 TEXT = README.read_text(encoding="utf-8")
 
 
-def test_every_command_prints_what_the_readme_says() -> None:
+def test_every_command_prints_the_output_in_the_readme() -> None:
     for exchange, real in played(TEXT):
         shown = "\n".join(real)
         assert agrees(exchange.output, real), f"line {exchange.line}, {exchange.command}:\n{shown}"

@@ -1,7 +1,7 @@
-"""Sessions that other agents really recorded, imported, looked at, exported and imported again.
+"""Sessions recorded by other agents, imported, read, exported and imported again.
 
-The recordings are other people's and are not in this repository: without them these tests are
-skipped, and say so. `tests/unit/interop` covers every format with fixtures of our own.
+The recordings belong to other people and are not in this repository: without them these tests are
+skipped, and report it. `tests/unit/interop` covers every format with fixtures of our own.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ async def test_unchanged_pi_session_is_exported_with_identical_bytes(
 
 
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
-async def test_session_moves_to_another_store_and_back_without_a_difference(
+async def test_session_moves_to_another_store_and_back_unchanged(
     recordings: Path, store: SessionStore, folder: Folder
 ) -> None:
     other = MemoryStore(clock=ManualClock(), random=SeededRandom(2))
@@ -159,7 +159,7 @@ async def test_pi_session_is_continued_and_exported_back(
         assert [entry.message for entry in theirs] == [entry.message for entry in ours]
 
 
-async def test_recording_that_is_still_being_written_is_followed(
+async def test_recording_that_is_still_written_is_followed(
     recordings: Path, store: SessionStore
 ) -> None:
     for path in [*files(recordings, "pi"), *files(recordings, "claude-code")]:

@@ -1,4 +1,4 @@
-"""The calls that the documentation promises to programs, each called once as it is written there.
+"""The calls that the documentation promises to programs, each called once as documented.
 
 `python -m tests.acceptance.test_surface` prints a line for each.
 """

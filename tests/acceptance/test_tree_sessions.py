@@ -1,4 +1,4 @@
-"""Tree sessions as Operator and pi users know them, on both stores, without their listed faults.
+"""Tree sessions as in Operator and pi, on both stores, without the faults listed there.
 
 Source: the scenarios of operator-pi .7 and the semantics of its .2. A second handle on the same
 data stands for a program that is started again.
@@ -66,7 +66,7 @@ async def test_each_append_becomes_a_child_of_the_leaf_settings_too(session: Ses
     assert [entry.parent_id for entry in entries] == [None, "s/0", "s/1", "s/2"]
 
 
-async def test_branch_grows_beside_the_old_child(session: Session) -> None:
+async def test_branch_is_added_as_a_sibling_of_the_old_child(session: Session) -> None:
     a, b = await session.append(user("a"), assistant("b"))
     await session.branch(a)
     c = await session.append(user("c"))
@@ -110,7 +110,7 @@ async def test_with_no_leaf_the_context_is_empty_and_without_settings(session: S
     assert (context.messages, context.model, context.thinking_level) == ((), None, None)
 
 
-async def test_summary_of_the_left_branch_opens_the_new_one(session: Session) -> None:
+async def test_summary_of_the_abandoned_branch_opens_the_new_one(session: Session) -> None:
     a, _ = await session.append(user("a"), assistant("tried"))
     await session.branch_with_summary(a, "tried and failed")
     told = " ".join(await context_texts(session))
@@ -133,7 +133,7 @@ async def test_newest_compaction_counts_on_its_branch_only(session: Session) -> 
     assert await context_texts(session) == ["question one", "other answer"]
 
 
-async def test_extension_state_is_not_in_context_and_its_messages_are(
+async def test_extension_messages_are_in_context_and_extension_state_is_not(
     session: Session,
 ) -> None:
     await session.append(
@@ -148,7 +148,7 @@ async def test_extension_state_is_not_in_context_and_its_messages_are(
 # ---------------------------------------------------------------- started again
 
 
-async def test_bare_navigation_survives(place: Place, session: Session) -> None:
+async def test_leaf_move_without_an_append_survives(place: Place, session: Session) -> None:
     a, _ = await session.append(user("a"), assistant("b"))
     await session.branch(a)
     again = await reopened(place, session)
@@ -165,7 +165,7 @@ async def test_going_before_the_root_survives(place: Place, session: Session) ->
     assert (await again.append(user("c"))).parent_id is None
 
 
-async def test_labels_come_and_go_and_never_reach_the_context(
+async def test_labels_are_set_and_removed_and_never_reach_the_context(
     place: Place, session: Session
 ) -> None:
     a, b = await session.append(user("a"), assistant("b"))
@@ -318,14 +318,16 @@ async def test_row_of_a_session_says_what_is_in_it(place: Place, session: Sessio
 @pytest.mark.parametrize(
     "text", ["a\u2028b\u2029c\u0085d", "\x00\x1f", "💾 ünï", "line\nline\r\n", "\ufeff"]
 )
-async def test_every_character_comes_back(place: Place, session: Session, text: str) -> None:
+async def test_every_character_survives_a_round_trip(
+    place: Place, session: Session, text: str
+) -> None:
     await session.append(user(text), assistant(text))
     await session.label("s/0", text.replace("\0", "").strip() or "x")
     again = await reopened(place, session)
     assert [m.text for m in await again.messages()] == [text, text]
 
 
-async def test_kinds_and_fields_of_the_future_are_kept_as_they_are(
+async def test_unknown_kinds_and_fields_are_stored_unchanged(
     place: Place, store: Store, session: Session
 ) -> None:
     body = b'{"answer": 42.0, "nested":{"z":1,"a":null}}'

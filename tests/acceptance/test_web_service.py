@@ -1,4 +1,4 @@
-"""A web service ends when it is told to, however many of its turns wait for people."""
+"""A web service ends at SIGTERM, however many of its turns wait for people."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class Client:
         return found
 
     def terminated(self) -> tuple[float, str]:
-        """End the process with SIGTERM: how long that took, and what it wrote to stderr.
+        """End the process with SIGTERM: the time that took, and its stderr.
 
-        A turn that waits for a person would keep it until the patience is over.
+        A turn that waits for a person would delay the end until the patience is over.
         """
         begun = time.monotonic()
         self.process.send_signal(signal.SIGTERM)

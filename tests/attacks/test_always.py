@@ -248,6 +248,6 @@ def test_always_for_one_tool_or_folder_covers_no_other(folder: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", NEVER)
-def test_call_without_a_whole_text_offers_no_always(folder: Path, name: str) -> None:
+def test_call_that_cannot_be_shown_whole_offers_no_always(folder: Path, name: str) -> None:
     tool, args = NEVER[name]
     assert ruling(folder, tool, args).grant is None

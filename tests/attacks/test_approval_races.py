@@ -103,7 +103,7 @@ async def _asked_for(chat: Chat, n: int) -> None:
 
 
 async def _asked_again(chat: Chat, turn: Turn, n: int) -> str | None:
-    """Return the question about the same call after the answer; None if the turn is past it."""
+    """Return the question about the same call after the answer; None if the turn has continued."""
 
     async def is_past() -> bool:
         return bool(await chat.session.questions()) or not turn.is_running

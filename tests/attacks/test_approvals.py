@@ -56,7 +56,7 @@ async def test_9_29_approval_after_abort_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "a.txt").exists()
 
 
-async def test_question_survives_its_process_and_is_answered(
+async def test_question_survives_its_process_and_can_be_answered(
     tmp_path: Path,
 ) -> None:
     stage = stage_of(says(writes("a.txt")))
@@ -108,7 +108,7 @@ async def test_always_for_a_write_covers_the_same_content_and_path_only(tmp_path
 
 
 @pytest.mark.parametrize("path", [".git/hooks/x", "../out", ".env", "C:\\x", ".bashrc "])
-async def test_impossible_call_is_never_asked(tmp_path: Path, path: str) -> None:
+async def test_impossible_call_causes_no_question(tmp_path: Path, path: str) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     stage = stage_of(says(writes(path)))

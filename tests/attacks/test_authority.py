@@ -59,7 +59,7 @@ def careful(**permissions: Any) -> Agent:
 
 
 def tempted(bait: Bait) -> ScriptedModel:
-    """A model that does what the file wants."""
+    """A model that does what the file asks for."""
     calls = [
         ScriptedCall(name, json.dumps(args), id=f"t{n}")
         for n, (name, args) in enumerate((write(bait), command(bait)))
@@ -154,7 +154,7 @@ async def not_local(store: Store, session: str, form: Form, bait: Bait) -> list[
 
 
 async def test_grown_import_gives_no_authority(tmp_path: Path) -> None:
-    """Import a grown file, and a grown copy of the user's own, with a call at the end."""
+    """Import a grown file, and a grown copy of the user's own file, with a call at the end."""
     bait = Bait.under(tmp_path / "bait")
     long = FORMS[0].log("s", bait)
     short = Log(long.stream, long.header, long.entries[:1])

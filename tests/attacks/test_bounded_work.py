@@ -317,7 +317,7 @@ async def test_allowed_tool_of_thousands_is_offered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["silent", "silent-list"])
-async def test_server_that_hangs_is_given_up(tmp_path: Path, kind: str) -> None:
+async def test_hanging_server_is_abandoned(tmp_path: Path, kind: str) -> None:
     begun = time.monotonic()
     with pytest.raises(PerdureError, match=r"not ready within|did not answer in time"):
         await offer_of(kind, tmp_path, connect_timeout_s=1)
@@ -344,7 +344,7 @@ async def test_call_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
 
 
 def bombs() -> dict[str, bytes]:
-    """Ten megabytes of zeros each, a few kilobytes on the wire."""
+    """Ten megabytes of zeros each, compressed to a few kilobytes."""
     zeros = bytes(10_000_000)
     return {"gzip": gzip.compress(zeros), "deflate": zlib.compress(zeros), "br": b"\x00" * 99}
 

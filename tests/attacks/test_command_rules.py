@@ -1,7 +1,7 @@
 """A rule allows what it says: no option it does not name, no path that leads up, no more arguments.
 
-Each case is a rule that a careful person would write, and a command that was not meant. A case is
-through when the command is allowed.
+Each case is a rule that a careful person would write, and a command that the rule must not allow. A
+case fails the test if the command is allowed.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ async def waiting(folder: Path) -> AsyncGenerator[tuple[Served, str, list[Operat
 
 
 async def found(client: httpx.AsyncClient, flow: str, chosen: list[Operation]) -> list[str]:
-    """Return the calls that tell `client` of the flow, or that it carried out."""
+    """Return the calls that reveal the flow to `client`, or that succeeded."""
     leaks: list[str] = []
     for operation in chosen:
         is_of_flow = "/flows" in operation.path

@@ -1,8 +1,8 @@
 """A foreign project leads no flow out of its folders, or to a file on the floors.
 
 Each case prepares a workspace with real links. Then a flow is begun in it, and all that it reads
-for its roles is read. A case is through when text from outside, or of a file that no tool reads, is
-in what came of it, or when something outside was written.
+for its roles is read. A case fails the test if the result contains text from outside or of a
+protected file, or if something outside was written.
 """
 
 from __future__ import annotations

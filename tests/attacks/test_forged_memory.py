@@ -1,4 +1,4 @@
-"""Entries of memory in received sessions: none tells of, changes or hides another session."""
+"""Memory entries in received sessions: none describes, changes or hides another session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def episode(about: str, **fields: Any) -> dict[str, Any]:
 
 
 class Spy:
-    """An extractor that keeps the texts it is shown."""
+    """An extractor that stores the texts it receives."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -65,7 +65,7 @@ async def with_bob(store: Store) -> None:
     await bob.end(summary="bob's summary")
 
 
-async def test_episode_about_another_session_is_none(tmp_path: Path) -> None:
+async def test_episode_about_another_session_is_ignored(tmp_path: Path) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
         await with_bob(store)
         sent = received(tmp_path / "sent.jsonl", said("hello"), episode("bob/0"), episode("sent/0"))

@@ -1,7 +1,7 @@
-"""A repository that somebody else configured runs nothing, fetches nothing and shows nothing else.
+"""A repository configured by another person runs nothing, fetches nothing, shows no other file.
 
 Real git, real repositories. Every case prepares one repository, then the tools look at it and
-commit in it. A case is through when the program that it names has run, or when text from outside
+commit in it. A case fails the test if the program that it names has run, or if text from outside
 the working directory is shown.
 """
 

@@ -1,4 +1,4 @@
-"""A repository that leads elsewhere is not followed, and what cannot be turned off is asked about.
+"""A repository that points elsewhere is not followed; unavoidable settings need approval.
 
 Real git, real repositories, as in `test_git_configurations`.
 """

@@ -32,7 +32,7 @@ async def staged(tmp_path: Path) -> tuple[FlowStage, Flow, Path]:
 
 
 def linked(file: Path) -> None:
-    """Replace it with a link to another file of the folder."""
+    """Replace the file with a link to another file of the folder."""
     (file.parent / "other.md").write_text(EVIL)
     file.unlink()
     file.symlink_to("other.md")

@@ -1,6 +1,6 @@
 """An MCP client gets nothing by HTTP that its token does not allow.
 
-Each tool and resource is asked with the ids and the words of another person's session. That the
+Each tool and resource is called with the ids and the words of another person's session. That the
 questions find it is shown first, with a token that may.
 """
 
@@ -54,7 +54,7 @@ class World:
         ]
 
     async def told(self, token: str, name: str = "bob") -> str:
-        """Everything that a client with `token` is told of the person `name`."""
+        """All data of the person `name` that a client with `token` receives."""
         fact = self.fact if name == "bob" else f"{self.fact}99"
         answers: list[str] = []
         async with client(self.server, token) as connected:

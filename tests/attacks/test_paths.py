@@ -162,14 +162,14 @@ async def test_no_path_is_listed_or_searched(root: Path, outside: Path) -> None:
                 assert run.outcome != "ok" or "outside" not in run.output.text
 
 
-async def test_search_of_everything_finds_nothing_that_is_closed(root: Path) -> None:
+async def test_search_of_everything_finds_no_protected_file(root: Path) -> None:
     run = await Tools(root).run(search_files, pattern="e")
     assert "inside" in run.output.text
     for closed in (SECRET, CREDENTIAL):
         assert closed not in run.output.text
 
 
-async def test_no_tier_opens_what_is_protected(root: Path) -> None:
+async def test_no_scope_opens_protected_files(root: Path) -> None:
     for path in WRITES:
         with case(path):
             tools = Tools(root, Permissions(scope="full", approval="auto"))

@@ -1,7 +1,7 @@
 """Work on text from outside is linear: four times the text is not sixteen times the work.
 
-Every compiled pattern of the package is tried with texts made out of its own form, so that a new
-one is tried without anybody thinking of it; hand-written scanners are tried by name.
+Every compiled pattern of the package is tested with texts made from its own form, so new patterns
+are tested automatically; hand-written scanners are tested by name.
 """
 
 from __future__ import annotations

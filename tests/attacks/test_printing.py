@@ -46,7 +46,7 @@ class Terminal:
             return
 
     def written(self) -> str:
-        """Return everything written, once the other side is closed."""
+        """Return the complete output, once the other side is closed."""
         self.stream.close()
         self._reader.join(20)
         os.close(self._master)

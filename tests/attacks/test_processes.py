@@ -37,7 +37,7 @@ async def test_program_output_is_returned_with_exit_code(tmp_path: Path) -> None
     assert run.outcome == "error"
 
 
-async def test_it_runs_in_the_working_directory(tmp_path: Path) -> None:
+async def test_program_runs_in_the_working_directory(tmp_path: Path) -> None:
     place = str(tmp_path)
     run = await tools(tmp_path).run(run_command, command="pwd", cwd="/")
     assert run.output.text == f"[exit code 0]\n{place}"

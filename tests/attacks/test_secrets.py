@@ -1,8 +1,8 @@
 """Secrets in every field: none is shown anywhere.
 
-A secret of the configuration is put in at the last moment and taken out of all that comes back.
-What a model or a person wrote stays in the log, which is theirs, and is masked in what onlookers
-are shown: events, questions, errors.
+A secret of the configuration is inserted at the last moment and removed from every result. What a
+model or a person wrote stays in the log, which is theirs, and is masked in what onlookers are
+shown: events, questions, errors.
 """
 
 from __future__ import annotations

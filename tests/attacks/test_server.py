@@ -82,7 +82,7 @@ class Models:
 
 @dataclass
 class World:
-    """A server with sessions and facts of bob, of nobody and of ana, and their ids."""
+    """A server with sessions and facts of bob, of no subject and of ana, and their ids."""
 
     server: Served
     targets: list[StreamId]

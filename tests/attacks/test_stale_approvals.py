@@ -1,7 +1,7 @@
 """Approvals with a change between the question and the run: none of them runs.
 
 Every form changes real files between the moment a person is asked and the moment the tool runs.
-The call must not take effect; a new question shows what holds now.
+The call must not take effect; a new question shows the current state.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Form:
     """A call, what the folder holds when it is asked about, and what changes before it runs.
 
     `effect` is what the call would do; it is True of a folder in which it was done. `is_doomed`:
-    what changed makes the call impossible, so it is refused instead of asked again.
+    the change makes the call impossible, so it is refused instead of asked again.
     """
 
     tool: str

@@ -33,7 +33,7 @@ Opened = tuple[Chat, perdure.Runtime, Callable[[], perdure.Runtime], list[str]]
 
 @asynccontextmanager
 async def asking_chat(address: str, *says: str) -> AsyncGenerator[Opened]:
-    """Yield a chat that asks, its runtime, what makes another one, and what they were asked."""
+    """Yield a chat that asks, its runtime, a function that makes another, and their questions."""
     told: list[str] = []
     models = ScriptedModel([CALL, *(says or ("the end",))])
 
@@ -200,7 +200,7 @@ async def test_closed_chat_aborts_no_turn_of_another_chat(address: str, close: s
         assert (await turn).text == "the end"
 
 
-async def test_handle_of_the_same_file_in_one_process_is_told_so(tmp_path: Path) -> None:
+async def test_second_handle_of_a_file_in_one_process_gets_a_clear_error(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/s.db"
     async with (
         asking_chat(address) as (chat, runtime, *_),

@@ -19,7 +19,7 @@ HEADER = StreamHeader(StreamId("s"), BEGUN, cwd="/srv/tides", title="Tides")
 
 
 class Making:
-    """A bundle in the making: each entry goes on from the one before, unless told otherwise."""
+    """A bundle that a test builds: each entry follows the one before by default."""
 
     def __init__(self, header: StreamHeader = HEADER) -> None:
         self.header = header

@@ -24,7 +24,7 @@ MODEL = "scripted:test"
 
 
 class Stage:
-    """A store in memory and what is needed to run turns in it."""
+    """A store in memory and everything needed to run turns in it."""
 
     def __init__(self, *replies: Reply, context_window: int | None = None) -> None:
         self.clock = ManualClock()
@@ -50,7 +50,7 @@ class Stage:
         return await self.runtime(made).start(made, id=id)
 
     async def kept(self, stream: str = "s") -> Message:
-        """What is kept of the answer that is arriving, once it is; time passes until then."""
+        """Return the stored part of the arriving answer, once there is one; time passes."""
 
         async def is_kept() -> bool:
             self.clock.advance(EVERY_S)
@@ -80,7 +80,7 @@ def calls(*names: str, json: str = "{}") -> CallTools:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 60.0) -> None:
-    """Wait until `condition` holds.
+    """Wait until `condition` is true.
 
     Raises: AssertionError when it does not in time.
     """

@@ -1,4 +1,4 @@
-"""Time that stands still until a test moves it, and random bytes that are the same every run."""
+"""Time that changes only when a test advances it, and random bytes that are the same every run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ManualClock:
         return tuple(sorted(due - self._steady_s for due, _ in self._sleepers))
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass; whoever has slept long enough goes on when the loop comes to it."""
+        """Let `seconds` pass; each sleeper whose time is over continues in its turn."""
         self._steady_s += seconds
         self._now_ms += round(seconds * 1000)
         for due, awakening in self._sleepers:

@@ -35,7 +35,7 @@ class Browser:
         await self.page.get_by_text(text).first.wait_for()
 
     async def open(self, place: str) -> None:
-        """Go to a place in the console, such as ``sessions``."""
+        """Open a view of the console, such as ``sessions``."""
         await self.page.goto("about:blank")
         await self.page.goto(f"{self.url}/#/{place}")
         await self.page.wait_for_selector(".rail")

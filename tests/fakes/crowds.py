@@ -1,4 +1,4 @@
-"""Several processes on one store, whatever keeps it: what each of them does, and what must hold."""
+"""Several processes on one store of any kind: the work of each, and the required results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def all_append(store: SessionStore, where: Path | str, processes: int, cou
 
 
 async def all_race(store: SessionStore, where: Path | str, processes: int, count: int) -> None:
-    """Processes race for `count` heads: one wins each, and its message is the one that is there."""
+    """Processes race for `count` heads: one wins each, and only its message is stored."""
     outcomes = run_together(CHILD, "race", where, processes, count)
 
     won = [int(head) for line in outcomes for head in line.split()]

@@ -18,7 +18,7 @@ PIPE_BYTES = 65_536
 
 
 class ForksImports:
-    """What forks import of the library: this process imports it too, so that no later one has to.
+    """Modules of the library that forks import: this process imports them for later forks.
 
     It is loaded lazily, and loading it takes most of the time of a short process.
     """
@@ -29,7 +29,7 @@ class ForksImports:
         os.set_blocking(self._writing, False)
 
     def tell(self) -> None:
-        """In a fork: tell each module at the moment it is imported, for the fork may be killed."""
+        """In a fork: report each module when it is imported, as the fork can be killed."""
 
         def told(event: str, arguments: tuple[Any, ...]) -> None:
             if event == "import" and arguments[0].startswith("perdure."):
@@ -39,7 +39,7 @@ class ForksImports:
         sys.addaudithook(told)
 
     def load(self) -> None:
-        """Import what the forks told."""
+        """Import the modules that the forks reported."""
         with suppress(BlockingIOError):  # nothing new
             for name in os.read(self._reading, PIPE_BYTES).decode().split():
                 with suppress(ImportError):  # neither could the fork

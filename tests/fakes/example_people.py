@@ -1,4 +1,4 @@
-"""Somebody who brings an example project's flow to its end on the command line, whatever is killed.
+"""A simulated person who finishes an example project's flow on the command line despite kills.
 
 They do what a person does: begin the flow, answer what it says it waits for, go on with it; and
 where a command was killed they look what became of it, and do it again if it was not done.
@@ -109,7 +109,7 @@ class Person:
         return Kill(kill.n - passed, kill.moment, kill.thing)
 
     def _next(self, words: tuple[str, ...], ended: Ended) -> tuple[str, ...] | None:
-        """What a person does after `words` ended so; None once nothing is left to do."""
+        """The person's next action after this result of `words`; None at the end."""
         is_answer = words not in (RUN, RESUME)
         if ended.is_killed:
             return words if is_answer else RESUME

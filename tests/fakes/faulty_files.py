@@ -20,7 +20,7 @@ Plan = Callable[[Operation, tuple[Any, ...]], None]
 
 @contextmanager
 def planned(plan: Plan) -> Generator[None]:
-    """Every write, fsync, link, replace, unlink and mkdir of this process goes by `plan` first."""
+    """Every write, fsync, link, replace, unlink and mkdir of this process calls `plan` first."""
     real: dict[Operation, Callable[..., Any]] = {name: getattr(os, name) for name in OPERATIONS}
 
     def wrapped(name: Operation) -> Callable[..., Any]:

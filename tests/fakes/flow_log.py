@@ -47,7 +47,7 @@ def owing_in(state: FlowState) -> frozenset[str]:
 
 
 class FlowLog:
-    """A flow that things happen to; `state` is where it stands."""
+    """A flow for tests to change; `state` is its current state."""
 
     def __init__(self, graph: Graph, start: Sequence[str] | None = None) -> None:
         first = (graph.nodes[0].id,) if start is None else tuple(start)
@@ -56,7 +56,7 @@ class FlowLog:
 
     @property
     def run(self) -> FlowRun:
-        """Where the flow stands, in its people's words."""
+        """The current state of the flow, as people see it."""
         return self.state.run
 
     def add(self, *bodies: SideBody) -> FlowLog:
@@ -81,7 +81,7 @@ class FlowLog:
         return self.add(HandoffMade(node, tuple(HandoffTarget(t, path) for t in targets)))
 
     def work(self, node: str, *targets: str) -> FlowLog:
-        """Let `node` begin with what lies ready for it, and hand over to `targets`."""
+        """Let `node` claim the work that is ready for it, and hand over to `targets`."""
         ready = [key for key in self.run.receiving_handoff if key.endswith(f"=>{node}")]
         return self.claim(node, *ready).hand(node, *targets)
 

@@ -88,7 +88,7 @@ class FlowOracle:
         }
 
     def follow(self, id: EntryId, body: object) -> None:
-        """Take in the next entry of the log.
+        """Process the next entry of the log.
 
         Raises: AssertionError when it breaks a rule.
         """

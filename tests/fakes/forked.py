@@ -79,7 +79,7 @@ class Forked:
 
 @contextmanager
 def forked(work: Callable[..., None], *arguments: object) -> Generator[Forked]:
-    """A process that does `work`; killed at the end, should it not have ended itself.
+    """A process that does `work`; it is killed at the end if it has not ended by then.
 
     `work` is a function of a module: it is loaded by its name there.
     """

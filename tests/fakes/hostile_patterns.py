@@ -1,4 +1,4 @@
-"""Texts made to slow a regular expression down, out of the expression itself; and how slow it is.
+"""Texts made from a regular expression to slow it down, and a measurement of the slowdown.
 
 For each repetition in a pattern there are texts that repeat what it takes, behind what leads to
 it: the beginnings of quadratic and exponential searches.

@@ -1,4 +1,4 @@
-"""What somebody else does to a file while it is being read here, at one moment of choice.
+"""A change of a file by another process while this one reads it, at a chosen moment.
 
 Whoever reads a file looks at its path several times: he asks what it is like, then opens it,
 perhaps more than once. Another process may do something before any of these.
@@ -24,7 +24,7 @@ class Looks:
 
 @contextmanager
 def meanwhile(path: Path, number: int, act: Callable[[], object]) -> Generator[Looks]:
-    """`act` right before `path` is looked at for the time `number`, from 1."""
+    """Call `act` right before `path` is accessed for the time `number`, from 1."""
     looks = Looks()
 
     def looking(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -130,7 +130,7 @@ class ModelServer:
         return f"http://127.0.0.1:{port}{self._path}"
 
     def will(self, *handlers: Handler) -> None:
-        """Answer the next requests so; the last of `handlers` answers all after it."""
+        """Answer the next requests with these; the last of `handlers` answers all later ones."""
         self.handlers = deque(handlers)
 
     async def start(self) -> None:

@@ -32,7 +32,7 @@ BodyT = TypeVar("BodyT")
 
 
 class Hold:
-    """A call that goes on only when it is let go."""
+    """A call that continues only when the test releases it."""
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()

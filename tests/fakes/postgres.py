@@ -150,7 +150,7 @@ class PostgresServer:
             db.execute(statement)
 
     def be_quick(self) -> None:
-        """Leave it to the operating system when to write: nobody will pull the plug."""
+        """Let the operating system decide when to write: no test cuts the power."""
         with psycopg.connect(self.address, autocommit=True) as db:
             db.execute("ALTER SYSTEM SET fsync = off")
             db.execute("ALTER SYSTEM SET full_page_writes = off")

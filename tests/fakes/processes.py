@@ -48,7 +48,7 @@ class Child:
 
 @contextmanager
 def child(script: Path, *arguments: object) -> Generator[Child]:
-    """A process that runs `script`; killed at the end, should it not have ended itself."""
+    """A process that runs `script`; it is killed at the end if it has not ended by then."""
     its_in, stdin = SERVER.Pipe(duplex=False)
     stdout, its_out = SERVER.Pipe(duplex=False)
     with stdin, stdout:

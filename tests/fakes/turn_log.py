@@ -90,5 +90,5 @@ class Course:
         return self.state
 
     def others_append(self, body: SideBody, about: EntryId | None = None) -> None:
-        """Somebody else appends a side entry."""
+        """Another writer appends a side entry."""
         self.state = fold(self.state, self.log.append([new_side(body, about)]))

@@ -65,7 +65,7 @@ class Reaper:
         self._seen = 0
 
     def pass_by(self, moment: Moment) -> None:
-        """Count a moment; at the one that is meant, die."""
+        """Count a moment; kill the process at the chosen one."""
         if moment != self._death.moment:
             return
         self._seen += 1

@@ -23,7 +23,7 @@ TOOL_S = (0.1, 1.2)
 
 
 class Sent(msgspec.Struct):
-    """A message. `request` is set once the store has acknowledged it, `reply` once it came."""
+    """A message. `request` is set when the store acknowledges it, `reply` when it arrives."""
 
     session: StreamId
     text: str

@@ -1,4 +1,4 @@
-"""How long turns stand still after a fault: measured in the database, where the leases are."""
+"""How long turns are interrupted by a fault: measured in the database, where the leases are."""
 
 from __future__ import annotations
 

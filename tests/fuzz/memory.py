@@ -39,7 +39,7 @@ WHOLE = frozenset(name for name, known in FORMATS.items() if known.reader is Non
 
 
 class Forgetful(MemoryStore):
-    """A store that takes everything and keeps nothing."""
+    """A store that accepts everything and stores nothing."""
 
     async def commit(self, commit: Commit) -> CommitResult:
         return CommitResult(((),) * len(commit.writes))

@@ -52,7 +52,7 @@ def test_message_is_read_from_its_entry(message: Message) -> None:
 
 
 @given(bodies, st.dictionaries(texts, json_values, max_size=3))
-def test_unknown_fields_change_nothing_and_are_kept(body: Body, more: dict[str, Any]) -> None:
+def test_unknown_fields_change_nothing_and_are_preserved(body: Body, more: dict[str, Any]) -> None:
     fields: dict[str, Any] = msgspec.json.decode(encode(body))
     known = set(fields) | set(type(body).__struct_fields__)
     added = {f"{name}_x": value for name, value in more.items() if f"{name}_x" not in known}
@@ -62,7 +62,7 @@ def test_unknown_fields_change_nothing_and_are_kept(body: Body, more: dict[str, 
 
 
 @given(texts.map(lambda text: f"future_{text}"), json_values, st.integers(min_value=1))
-def test_unknown_kind_is_kept_byte_for_byte(kind: str, value: object, version: int) -> None:
+def test_unknown_kind_is_preserved_byte_for_byte(kind: str, value: object, version: int) -> None:
     content = encode(value)
     entry = entry_with(kind, content, v=version)
     assert body_of(entry) == Unknown(kind, version, content)
@@ -88,7 +88,7 @@ def test_unknown_kind_is_kept_byte_for_byte(kind: str, value: object, version: i
 @example(b"null", "future")
 @example(b"[" * 100_000, "future")
 @example(b"[" * 100_000, OPAQUE)
-def test_any_bytes_pass_through_a_line_unchanged(content: bytes, kind: str) -> None:
+def test_any_bytes_round_trip_through_a_line(content: bytes, kind: str) -> None:
     entry = entry_with(kind, content)
     assert passes_unchanged(entry)
     assert json.loads(line_of(entry))["id"] == "s/7"  # another reader of JSON agrees
@@ -114,7 +114,7 @@ def test_damaged_body_raises_only_corrupt_log(content: bytes, kind: str) -> None
     st.integers(),
     texts,
 )
-def test_header_passes_through_a_line(
+def test_header_round_trips_through_a_line(
     lane: Lane, other: int | None, seq: int, at: int, kind: str
 ) -> None:
     place: EntryId | None = None if other is None else entry_id("origin", other)
@@ -138,7 +138,7 @@ def test_non_json_number_is_rejected(value: float, wrapped: str) -> None:
 
 
 @given(st.text(max_size=5), st.characters(categories=("Cs",)), st.text(max_size=5))
-def test_lone_surrogate_is_refused(before: str, surrogate: str, after: str) -> None:
+def test_lone_surrogate_is_rejected(before: str, surrogate: str, after: str) -> None:
     text = before + surrogate + after
     for value in (text, {text: 1}, Message("user", (TextPart(text),))):
         with pytest.raises(InvalidEntry):

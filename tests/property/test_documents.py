@@ -1,4 +1,4 @@
-"""Any runnable workflow document: it completes with its outputs, or says why not."""
+"""Any runnable workflow document completes with its outputs, or reports why it does not."""
 
 from __future__ import annotations
 

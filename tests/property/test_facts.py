@@ -1,4 +1,4 @@
-"""Random histories of facts, corrections and erasures equal a model, and leave no erased text."""
+"""Random histories of facts, corrections and erasures match a model, and leave no erased text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Version(NamedTuple):
 
 @dataclass
 class Model:
-    """The facts that should be left: id -> subject and versions, oldest first."""
+    """The facts that should remain: id -> subject and versions, oldest first."""
 
     facts: dict[EntryId, tuple[str | None, list[Version]]] = field(default_factory=dict)
     erased_texts: set[str] = field(default_factory=set)

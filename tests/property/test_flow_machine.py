@@ -1,8 +1,8 @@
-"""Random flows, random behaviour of roles and people, and kills: what must hold, holds always.
+"""Random flows, random behaviour of roles and people, and kills: the invariants always hold.
 
 No role has two turns at once, no handoff is lost or delivered twice, no artifact is used again, and
-a flow that stands still has ended, waits for a person, or says why it cannot go on. What may happen
-is said by `FlowOracle` in another way than the engine says it. At last people answer all that waits
+a flow that stands still has ended, waits for a person, or says why it cannot go on. `FlowOracle`
+describes the allowed behaviour independently of the engine. At last people answer all that waits
 and roles do as they should: then every flow ends, but where nobody has an agent for a role.
 """
 
@@ -132,7 +132,7 @@ class FlowWorld(FlowMachine):
             raise AssertionError(self.broken) from error
 
     def holds(self, is_so: object, broken: str) -> None:
-        """Raise unless `is_so`, and remember it, in case the error is caught."""
+        """Raise unless `is_so` is true, and store the violation in case the error is caught."""
         if self.broken is None and not is_so:
             self.broken = broken
             self.breaks.set()
@@ -169,14 +169,14 @@ class FlowWorld(FlowMachine):
 
     @rule(seed=st.integers(0, 2**32), mood=st.sampled_from((*MOODS,)))
     def go_on(self, seed: int, mood: str) -> None:
-        """A process runs the flow as far as possible."""
+        """Run the flow as far as possible in one process."""
         self.run(seed, mood, (None,))
 
     @rule(place=st.integers(0, 5), is_let=st.booleans(), seed=st.integers(0, 2**32))
     def answer_and_go_on(self, place: int, is_let: bool, seed: int) -> None:
-        """A person answers all questions but one, and a process runs the flow.
+        """A person answers all questions except one, and a process runs the flow.
 
-        Now and then they also say something to who waits for a handoff.
+        Sometimes the person also sends a message to a role that waits for a handoff.
         """
         state = self.done(self.state())
         for number, each in enumerate(waits_in(state)):
@@ -343,7 +343,7 @@ class FlowWorld(FlowMachine):
 
     @rule(place=st.integers(0, 29))
     def starve(self, place: int) -> None:
-        """Edit away what a node waits for, and continue: nothing may ever reach it."""
+        """Edit away the input of a waiting node, and continue: nothing can ever reach the node."""
         now, awaited = self.oracle.graph, self.oracle.awaited()
         if not awaited:
             self.run(place, "waiting", (None,))
@@ -533,7 +533,7 @@ def _is_stalled(parked: NodeParked) -> bool:
 
 
 def noted(what: str) -> None:
-    """Count `what` in the statistics of hypothesis, where it is asking."""
+    """Count `what` in the statistics of hypothesis, if a test of hypothesis is running."""
     if currently_in_test_context():
         event(what)
 
@@ -550,7 +550,7 @@ TestFlows.settings = settings(
 @pytest.mark.all_only
 @pytest.mark.soak
 class TestMoreFlows(FlowWorld.TestCase):
-    """The same with more examples."""
+    """The same tests with more examples."""
 
     settings = settings(TestFlows.settings, max_examples=rounds(30))
 

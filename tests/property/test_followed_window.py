@@ -1,4 +1,4 @@
-"""A followed window equals the one in the log, whatever is appended to the session."""
+"""A followed window equals the window in the log, after any appends to the session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ S = StreamId("s")
 
 
 class Course:
-    """A session, its events, and a window that follows."""
+    """A session, its events, and a window that follows the session."""
 
     def __init__(self, stage: Stage, session: Session) -> None:
         self.stage = stage
@@ -46,7 +46,7 @@ class Course:
         self.followed.follow(added)
 
     async def lead(self, *entries: NewEntry) -> None:
-        """Append as the owner of the turn, if this process still is."""
+        """Append as the owner of the turn, if this process still owns it."""
         assert self.lease is not None
         write = Write(stream=S, entries=entries, lease=self.lease)
         await self.stage.memory.commit(Commit(writes=(write,), at=0))

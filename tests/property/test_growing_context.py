@@ -1,4 +1,4 @@
-"""A conversation extended entry by entry is sent like the window it represents."""
+"""A conversation extended entry by entry gives the same prompt as the window that it represents."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ MOST_CALLS = 300
 
 
 class ChanceModel:
-    """A ``ModelClient`` that answers each request with what `reply` makes of it."""
+    """A ``ModelClient`` that answers each request with the result of `reply`."""
 
     def __init__(self, world: RoleWorld) -> None:
         self._world = world
@@ -178,7 +178,7 @@ class RoleWorld(FlowMachine):
         await self.settled()
 
     async def settled(self) -> None:
-        """Run all processes until nothing changes, and release those that ended."""
+        """Run all processes until nothing changes, and release the ended processes."""
         quiet, at = 0, -1
         while self.running and quiet < QUIET:
             await asyncio.sleep(0)
@@ -380,7 +380,7 @@ class RoleWorld(FlowMachine):
         return Store(self.store, Outside(self.clock, SeededRandom(3)))
 
     def _flow(self) -> Flow:
-        """The flow as a person has it."""
+        """Return the flow as a person sees it."""
         return Flows(Runtime(self._flow_store())).look(FLOW)
 
 

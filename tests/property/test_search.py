@@ -1,7 +1,7 @@
 """The index of a file against a plain scan: both find the same in random logs.
 
-"Always" is: whenever the index was brought up to date in between, after it was built anew, and for
-the part of the log that it does not hold yet.
+"Always" means: after any update of the index, after a rebuild, and for the part of the log that is
+not indexed yet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The context within a budget equals that of the whole branch, for any session."""
+"""The context within a budget equals the context of the whole branch, for any session."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Course:
             await self.session.append(assistant(f"answer {self.number} " * 3, usage=usage))
 
     async def work(self, at: int) -> None:
-        """Append rounds of calls, some of which have no result, or a late one."""
+        """Append rounds of calls; some calls have no result, or a late one."""
         self.number += 1
         ids = [f"c{self.number}-{n}" for n in range(at % 4)]
         results = [tool_result(id_, f"result of {id_}") for id_ in ids]
@@ -131,7 +131,7 @@ STEPS: tuple[Step, ...] = (
 
 
 async def context_reading(session: Session, first: int, budget: int | None) -> Context:
-    """The context of `session`, read from its newest `first` entries, or four times as many."""
+    """Return the context of `session`, read from its newest `first` entries or more."""
     with patch.object(contexts, "_FIRST_READ", first):
         return await session.context(budget)
 

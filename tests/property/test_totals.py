@@ -33,7 +33,7 @@ ERRORS = [
 
 
 def by_token(model: str, usage: Usage) -> int | None:
-    """One micro-cent a token; models of ``x`` have no price."""
+    """Cost one micro-cent for each token; models of ``x`` have no price."""
     return None if model.startswith("x:") else usage.total_tokens
 
 
@@ -60,7 +60,7 @@ partials = st.none() | st.just(assistant("so far"))
 
 
 def happening(state: TurnState) -> st.SearchStrategy[Input]:
-    """What can happen in the state's phase; that its process dies, most of all."""
+    """Return the possible events of the state's phase; a dying process is the most likely."""
     gone = st.builds(inputs.Lost, st.booleans(), partials)
     aborted = st.builds(inputs.Aborted, partials, usages, st.booleans(), st.booleans())
     failed = st.builds(
@@ -83,7 +83,7 @@ def happening(state: TurnState) -> st.SearchStrategy[Input]:
 
 
 def summed(entries: Sequence[Entry]) -> Spending:
-    """The sum over the outcomes of all calls."""
+    """Return the sum over the outcomes of all calls."""
     spent = Spending()
     for entry in entries:
         body = body_of(entry)
@@ -139,7 +139,7 @@ async def test_totals_equal_sum_of_ledger(
 
 
 def answer_to(data: st.DataObject, state: TurnState) -> list[NewEntry]:
-    """An answer to the open question, perhaps."""
+    """Return an answer to the open question, or none."""
     asked = state.question
     if state.phase is not Phase.ASKING or asked is None or asked.answer is not None:
         return []

@@ -61,7 +61,7 @@ def test_entry_is_below_its_parent_or_a_root(parents: list[int]) -> None:
 
 
 @given(parents)
-def test_roots_lack_parent_or_open_a_cycle(
+def test_root_has_no_parent_or_its_parent_is_in_a_cycle(
     parents: list[int],
 ) -> None:
     index = index_of(log_of(parents))

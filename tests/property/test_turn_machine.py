@@ -1,4 +1,4 @@
-"""Random turns: the machine never sticks, never owes, and its log alone says where it stands."""
+"""Random turns: the machine never hangs, answers every call, and is restored from its log alone."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def answers(draw: st.DrawFn) -> inputs.Answered:
 
 
 def happening(state: TurnState) -> st.SearchStrategy[Input]:
-    """What can happen in the state's phase, recovery by another process included."""
+    """Return the events possible in the state's phase, including recovery by another process."""
     failed = st.builds(
         inputs.CallFailed, st.sampled_from(ERRORS), partials, st.floats(0, 1, exclude_max=True)
     )
@@ -114,7 +114,7 @@ def happening(state: TurnState) -> st.SearchStrategy[Input]:
 
 
 def somebody_else(data: st.DataObject, state: TurnState) -> tuple[NewEntry, ...]:
-    """What others may append in the middle of a turn: words for later, an answer."""
+    """Entries that others can append during a turn: later messages, an answer."""
     said = data.draw(st.sampled_from([None, None, user("wait"), assistant("by others")]))
     new: list[NewEntry] = []
     if said is not None:
@@ -201,7 +201,7 @@ def test_any_log_prefix_can_be_recovered_and_finished(
 
 
 def the_plain_course(state: TurnState, log: TurnLog) -> tuple[TurnState, Input]:
-    """Everything goes well from here."""
+    """Finish the turn without further failures."""
     if state.phase is Phase.BACKOFF:
         return state, inputs.Waited()
     if state.phase is Phase.RUNNING:

@@ -1,4 +1,4 @@
-"""scripts/check_commits.py finds long and formless subjects, and skips without history."""
+"""scripts/check_commits.py finds long and malformed subjects, and skips without history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def repository(tmp_path: Path) -> Path:
     "subject",
     [LONGEST, "sqlite: fix race", "stores/jsonl: skip lines", "cli, docs: rename", "a.yaml: add x"],
 )
-def test_subject_in_form_passes(subject: str) -> None:
+def test_well_formed_subject_passes(subject: str) -> None:
     assert list(violations([("abc", subject)])) == []
 
 
@@ -50,7 +50,7 @@ def test_subject_in_form_passes(subject: str) -> None:
         ("an area of words: summary", "commit-form"),
     ],
 )
-def test_subject_out_of_form_fails(subject: str, rule: str) -> None:
+def test_malformed_subject_fails(subject: str, rule: str) -> None:
     assert [line.split(": ")[:2] for line in violations([("abc", subject)])] == [["abc", rule]]
 
 

@@ -1,4 +1,4 @@
-"""Each rule of scripts/check_documents.py fires on a planted violation, not just short of it."""
+"""Each rule of scripts/check_documents.py reports a planted violation, and no borderline case."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_link_with_existing_target_is_accepted(target: str) -> None:
         ("images/a.png#top", "heading"),
     ],
 )
-def test_a_link_that_leads_nowhere_is_found_where_it_is(target: str, what: str) -> None:
+def test_broken_link_is_reported_with_its_place(target: str, what: str) -> None:
     assert links(f"# New\n\n[one](guide.md), [two]({target})\n") == [
         (3, f"`{target}` leads to no {what}")
     ]
@@ -75,7 +75,7 @@ def faults(*cells: str) -> list[tuple[int, str]]:
         ("`a`", "`perdure/b/four.py`, `src/perdure/b`"),
     ],
 )
-def test_a_map_in_which_every_module_is_found_has_no_fault(cells: tuple[str, ...]) -> None:
+def test_map_that_lists_every_module_has_no_violation(cells: tuple[str, ...]) -> None:
     assert faults(*cells) == []
 
 
@@ -131,12 +131,12 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_clean_clone_exits_with_0(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_clone_exits_with_0(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_documents.main([str(clone)]) == 0
     assert capsys.readouterr().out == ""
 
 
-def test_a_violation_is_printed_with_its_place_and_exits_with_1(
+def test_violation_is_printed_with_its_place_and_exits_with_1(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (clone / "docs" / "x.md").write_text("[y](y.md)\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Each rule of scripts/check_shape.py fires on a planted violation, and not just short of it."""
+"""Each rule of scripts/check_shape.py reports a planted violation, and no borderline case."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ PLANTED = {
 }
 
 
-def test_a_planted_violation_is_found_where_it_is() -> None:
+def test_planted_violation_is_reported_with_its_place() -> None:
     for name, (planted, path, line, rule) in PLANTED.items():
         with case(name):
             found = violations(planted)
@@ -269,12 +269,12 @@ def test_code_at_each_limit_passes() -> None:
 
 
 @pytest.mark.parametrize("rule", check_shape.RULES)
-def test_no_rule_is_without_a_planted_violation(rule: check_shape.Rule) -> None:
+def test_every_rule_has_a_planted_violation(rule: check_shape.Rule) -> None:
     planted = [repository(files) for files, *_ in PLANTED.values()]
     assert any(list(rule(files)) for files in [*planted, Repository(())])
 
 
-def test_an_exception_for_a_module_that_is_gone_is_found() -> None:
+def test_exception_for_a_missing_module_is_reported() -> None:
     for key in [*check_shape.NO_TEST, *check_shape.TESTED_IN]:
         with case(key):
             gone = f"{PACKAGE}/{key}"
@@ -285,7 +285,7 @@ def test_an_exception_for_a_module_that_is_gone_is_found() -> None:
 
 
 @pytest.mark.parametrize("key", [key for key in check_shape.TESTED_IN if key.endswith("/")])
-def test_a_package_tested_elsewhere_needs_a_test_there(key: str) -> None:
+def test_package_tested_elsewhere_needs_a_test_there(key: str) -> None:
     place = check_shape.TESTED_IN[key][0]
     files = {path: text for path, text in TABLES.items() if not path.startswith(place)}
     sources = tuple(Source(PurePosixPath(path), text) for path, text in files.items())
@@ -302,14 +302,14 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_clean_clone_exits_with_0(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_clone_exits_with_0(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (clone / "ignored.md").write_text(INDEX, encoding="utf-8")
     (clone / "picture.png").write_bytes(b"\x89PNG\xff")
     assert check_shape.main([str(clone)]) == 0
     assert "0 violations" in capsys.readouterr().out
 
 
-def test_a_violation_is_printed_with_its_place_and_exits_with_1(
+def test_violation_is_printed_with_its_place_and_exits_with_1(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (clone / TREE).write_text(f"\nx = 1  {HASH} noqa\n", encoding="utf-8")

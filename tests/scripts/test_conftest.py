@@ -1,4 +1,4 @@
-"""The fixtures of tests/conftest.py: found, missing and counted, or wrongly named."""
+"""The fixtures of tests/conftest.py: found, missing and counted, or named wrongly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def run(suite: Path, *arguments: str, **named: object) -> str:
-    """Run the tests of `suite` without the programs of this machine; `named` are set for it."""
+    """Run the tests of `suite` without this machine's programs; `named` are set as variables."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "PERDURE"))}
     environment["PYTHONPATH"] = str(CONFTEST.parent.parent)  # the fakes are not copied
     environment["PATH"] = str(suite)
@@ -44,7 +44,9 @@ def run(suite: Path, *arguments: str, **named: object) -> str:
     return finished.stdout
 
 
-def test_tests_without_their_part_are_skipped_and_counted_across_processes(suite: Path) -> None:
+def test_tests_without_their_requirement_are_skipped_and_counted_across_processes(
+    suite: Path,
+) -> None:
     output = run(suite, "-n", "2")
     assert "4 skipped" in output
     for counted in ("RECORDINGS MISSING: 2", "CHROMIUM MISSING: 1", "PI MISSING: 1"):

@@ -1,4 +1,4 @@
-"""The documents of all commands are what the commands say."""
+"""The documents of all commands match the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROGRAM = shape_of(typer.main.get_command(whole_program()))
 
 
 class Links(HTMLParser):
-    """What a page links to, what it can be linked by, and what it loads from elsewhere."""
+    """The links of a page, its link targets, and the resources that it loads from elsewhere."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ def test_they_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert docs.main(["--check"]) == 0, capsys.readouterr().out
 
 
-def test_every_command_and_option_is_in_both() -> None:
+def test_every_command_and_option_is_in_both_documents() -> None:
     markdown, page = docs.markdown(PROGRAM), docs.page(PROGRAM)
     for command in PROGRAM.walk():
         assert command.line in markdown
@@ -45,7 +45,7 @@ def test_every_command_and_option_is_in_both() -> None:
             assert parameter.spellings[0] in page
 
 
-def test_the_page_needs_nothing_else_and_its_links_lead_somewhere() -> None:
+def test_page_is_self_contained_and_its_links_have_targets() -> None:
     links = Links()
     links.feed(docs.page(PROGRAM))
     assert links.loaded == set()
@@ -53,7 +53,7 @@ def test_the_page_needs_nothing_else_and_its_links_lead_somewhere() -> None:
     assert not re.search(r"url\(|@import|https?://", docs.STYLE.read_text(encoding="utf-8"))
 
 
-def test_the_links_of_the_markdown_lead_somewhere() -> None:
+def test_links_of_the_markdown_have_targets() -> None:
     markdown = docs.markdown(PROGRAM)
     targets = set(re.findall(r"\]\(#([^)]+)\)", markdown))
     assert targets <= set(re.findall(r'<a id="([^"]+)">', markdown))

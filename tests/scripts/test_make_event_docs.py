@@ -22,7 +22,7 @@ def test_events_of_a_computed_payload_are_named() -> None:
     assert ("cost:updated", "model_finished") in rows
 
 
-def test_check_of_a_changed_document_says_which_script_to_run(
+def test_check_of_outdated_document_reports_the_script_to_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(make_event_docs, "tables", lambda: "other")

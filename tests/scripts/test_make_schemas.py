@@ -1,4 +1,4 @@
-"""The published schemas take what perdure reads and refuse what it refuses."""
+"""The published schemas accept exactly the files that perdure accepts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_published_schemas_match_code() -> None:
         agent_text(Agent("a", model="openai:x", tools=["read_file"], fallbacks=["google:y"])),
     ],
 )
-def test_agent_files_that_are_read_fit(text: str) -> None:
+def test_valid_agent_files_match_schema(text: str) -> None:
     agent_of_text(text)
     assert fits("agent.schema.json", of_yaml(text))
 
@@ -77,7 +77,7 @@ def test_agent_files_that_are_read_fit(text: str) -> None:
         HEAD + "fallback_chain: [{provider: openai}]\n",
     ],
 )
-def test_agent_files_with_a_fault_do_not_fit(text: str) -> None:
+def test_agent_files_with_a_fault_do_not_match_schema(text: str) -> None:
     with pytest.raises(InvalidAgentFile):
         agent_of_text(text)
     assert not fits("agent.schema.json", of_yaml(text))
@@ -96,7 +96,7 @@ def test_agent_files_with_a_fault_do_not_fit(text: str) -> None:
         ("[store]\nnamespace = 5\n", False, False),
     ],
 )
-def test_settings_fit_as_they_are_read(text: str, is_persons: bool, is_projects: bool) -> None:
+def test_valid_settings_match_schema(text: str, is_persons: bool, is_projects: bool) -> None:
     data = tomllib.loads(text)
     for name, is_project, is_right in (
         ("config.schema.json", False, is_persons),
@@ -123,7 +123,7 @@ def test_files_of_init_match_their_schemas(tmp_path: Path) -> None:
         (('"1.0"', '"2.0"'), False),
     ],
 )
-def test_workflows_fit_as_they_are_read(change: tuple[str, str], is_right: bool) -> None:
+def test_valid_workflows_match_schema(change: tuple[str, str], is_right: bool) -> None:
     text = FLOW.replace(*change, 1)
     assert fits("workflow.schema.json", of_yaml(text)) == is_right
     if is_right:
@@ -133,7 +133,7 @@ def test_workflows_fit_as_they_are_read(change: tuple[str, str], is_right: bool)
             parse(text)
 
 
-def test_a_schema_is_json_in_one_form_only() -> None:
+def test_schema_has_only_one_json_form() -> None:
     for schema in make_schemas.schemas().values():
         text = make_schemas.text_of(schema)
         assert msgspec.json.decode(text) == schema

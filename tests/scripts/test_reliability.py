@@ -1,4 +1,4 @@
-"""Every test that the documents of promises name exists, so that no promise is held by nothing."""
+"""Every test that the documents of promises name exists, so that each promise is tested."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def functions_in(file: str) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("document", [RELIABILITY, COMPATIBILITY], ids=lambda file: file.stem)
-def test_every_test_it_names_exists(document: Path) -> None:
+def test_every_named_test_exists(document: Path) -> None:
     named = _NAMED.findall(document.read_text("utf-8"))
     assert len(named) > 50
     missing = [f"{file}::{name}" for file, name in named if name not in functions_in(file)]
@@ -46,7 +46,7 @@ def test_every_feature_names_a_test_or_a_command() -> None:
     assert [cell for cell in shown if not re.search("::test_|`perdure |`make ", cell)] == []
 
 
-def test_figures_take_the_place_of_former_ones(tmp_path: Path) -> None:
+def test_new_figures_replace_old_ones(tmp_path: Path) -> None:
     file = tmp_path / "page.md"
     file.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
     put_into(file, [Figure("append", "p50", 1.25, "ms", 1.0, 1.0)], is_quick=True)
@@ -57,5 +57,5 @@ def test_figures_take_the_place_of_former_ones(tmp_path: Path) -> None:
     assert "old" not in text
 
 
-def test_there_is_a_place_for_figures() -> None:
+def test_document_has_a_place_for_figures() -> None:
     assert BEGIN in RELIABILITY.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Each tier of tests, `make check`, `make test`, `make test-all`, runs those of the one before."""
+"""Each tier of tests (`make check`, `make test`, `make test-all`) includes the tier before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def selected(expression: str, markers: tuple[str, ...]) -> bool:
 
 
 def expressions(file: str) -> dict[str, str]:
-    """The ``-m`` of each line of a Makefile or script, by what the line begins with."""
+    """Return the ``-m`` of each line of a Makefile or script, by the beginning of the line."""
     return dict(_lines(file))
 
 
@@ -38,7 +38,7 @@ def _lines(file: str) -> list[tuple[str, str]]:
 
 
 def all_markers() -> list[tuple[str, ...]]:
-    """Every set of markers that a test may have: `checked` goes with none of a later tier."""
+    """Return every possible set of markers: `checked` never occurs with a later tier."""
     sets = [some for count in range(len(MARKERS) + 1) for some in combinations(MARKERS, count)]
     return [some for some in sets if "checked" not in some or LATER.isdisjoint(some)]
 
@@ -74,7 +74,7 @@ def test_ci_runs_each_test_once_and_properties_of_check_again_with_more_examples
 
 
 @pytest.mark.parametrize("processes", [0, 1, 2, 3, 4, 7])
-def test_long_tests_begin_first_in_each_process(
+def test_long_tests_start_first_in_each_process(
     request: pytest.FixtureRequest, processes: int
 ) -> None:
     for items in (request.session.items, request.session.items[:3], []):

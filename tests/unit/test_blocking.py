@@ -13,7 +13,7 @@ from perdure.errors import ConfigError, EntryNotFound, StoreUnavailable
 from perdure.session.messages import assistant, user
 
 
-def test_a_session_is_used_without_async() -> None:
+def test_session_works_without_async() -> None:
     with blocking.open("memory:") as store:
         session = store.create(id="s", title="Trip", lazy=True)
         hello = session.append(user("Hello"))
@@ -30,7 +30,7 @@ def test_a_session_is_used_without_async() -> None:
             session.branch("s/99")
 
 
-def test_a_watch_is_an_ordinary_iterator() -> None:
+def test_watch_without_async_is_an_ordinary_iterator() -> None:
     with blocking.open("memory:") as store:
         session = store.create()
         watch = session.watch()
@@ -45,7 +45,7 @@ def test_a_watch_is_an_ordinary_iterator() -> None:
         assert watch.cursor.after == 1
 
 
-def test_a_watch_in_another_thread_ends_with_the_store() -> None:
+def test_watch_in_another_thread_ends_when_store_is_closed() -> None:
     seen: list[str] = []
     begun = threading.Event()
 
@@ -76,7 +76,7 @@ def test_many_threads_append_to_one_session() -> None:
         assert [entry.seq for entry in session.entries()] == list(range(100))
 
 
-def test_an_agent_answers_without_async() -> None:
+def test_agent_answers_without_async() -> None:
     agent = Agent("helper", model="scripted:echo")
     with (
         blocking.open("memory:") as store,
@@ -103,7 +103,7 @@ def test_closed_store_raises() -> None:
         session.append(user("late"))
 
 
-def test_a_store_that_cannot_be_opened_leaves_no_thread() -> None:
+def test_store_that_fails_to_open_leaves_no_thread() -> None:
     before = {*threading.enumerate()}  # some of earlier tests may end meanwhile
     with pytest.raises(ConfigError):
         blocking.open("nonsense")

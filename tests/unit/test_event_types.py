@@ -1,4 +1,4 @@
-"""`perdure.event_types`: each type of durable event has a class, and events are of it."""
+"""`perdure.event_types`: each type of durable event has a class, and its events use it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENTRIES = [
 ]
 
 
-def test_every_type_has_a_class_and_checkers_know_it() -> None:
+def test_every_event_type_has_a_class_and_static_type() -> None:
     assert {type_ for type_, _, _ in make_event_docs.durable()} == TYPES
     made = {name for name, each in vars(event_types).items() if isinstance(each, type)}
     stub = ast.parse(STUB.read_text(encoding="utf-8"))

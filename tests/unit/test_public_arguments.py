@@ -1,6 +1,6 @@
-"""Whatever a program may call: an argument of a wrong type is told, and never goes deeper.
+"""Every public call rejects an argument of a wrong type before it does anything else.
 
-The public surface is walked, not listed: a new function, method or value is asked, too.
+The tests inspect the public surface, so they cover new functions, methods and values.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tests.fakes.samples import case
 
 
 class Nonsense:
-    """Of no type that anything takes."""
+    """A type that no parameter accepts."""
 
 
 NONSENSE: Any = Nonsense()
@@ -134,14 +134,14 @@ NOT_ASKED = {
 
 
 def parameters_in(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters that something can be wrong for."""
+    """Return the parameters whose types are checked."""
     hints = get_type_hints(function)
     found = inspect.signature(function).parameters.values()
     return [each for each in found if each.name in hints and kind_of(hints[each.name]).fits]
 
 
 def methods_of(known: type) -> Iterator[tuple[str, str]]:
-    """Name of each public method, and of each of its parameters."""
+    """Yield the name of each public method with the name of each of its parameters."""
     for name, value in inspect.getmembers(known, inspect.isfunction):
         if not name.startswith("_") and f"{known.__name__}.{name}" not in NOT_ASKED:
             for parameter in parameters_in(value):
@@ -149,9 +149,9 @@ def methods_of(known: type) -> Iterator[tuple[str, str]]:
 
 
 def outcome(function: Callable[..., Any], name: str, others: object = None) -> object:
-    """What `function` gives for nonsense as `name`, with `others` as all that it needs besides.
+    """Return the result of `function` with nonsense as `name`, and `others` as required arguments.
 
-    Without `others` it is given nothing else: what it is given is looked at before what is missing.
+    Without `others`, required arguments are missing: types are checked before missing arguments.
     """
     args: list[object] = []
     kwargs: dict[str, object] = {}
@@ -172,21 +172,21 @@ def outcome(function: Callable[..., Any], name: str, others: object = None) -> o
 
 
 async def awaited(function: Callable[..., Any], name: str) -> None:
-    """As `outcome`; a coroutine's when it is awaited."""
+    """Call `outcome`, and await the result if it is awaitable."""
     made = outcome(function, name, "a" if function in LOOK_THEMSELVES else None)
     if inspect.isawaitable(made):
         await made
 
 
 def stepped(function: Callable[..., Any], name: str) -> None:
-    """As `outcome`; an iterator's when it is asked for its first item."""
+    """Call `outcome`, and request the first item if the result is a generator."""
     made = outcome(function, name, NONSENSE)
     if inspect.isgenerator(made):
         next(made)
 
 
 def public_functions() -> Iterator[tuple[str, Any]]:
-    """The functions there are, those of ``perdure.blocking`` too."""
+    """Yield the public functions, including those of ``perdure.blocking``."""
     for module, names in PUBLIC.items():
         for name in names:
             value = getattr(module, name)
@@ -239,7 +239,7 @@ async def handles() -> AsyncIterator[dict[type, Any]]:
 
 @pytest.fixture
 def handles_without_async() -> Iterator[dict[type, Any]]:
-    """One of each handle of ``perdure.blocking``."""
+    """Return one handle of each type of ``perdure.blocking``."""
     with (
         blocking.open("memory:") as store,
         blocking.Runtime(store, [Agent("helper", model="scripted:echo")]) as runtime,
@@ -256,25 +256,31 @@ def handles_without_async() -> Iterator[dict[type, Any]]:
         yield {type(each): each for each in found}
 
 
-async def test_a_function_refuses_nonsense() -> None:
+async def test_function_with_wrong_argument_type_raises_wrong_argument() -> None:
     for function, name in FUNCTIONS:
         with case((function, name)), pytest.raises(WrongArgument, match=r"not (of )?Nonsense$"):
             await awaited(function, name)
 
 
-async def test_a_method_refuses_nonsense(handles: dict[type, Any]) -> None:
+async def test_method_with_wrong_argument_type_raises_wrong_argument(
+    handles: dict[type, Any],
+) -> None:
     for known, method, name in METHODS:
         with case((known, method, name)), pytest.raises(WrongArgument, match="Nonsense"):
             await awaited(getattr(handles[known], method), name)
 
 
-def test_a_method_without_async_refuses_nonsense(handles_without_async: dict[type, Any]) -> None:
+def test_blocking_method_with_wrong_argument_type_raises_wrong_argument(
+    handles_without_async: dict[type, Any],
+) -> None:
     for known, method, name in CALLS_WITHOUT_ASYNC:
         with case((known, method, name)), pytest.raises(WrongArgument, match="Nonsense"):
             stepped(getattr(handles_without_async[known], method), name)
 
 
-async def test_a_runtime_refuses_nonsense(handles: dict[type, Any]) -> None:
+async def test_runtime_with_wrong_argument_type_raises_wrong_argument(
+    handles: dict[type, Any],
+) -> None:
     for name in [each.name for each in parameters_in(Runtime.__init__)]:
         with case(name):
             arguments = {"store": handles[Store], name: NONSENSE}
@@ -282,14 +288,14 @@ async def test_a_runtime_refuses_nonsense(handles: dict[type, Any]) -> None:
                 Runtime(**arguments)
 
 
-def test_a_runtime_without_async_wants_a_store_without_async() -> None:
+def test_blocking_runtime_rejects_store_that_is_not_blocking() -> None:
     wrong: tuple[Any, ...] = (None, NONSENSE, Stage().store)
     for store in wrong:
         with pytest.raises(WrongArgument, match=r"Runtime takes a handle of perdure\.blocking"):
             blocking.Runtime(store)
 
 
-async def test_a_value_with_nonsense_in_it_is_not_kept() -> None:
+async def test_value_with_wrong_field_type_is_not_stored() -> None:
     for known, sample, name in FIELDS:
         with case((known, sample, name)):
             arguments = {**sample, name: NONSENSE}
@@ -305,7 +311,7 @@ async def test_a_value_with_nonsense_in_it_is_not_kept() -> None:
             assert session.head == -1
 
 
-async def test_a_message_with_nonsense_in_it_is_not_sent() -> None:
+async def test_message_with_wrong_part_type_is_not_sent() -> None:
     chat = await Stage().chat()
     wrong: tuple[Any, ...] = (Message("user", (perdure.TextPart(NONSENSE),)), NONSENSE, ["hello"])
     for said in wrong:
@@ -314,7 +320,7 @@ async def test_a_message_with_nonsense_in_it_is_not_sent() -> None:
     assert chat.status == "idle"
 
 
-def test_nothing_public_is_forgotten() -> None:
+def test_every_public_type_is_checked() -> None:
     for name in PUBLIC[perdure]:
         value = getattr(perdure, name)
         if not isinstance(value, type) or issubclass(value, perdure.errors.PerdureError):

@@ -1,4 +1,4 @@
-"""`import perdure`: every name is there, and nothing is loaded before it is used."""
+"""`import perdure`: every name exists, and each module is loaded at its first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCE = Path(perdure.__file__)
 
 
 def typed_names() -> set[str]:
-    """The names in the stub that type checkers read."""
+    """Return the names in the stub that type checkers read."""
     tree = ast.parse(SOURCE.with_suffix(".pyi").read_text(encoding="utf-8"))
     imported = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     return {alias.name for node in imported for alias in node.names}
@@ -39,7 +39,7 @@ def test_runtime_names_are_typed() -> None:
     assert public - (packages - typed_names()) - others == typed_names()
 
 
-def test_a_star_brings_the_public_names_and_nothing_else() -> None:
+def test_star_import_imports_exactly_the_public_names() -> None:
     brought: dict[str, object] = {}
     exec("from perdure import *", brought)
     brought.pop("__builtins__")
@@ -47,24 +47,24 @@ def test_a_star_brings_the_public_names_and_nothing_else() -> None:
     assert brought["Agent"] is perdure.Agent
 
 
-def test_errors_are_in_their_module_only() -> None:
+def test_errors_are_exported_only_from_their_module() -> None:
     for name, value in vars(errors).items():
         if isinstance(value, type):
             assert not hasattr(perdure, name)
 
 
 @pytest.mark.parametrize("name", ["nonsense", "opne", "_private"])
-def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
+def test_unknown_name_raises_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
         getattr(perdure, name)
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_version_equals_package_version() -> None:
     assert perdure.__version__[0].isdigit()
 
 
 def loaded_by(code: str) -> set[str]:
-    """The modules that a new interpreter has loaded after `code`."""
+    """Return the modules that a new interpreter has loaded after `code`."""
     program = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     run = [sys.executable, "-c", program]
     told = subprocess.run(run, check=True, capture_output=True, text=True).stdout
@@ -86,14 +86,14 @@ HEAVY = {
 }
 
 
-def test_importing_loads_nothing_of_the_package() -> None:
+def test_import_loads_no_module_of_the_package() -> None:
     loaded = loaded_by("import perdure")
     assert [name for name in loaded if name.startswith("perdure.")] == []
     assert not HEAVY & loaded
     assert "asyncio" not in loaded
 
 
-def test_a_store_in_memory_and_a_chat_load_no_database_and_no_provider() -> None:
+def test_in_memory_store_and_chat_load_no_database_or_provider() -> None:
     loaded = loaded_by(
         "import perdure\n"
         "with perdure.blocking.open('memory:') as store:\n"

@@ -1,4 +1,4 @@
-"""Each handle has a short repr: what it is, ids and counts, no text of a session and no secret."""
+"""Each handle has a short repr with its type, ids and counts, without text and secrets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_handles_show_ids_and_counts_but_no_content(tmp_path: Path) -> Non
         assert repr(perdure.Follower(4)) == "<Follower resume_after=4>"
 
 
-def test_handle_without_async_says_so() -> None:
+def test_repr_of_blocking_handle_names_its_module() -> None:
     with perdure.blocking.open("memory:") as store:
         assert repr(store) == "<blocking Store memory>"
         assert repr(store.create(id="s")) == "<blocking Session 's' entries=0 leaf=None>"
@@ -59,7 +59,7 @@ UNIONS = (UnionType, typing.get_origin(Path | None))
 
 
 def exported_values() -> dict[str, type[msgspec.Struct]]:
-    """The exported values by name: every `msgspec.Struct` of the public modules."""
+    """Return the exported values by name: every `msgspec.Struct` of the public modules."""
     found: dict[str, type[msgspec.Struct]] = {}
     for module in (perdure, types):
         for name in dir(module):
@@ -74,7 +74,7 @@ def unchecked_init(_: object) -> None:
 
 
 def filled(kind: type[msgspec.Struct], depth: int = 3) -> msgspec.Struct:
-    """A value whose fields are as long as they can be."""
+    """Return a value whose fields are as long as possible."""
     make: Any = type(kind)
     unchecked: Any = make(kind.__name__, (kind,), {"__post_init__": unchecked_init})
     hints = typing.get_type_hints(kind)
@@ -82,7 +82,7 @@ def filled(kind: type[msgspec.Struct], depth: int = 3) -> msgspec.Struct:
 
 
 def long_value(annotation: Any, depth: int) -> Any:  # noqa: PLR0911 - one for each form
-    """A value of `annotation` that is as long as it can be."""
+    """Return a value of `annotation` that is as long as possible."""
     arguments = typing.get_args(annotation)
     kind = typing.get_origin(annotation) or annotation
     kind = getattr(kind, "__supertype__", kind)

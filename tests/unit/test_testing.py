@@ -1,4 +1,4 @@
-"""`perdure.testing`: the scripted model of people's own unit tests."""
+"""`perdure.testing`: the scripted model for the unit tests of applications."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_scripted_model_answers_in_order_and_shows_its_requests() -> None:
     assert repr(model) == "<ScriptedModel answers=3 requests=7>"
 
 
-async def test_scripted_error_is_raised_once_and_the_last_one_always() -> None:
+async def test_scripted_error_is_raised_once_and_last_one_repeatedly() -> None:
     busy = perdure.errors.RateLimited("test:any", "slow down", 0.0)
     refused = perdure.errors.ModelRefused("test:any", "no credit", 402)
     model = ScriptedModel([busy, "Done.", refused])
@@ -62,7 +62,7 @@ async def test_scripted_error_is_raised_once_and_the_last_one_always() -> None:
                 await chat.send("two")
 
 
-async def test_scripted_errors_end_a_turn_as_those_of_a_provider_do() -> None:
+async def test_scripted_errors_end_a_turn_like_provider_errors() -> None:
     errors = perdure.errors
     for error, failure in (
         (errors.CredentialsRefused("test:any", "bad key", 401), "provider_auth"),
@@ -78,7 +78,7 @@ async def test_scripted_errors_end_a_turn_as_those_of_a_provider_do() -> None:
             assert failed.value.failure == failure
 
 
-async def test_scripted_summary_answers_a_compaction() -> None:
+async def test_scripted_summary_is_used_by_compaction() -> None:
     told = "They talked about words, in many words, at great length."
     model = ScriptedModel(["word " * 300] * 4, summary=told)
     kept = perdure.CompactionSettings(keep_recent_tokens=100)
@@ -105,7 +105,7 @@ async def test_scripted_summary_answers_a_compaction() -> None:
         ([perdure.errors.ModelError("m", "r")], "cannot raise ModelError: use RateLimited"),
     ],
 )
-def test_scripted_model_with_wrong_answers_says_what_it_takes(answers: Any, told: str) -> None:
+def test_error_for_invalid_scripted_answers_lists_accepted_types(answers: Any, told: str) -> None:
     with pytest.raises(perdure.errors.WrongArgument, match=told):
         ScriptedModel(answers)
 
@@ -120,7 +120,7 @@ def test_scripted_model_works_without_async() -> None:
         assert runtime.start("a").send("Hello").result().text == "Hi."
 
 
-async def test_recorded_answers_of_a_session_file_answer_again(tmp_path: Path) -> None:
+async def test_recorded_answers_of_a_session_file_are_replayed(tmp_path: Path) -> None:
     asks = assistant(thinking("easy"), tool_call("c1", "add", {"a": 2, "b": 3}))
     agent = perdure.Agent("helper", model="test:any", tools=[add])
     file = tmp_path / "sum.jsonl"
@@ -137,7 +137,7 @@ async def test_recorded_answers_of_a_session_file_answer_again(tmp_path: Path) -
     assert answers[0].parts == asks.parts
 
 
-async def test_recorded_answers_of_no_session_or_several_say_so(tmp_path: Path) -> None:
+async def test_recorded_answers_require_exactly_one_session(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no session")
     with pytest.raises(perdure.errors.FormatError, match=r"notes\.txt"):
         await recorded_answers(tmp_path / "notes.txt")

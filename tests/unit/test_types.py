@@ -1,4 +1,4 @@
-"""What public calls return: every type can be imported from a public module."""
+"""Return types of public calls: every type can be imported from a public module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTERNAL = {"Runtime.host"}
 
 
 class ReturnedTypes:
-    """Every type of perdure that public calls return, and where each was found."""
+    """Every type of perdure that public calls return, and the place where it was found."""
 
     def __init__(self) -> None:
         self.found: dict[type, str] = {}
@@ -34,7 +34,7 @@ class ReturnedTypes:
                     self.visit_return(value, name)
 
     def visit(self, annotation: Any, place: str) -> None:
-        """Add the types in `annotation`, and those that their fields and calls give."""
+        """Add the types in `annotation`, and the types of their fields and return values."""
         for argument in typing.get_args(annotation):
             is_list = isinstance(argument, list | tuple)
             inner = cast("list[Any]", argument) if is_list else [argument]
@@ -49,7 +49,7 @@ class ReturnedTypes:
         self.visit_members(kind)
 
     def visit_members(self, kind: Any) -> None:
-        """Add the types of the fields of a value, and of what a class's calls give."""
+        """Add the types of a value's fields, and the return types of a class's methods."""
         marks = ("__struct_fields__", "__dataclass_fields__", "_fields")
         if any(hasattr(kind, mark) for mark in marks):
             for name, field in typing.get_type_hints(kind).items():
@@ -60,7 +60,7 @@ class ReturnedTypes:
                 self.visit_member(inspect.getattr_static(kind, name), f"{kind.__name__}.{name}")
 
     def visit_member(self, member: Any, place: str) -> None:
-        """Add what a method or property gives."""
+        """Add the return type of a method, or the type of a property."""
         for wrapper in ("__func__", "fget"):
             member = getattr(member, wrapper, member)
         if isinstance(member, cached_property):
@@ -69,7 +69,7 @@ class ReturnedTypes:
             self.visit_return(member, place)
 
     def visit_return(self, function: Any, place: str) -> None:
-        """Add what `function` returns."""
+        """Add the return type of `function`."""
         function = inspect.unwrap(function)
         if function.__module__.startswith("perdure"):
             self.visit(typing.get_type_hints(function).get("return"), place)
@@ -87,12 +87,12 @@ def test_every_returned_type_is_importable_from_a_public_module() -> None:
     assert len(returned) > 120  # else the walk has lost its way
 
 
-def test_types_has_no_name_of_perdure() -> None:
+def test_types_module_repeats_no_name_of_perdure() -> None:
     named = {name for name in dir(types) if not name.startswith("_")}
     assert not named & {name for name in dir(perdure) if name[0].isupper()}
 
 
-def test_raw_data_reads_the_json_as_it_was_given() -> None:
+def test_raw_data_returns_the_original_json() -> None:
     given = b'{"n": 123456789012345678901234, "n": 1.0}'
     with blocking.open("memory:") as store:
         entry = store.create().append(perdure.Custom("mine", raw_json=given))

@@ -1,4 +1,4 @@
-"""Appends numbered messages to the session of argument 2, one commit each, and says when done."""
+"""Append numbered messages to the session of argument 2, one commit each, and report when done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer of the events of a ticket over HTTP; its state is a file of what it has seen.
+"""A consumer of the events of a ticket over HTTP; its state is a file of the events it has seen.
 
 Called as ``event_consumer.py URL FILE TURNS``; ends once `TURNS` turns were completed. It uses only
 what the guides describe.
@@ -24,7 +24,7 @@ SILENCE_S = 1.0
 
 
 def seen_before() -> list[dict[str, Any]]:
-    """The durable events of the last process, without an entry that it had seen in part."""
+    """The durable events of the last process, without an entry that it had seen only in part."""
     if not FILE.exists():
         return []
     lines = FILE.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -63,7 +63,7 @@ async def follow(seen: list[dict[str, Any]], file: TextIO) -> None:
 
 
 def main() -> None:
-    """Follow the ticket from where the last process was."""
+    """Follow the ticket from the last event that the previous process stored."""
     seen = seen_before()
     FILE.write_text("".join(f"{json.dumps(event)}\n" for event in seen), encoding="utf-8")
     with FILE.open("a", encoding="utf-8") as file:

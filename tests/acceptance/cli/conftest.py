@@ -1,8 +1,9 @@
 """The command line, run in a world of its own.
 
 `World.run` runs a command in the process of the test, which takes a tenth of the time, or forks it
-from a process that has loaded its modules where the test is one of asyncio. `World.start`, and a
-world whose environment Python itself reads at its start, start the installed command anew.
+from a process that has loaded its modules where the test is one of asyncio. `World.start` starts
+the installed command in a new process; so does a world whose environment Python itself reads at its
+start.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class World:
 
     @property
     def environment(self) -> dict[str, str]:
-        """A clean environment: nothing of whoever runs the tests gets in."""
+        """A clean environment without the variables of the user who runs the tests."""
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -134,7 +135,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A world with the sample in it, shared by the tests of a module that only look."""
+    """A world with the sample in it, shared by the tests of a module that only read."""
     shared = World(tmp_path_factory.mktemp("imported"))
     shared.ok("import", str(SAMPLE))
     return shared
@@ -142,6 +143,6 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def sample(world: World) -> World:
-    """A world with the sample in it, of the test's own."""
+    """A world with the sample in it, for one test alone."""
     world.ok("import", str(SAMPLE))
     return world

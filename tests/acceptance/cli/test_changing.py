@@ -1,4 +1,4 @@
-"""Commands that change where a session goes on: each appends, none rewrites."""
+"""Commands that change where a session continues: each appends, none rewrites."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def head_of(world: World) -> int:
     return head
 
 
-def test_branch_moves_the_leaf_for_good(sample: World) -> None:
+def test_branch_moves_the_leaf_permanently(sample: World) -> None:
     head = head_of(sample)
     moved = sample.ok("sessions", "branch", SAMPLE_ID, "9", "--json").json
     assert moved == {"session": SAMPLE_ID, "leaf": f"{SAMPLE_ID}/9", "moved": True}
@@ -41,7 +41,7 @@ def test_entries_are_named_by_number_id_or_foreign_id(sample: World) -> None:
         assert moved["leaf"] == f"{SAMPLE_ID}/3", name
 
 
-def test_entry_that_is_not_there_is_not_found(sample: World) -> None:
+def test_missing_entry_is_not_found(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "4711", "--json")
     assert ended.code == 3
     assert (ended.error["code"], ended.error["entry"]) == ("entry_not_found", "4711")
@@ -77,7 +77,7 @@ def test_fork_at_an_entry_shares_the_path_to_it(sample: World) -> None:
     assert data["labels"] == {f"{SAMPLE_ID}/9": "two ways out"}
 
 
-def test_label_is_given_and_taken_away(sample: World) -> None:
+def test_label_is_set_and_removed(sample: World) -> None:
     given = sample.ok("sessions", "label", SAMPLE_ID, "18", "the turn 🧭", "--json").json
     assert given == {
         "session": SAMPLE_ID,
@@ -89,14 +89,14 @@ def test_label_is_given_and_taken_away(sample: World) -> None:
     assert "🧭" not in sample.ok("sessions", "tree", SAMPLE_ID).out
 
 
-def test_title_is_given_and_taken_away(sample: World) -> None:
+def test_title_is_set_and_removed(sample: World) -> None:
     assert sample.ok("sessions", "rename", SAMPLE_ID, "Ebb", "--json").json["title"] == "Ebb"
     assert sample.ok("sessions", "list", "--json").json[0]["title"] == "Ebb"
     assert sample.ok("sessions", "rename", SAMPLE_ID, "", "--json").json["title"] is None
     assert sample.ok("sessions", "list", "--json").json[0]["title"].startswith("The tide table for")
 
 
-def test_compaction_is_taken_back(sample: World) -> None:
+def test_compaction_is_undone(sample: World) -> None:
     before = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
     undone = sample.ok("sessions", "uncompact", SAMPLE_ID, "--json").json
     assert undone["undone"] == f"{SAMPLE_ID}/34"
@@ -126,13 +126,13 @@ def test_session_without_compactable_messages_is_unchanged(sample: World) -> Non
     assert sample.ok("sessions", "show", SAMPLE_ID, "--json").json["head"] == before["head"]
 
 
-def test_model_that_is_not_here_cannot_compact(sample: World) -> None:
+def test_unavailable_model_cannot_compact(sample: World) -> None:
     ended = sample.run("sessions", "compact", SAMPLE_ID, "--json")
     assert (ended.code, ended.error["code"]) == (2, "model_not_here")
     assert "-m scripted:echo works offline" in ended.error["message"]
 
 
-def test_session_is_ended_and_opened_again_by_its_next_turn(sample: World) -> None:
+def test_ended_session_is_reopened_by_its_next_turn(sample: World) -> None:
     ended = sample.ok("sessions", "end", SAMPLE_ID, "--reason", "done", "--json").json
     assert ended == {"session": SAMPLE_ID, "status": "ended", "changed": True}
     assert sample.ok("sessions", "list", "--json").json[0]["status"] == "ended"
@@ -156,7 +156,7 @@ def test_pinned_entry_is_sent_again_until_it_is_unpinned(sample: World) -> None:
     assert sample.run("sessions", "pin", SAMPLE_ID, "root").code == 2
 
 
-def test_compaction_tells_what_left_and_what_is_pinned(world: World) -> None:
+def test_compaction_reports_hidden_and_pinned_entries(world: World) -> None:
     lines = [f"line {number} " + "of much text " * 2_000 for number in range(8)]
     world.ok("chat", stdin="\n".join(lines))
     (session,) = (row["id"] for row in world.ok("sessions", "list", "--json").json)
@@ -169,7 +169,7 @@ def test_compaction_tells_what_left_and_what_is_pinned(world: World) -> None:
     assert sum(made["left"]["roles"].values()) == len(made["left"]["entries"]) > 2
 
 
-def test_branch_is_left_with_a_summary(world: World) -> None:
+def test_branch_is_abandoned_with_a_summary(world: World) -> None:
     world.ok("chat", stdin="the first question\nthe second question\n")
     (session,) = (row["id"] for row in world.ok("sessions", "list", "--json").json)
     first = world.ok("sessions", "tree", session, "--json").json["roots"][0]["id"]

@@ -64,7 +64,7 @@ def hanging(world: World) -> tuple[World, str, subprocess.Popen[bytes]]:
     return world, only_session(world), process
 
 
-def test_one_turn_prints_the_answer_and_leaves(world: World) -> None:
+def test_one_turn_prints_the_answer_and_exits(world: World) -> None:
     ended = world.ok("chat", "-p", "hello")
     assert ended.out.startswith("offline scripted model: you wrote “hello”")
     assert ended.err == f"session {only_session(world)}\n"
@@ -82,13 +82,13 @@ def test_chat_continues_the_same_session(world: World) -> None:
     assert "You can read files" in context["system"]
 
 
-def test_continue_without_a_session_begins_one(world: World) -> None:
+def test_continue_without_a_session_starts_a_new_one(world: World) -> None:
     ended = world.ok("chat", "--continue", "-p", "hello")
     assert "this is a new one" in ended.err
     only_session(world)
 
 
-def test_imported_session_continues_with_the_model_that_is_named_here(sample: World) -> None:
+def test_imported_session_continues_with_the_given_model(sample: World) -> None:
     before = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
     assert before["model"] == "anthropic:claude-haiku-4-5"  # of the file, not set up here
     events = sample.ok("chat", "--session", SAMPLE_ID, "-p", "hello", "--json").lines
@@ -106,7 +106,7 @@ def test_imported_session_continues_with_the_model_that_is_named_here(sample: Wo
     assert sum(row["kind"] == "model_change" for row in branch) == 3
 
 
-def test_tools_read_in_the_working_directory_and_nowhere_else(world: World) -> None:
+def test_tools_read_only_in_the_working_directory(world: World) -> None:
     (world.folder / "sub").mkdir()
     (world.folder / "sub" / "a.txt").write_text("content of a", encoding="utf-8")
     (world.folder / "secret.txt").write_text("not for you", encoding="utf-8")
@@ -137,13 +137,13 @@ def test_json_prints_every_event_in_wire_form(world: World) -> None:
     assert (types[0], types.count("session:started")) == ("session:started", 1)
 
 
-def test_command_of_other_programs_names_what_does_it_here(world: World) -> None:
+def test_command_of_other_programs_names_the_equivalent_here(world: World) -> None:
     ended = world.ok("chat", stdin="hello\n/undo\n/pin 2\n/quit\n")
     assert "unknown command /undo; /tree or /branch ENTRY continues from an earlier" in ended.out
     assert "unknown command /pin; `perdure sessions pin ID ENTRY` keeps an entry" in ended.out
 
 
-def test_lines_of_a_pipe_are_turns_one_after_the_other(world: World) -> None:
+def test_piped_lines_are_consecutive_turns(world: World) -> None:
     ended = world.ok(
         "chat", stdin="first\nsecond\n/tree\n/nonsense\n/exprot a\n/label\n/quit\nnever said\n"
     )
@@ -156,7 +156,7 @@ def test_lines_of_a_pipe_are_turns_one_after_the_other(world: World) -> None:
     assert f"perdure chat --session {only_session(world)}  continues it" in ended.out
 
 
-def test_piped_messages_exit_with_the_code_of_the_one_that_failed(world: World) -> None:
+def test_piped_messages_exit_with_the_code_of_the_failed_one(world: World) -> None:
     refuses = "rules:\n  - when: {user_contains: first}\n    error: {code: model_refused}\n"
     scenario = world.scenario(f"{refuses}  - text: Fine\n")
     ended = world.run("chat", "--scenario", scenario, stdin="first\nsecond\n")
@@ -167,7 +167,7 @@ def test_piped_messages_exit_with_the_code_of_the_one_that_failed(world: World) 
     assert world.run("chat", "--scenario", scenario, stdin="second\n/branch 99\n").code == 0
 
 
-def test_conversation_can_be_moved_named_and_compacted_while_talking(world: World) -> None:
+def test_conversation_is_moved_named_and_compacted_during_a_chat(world: World) -> None:
     lines = ["first", "/label 2 begin here", "/branch root", "/branch root", "second"]
     text = "\n".join([*lines, "/branch 99", "/compact", "/help\n"])
     ended = world.ok("chat", stdin=text)
@@ -183,7 +183,7 @@ def test_conversation_can_be_moved_named_and_compacted_while_talking(world: Worl
     assert [root.get("label") for root in tree["roots"]] == ["begin here", None]
 
 
-def test_text_that_is_piped_in_is_sent_below_the_prompt(world: World) -> None:
+def test_piped_text_is_sent_below_the_prompt(world: World) -> None:
     world.ok("chat", "-p", "explain this", stdin="one\n  two\n\n")
     session = only_session(world)
     said = world.ok("sessions", "read", session, "--json").json[0]
@@ -193,14 +193,14 @@ def test_text_that_is_piped_in_is_sent_below_the_prompt(world: World) -> None:
     assert said["body"]["parts"][0]["text"] == "alone"
 
 
-def test_open_pipe_without_text_does_not_hold_a_prompt_up(world: World) -> None:
+def test_open_pipe_without_text_does_not_delay_a_prompt(world: World) -> None:
     process = world.start("chat", "-p", "explain this")
     assert process.wait(PATIENCE_S) == 0
     _, told = process.communicate()
     assert b"nothing came through stdin" in told
 
 
-def test_commands_typed_into_a_chat_do_what_they_say(world: World) -> None:
+def test_commands_typed_into_a_chat_work(world: World) -> None:
     text = "\n".join(
         (
             "/model",
@@ -286,7 +286,7 @@ def test_resume_typed_into_a_chat_continues_the_other_session(world: World) -> N
     assert world.ok("sessions", "list", "--json").json[0]["messages"] == 4
 
 
-def test_commands_before_anything_was_said_make_no_session(world: World) -> None:
+def test_commands_before_the_first_message_create_no_session(world: World) -> None:
     ended = world.ok("chat", stdin="/tree\n/branch 1\n/compact\n")
     assert ended.out.count("no messages yet") == 3
     assert world.ok("sessions", "list", "--json").json == []
@@ -300,7 +300,7 @@ def test_scenario_is_acted(world: World) -> None:
     assert world.run("chat", "-p", "x", "--scenario", "none.yaml").code == 3
 
 
-def test_turn_that_fails_says_why(world: World) -> None:
+def test_failed_turn_reports_its_reason(world: World) -> None:
     scenario = world.scenario(
         "rules:\n  - error: {code: model_refused, reason: not today}\n", "refuses"
     )
@@ -312,7 +312,7 @@ def test_turn_that_fails_says_why(world: World) -> None:
     assert "you wrote “hi”" in talked.out
 
 
-def test_ctrl_c_ends_the_turn_and_keeps_what_was_said(
+def test_ctrl_c_ends_the_turn_and_keeps_the_messages(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging
@@ -456,7 +456,7 @@ def test_two_processes_do_not_run_turns_in_one_session(
     process.communicate()
 
 
-def test_session_that_is_not_there_is_not_found(world: World) -> None:
+def test_missing_session_is_not_found(world: World) -> None:
     assert world.run("chat", "--session", "nowhere", "-p", "hi").code == 3
     assert world.run("chat", "--session", "a", "--continue").code == 2
     assert world.run("chat", "--cwd", "nowhere", "-p", "hi").code == 3
@@ -521,7 +521,7 @@ asyncio.run(main())
     return "asks"
 
 
-def test_unknown_outcome_is_asked_in_the_inbox_and_answered_there(world: World) -> None:
+def test_unknown_outcome_is_listed_and_answered_in_the_inbox(world: World) -> None:
     session = killed_in_a_tool(world)
     scenario = world.scenario(UNSURE)
     ended = world.run("chat", "--session", session, "--scenario", scenario, "-p", "go", "--json")
@@ -577,7 +577,7 @@ def test_question_without_a_terminal_stays_open(world: World) -> None:
     assert world.run("inbox", "answer", "nowhere", "done").code == 3
 
 
-def test_interrupted_turn_can_be_given_up(
+def test_interrupted_turn_can_be_abandoned(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging
@@ -591,7 +591,7 @@ def test_interrupted_turn_can_be_given_up(
     world.ok("sessions", "branch", session, "root")
 
 
-def test_file_named_in_the_prompt_is_attached_and_one_that_is_piped_in_is_not(
+def test_file_named_in_prompt_is_attached_and_piped_file_is_not(
     world: World,
 ) -> None:
     (world.folder / "sea.py").write_text("print('sea')\n")

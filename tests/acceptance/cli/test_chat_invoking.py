@@ -1,4 +1,4 @@
-"""What an agent asks that the chat's agent has invoked: told in the chat, and answered there."""
+"""Questions of agents that the chat's agent has invoked: shown and answered in the chat."""
 
 from __future__ import annotations
 

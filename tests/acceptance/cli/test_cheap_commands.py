@@ -1,4 +1,4 @@
-"""A command that is forked or runs in the test's process does what one started anew does."""
+"""A command that is forked or runs in the test's process works like a newly started one."""
 
 from __future__ import annotations
 

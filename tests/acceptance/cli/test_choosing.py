@@ -1,4 +1,4 @@
-"""Sessions named by files, branches held against each other, projects, and the picker."""
+"""Sessions named by files, compared branches, projects, and the picker."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_branch_is_compared_with_current_one(imported: World) -> None:
     assert [side["entries"] for side in same["branches"]] == [[], []]
 
 
-def test_entry_that_is_not_there_cannot_be_compared(imported: World) -> None:
+def test_missing_entry_cannot_be_compared(imported: World) -> None:
     assert imported.run("sessions", "diff", "0196", "16", "999").code == 3
 
 
@@ -131,7 +131,7 @@ def test_nothing_to_undo_is_reported(sample: World) -> None:
     assert ended.err.startswith("perdure: there is no compaction to undo in session")
 
 
-def test_store_in_memory_has_no_file_to_tell_about(world: World) -> None:
+def test_store_in_memory_reports_no_file(world: World) -> None:
     out = world.ok("store", "info", "--store", "memory:").out
     assert "none: all of it ends with this process" in out
     assert "0 bytes for 0 bytes" not in out
@@ -141,7 +141,7 @@ def test_store_in_memory_has_no_file_to_tell_about(world: World) -> None:
 # ---------------------------------------------------------------- projects
 
 
-def test_project_has_its_sessions_for_itself(sample: World) -> None:
+def test_project_lists_only_its_own_sessions(sample: World) -> None:
     extra = {"PERDURE_STORE": f"sqlite:///{sample.file}", "HOME": str(sample.folder)}
     project = World(sample.folder / "tides", extra)
     (project.folder / "sub").mkdir(parents=True)
@@ -161,7 +161,7 @@ def test_project_has_its_sessions_for_itself(sample: World) -> None:
     assert chosen.ok("sessions", "list", "--json").json == other
 
 
-def test_folder_that_can_be_no_project_is_refused(world: World) -> None:
+def test_folder_that_cannot_be_a_project_is_refused(world: World) -> None:
     assert world.run("init").code == 2  # the home folder of this world
     assert world.run("init", "nowhere").code == 3
     (world.folder / "x").mkdir()
@@ -174,7 +174,7 @@ def test_folder_that_can_be_no_project_is_refused(world: World) -> None:
 
 @dataclass
 class Terminal:
-    """A command at a terminal of its own."""
+    """A command at its own terminal."""
 
     world: World
     words: tuple[str, ...]
@@ -205,7 +205,7 @@ class Terminal:
                 self.shown += os.read(self.descriptor, 65_536).decode(errors="replace")
 
     def press(self, keys: str) -> None:
-        """Type `keys`; what is on the screen is looked for anew."""
+        """Type `keys`, and forget the screen text so far."""
         self.shown = ""
         os.write(self.descriptor, keys.encode())
 
@@ -242,7 +242,7 @@ def test_session_is_picked_with_the_keyboard(several: World) -> None:
     assert terminal.ended() == (0, f"{wanted}\n")
 
 
-def test_one_can_leave_the_picker(several: World) -> None:
+def test_picker_can_be_closed_without_a_choice(several: World) -> None:
     for key in ("\x1b", "\x03"):
         terminal = Terminal(several, ("sessions", "pick", "--query", "tidy"))
         terminal.until("1 of 3 sessions")
@@ -264,7 +264,7 @@ def test_chat_continues_the_picked_session(several: World) -> None:
     assert f'"sessionId":"{session}"' in out
 
 
-def test_without_a_terminal_nothing_is_picked(imported: World) -> None:
+def test_picker_without_a_terminal_picks_nothing(imported: World) -> None:
     done = subprocess.run(
         [PERDURE, "sessions", "pick"],
         capture_output=True,

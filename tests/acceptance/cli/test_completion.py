@@ -119,14 +119,14 @@ def test_zsh_accepts_its_script(imported: World) -> None:
     subprocess.run([program, "-n"], input=script, text=True, check=True, timeout=PATIENCE_S)
 
 
-def test_completing_makes_no_store_and_says_nothing_when_it_fails(world: World) -> None:
+def test_completion_creates_no_store_and_fails_silently(world: World) -> None:
     for store in (f"sqlite:///{world.file}", "ftp://nowhere"):
         ended = world.run("__complete", "fish", "sessions", "show", "--store", store, "")
         assert ended.err == ""
     assert not world.file.exists()
 
 
-def test_shell_is_that_of_the_user_unless_it_is_named(world: World) -> None:
+def test_completion_without_a_named_shell_uses_the_users_shell(world: World) -> None:
     zsh = World(world.folder, {"SHELL": "/usr/bin/zsh"})
     assert zsh.ok("completion").out == world.ok("completion", "zsh").out
     assert World(world.folder, {"SHELL": "/bin/sh"}).run("completion").code == 2

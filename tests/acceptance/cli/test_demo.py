@@ -1,4 +1,4 @@
-"""The demonstration runs on the sample and on every recording, and what it says is so."""
+"""The demonstration runs on the sample and on every recording, and its claims are true."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLUSTER_CLAIMS = 7
 
 @pytest.fixture
 def stage(world: World) -> World:
-    """A world whose temporary folders lie in it."""
+    """A world that contains its temporary folders."""
     return World(world.folder, {"TMPDIR": str(world.folder)})
 
 
@@ -62,7 +62,7 @@ def test_suggested_commands_of_demo_work(stage: World) -> None:
         assert Path(shlex.split(command)[0]).name == PERDURE.name
 
 
-def test_it_leaves_a_folder_with_the_store_and_the_one_line(stage: World) -> None:
+def test_demo_leaves_a_folder_with_the_store_and_one_line(stage: World) -> None:
     summary = demo(stage)
     assert set(summary) == {"ok", "store", "session", "format", "claims", "seconds"}
     assert (summary["ok"], summary["session"], summary["format"]) == (True, SAMPLE_ID, "pi")
@@ -76,7 +76,7 @@ def test_it_leaves_a_folder_with_the_store_and_the_one_line(stage: World) -> Non
 
 
 @pytest.mark.all_only
-def test_it_can_be_played_again_in_the_same_store(stage: World) -> None:
+def test_demo_can_run_again_in_the_same_store(stage: World) -> None:
     address = f"sqlite:///{stage.folder / 'mine.db'}"
     first = demo(stage, "--store", address)
     second = demo(stage, "--store", address)
@@ -93,7 +93,7 @@ def test_every_recording_is_played(stage: World, recordings: Path) -> None:
         assert len(summary["claims"]) == expected, file
 
 
-def test_file_that_is_not_there_or_no_session_is_refused(stage: World) -> None:
+def test_missing_file_or_file_without_session_is_refused(stage: World) -> None:
     assert stage.run("demo", "nowhere.jsonl").code == 3
     (stage.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")
     ended = stage.run("demo", "poem.txt", "--json")
@@ -111,7 +111,7 @@ def test_session_of_a_single_message_can_be_played(stage: World) -> None:
     assert len(demo(stage, str(file))["claims"]) == PI_CLAIMS
 
 
-def test_session_in_which_nothing_was_said_can_be_played(stage: World) -> None:
+def test_session_without_messages_can_be_played(stage: World) -> None:
     file = stage.folder / "header.jsonl"
     file.write_text(
         '{"type":"session","version":3,"id":"tiny","timestamp":"2026-01-01T00:00:00.000Z"}\n',
@@ -127,7 +127,7 @@ def test_folder_cannot_be_played(stage: World) -> None:
 
 
 @pytest.mark.all_only
-def test_it_is_played_in_a_database_of_a_server(stage: World, postgres: PostgresServer) -> None:
+def test_demo_runs_in_a_database_of_a_server(stage: World, postgres: PostgresServer) -> None:
     address = postgres.take()
     summary = demo(stage, "--store", address)
     assert len(summary["claims"]) == PI_CLAIMS

@@ -1,4 +1,4 @@
-"""``perdure export`` in every format: what it writes, what it replaces, what it says on the way."""
+"""``perdure export`` in every format: its output, the files it replaces, its messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_format_goes_to_a_file_or_to_the_next_command(sample: World, forma
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_redacted_value_is_nowhere_in_the_output(sample: World, format: str) -> None:
+def test_redacted_value_does_not_appear_in_the_output(sample: World, format: str) -> None:
     sample.ok("sessions", "rename", SAMPLE_ID, "of /home/mira and AKIAIOSFODNN7EXAMPLE")
     ended = sample.ok("export", SAMPLE_ID, "--format", format, "--redact", "secrets,paths")
     assert "mira" not in ended.out
@@ -37,13 +37,13 @@ def test_redacted_value_is_nowhere_in_the_output(sample: World, format: str) -> 
     assert "replaced: aws-key 1" in only.err
 
 
-def test_sort_that_there_is_not_is_wrong_usage(sample: World) -> None:
+def test_unknown_sort_is_wrong_usage(sample: World) -> None:
     ended = sample.run("export", SAMPLE_ID, "--redact", "faces")
     assert ended.code == 2
     assert "'faces' is none of secrets, paths" in ended.err
 
 
-def test_name_of_the_file_says_the_format(sample: World) -> None:
+def test_file_name_determines_the_format(sample: World) -> None:
     for name, begins in (("a.md", "#"), ("a.HTML", "<!doctype html>"), ("a.jsonl", "{")):
         sample.ok("export", SAMPLE_ID, "-o", name)
         assert (sample.folder / name).read_text().lower().startswith(begins), name
@@ -51,7 +51,7 @@ def test_name_of_the_file_says_the_format(sample: World) -> None:
     assert (sample.folder / "b.md").read_text().startswith("{")
 
 
-def test_leaf_gives_its_branch_and_all_branches_give_the_rest(sample: World) -> None:
+def test_leaf_exports_its_branch_and_all_branches_the_rest(sample: World) -> None:
     branch = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--leaf", "12")
     assert "Quick one first please" in branch.out
     assert "thorough" not in branch.out
@@ -69,7 +69,7 @@ def test_leaf_gives_its_branch_and_all_branches_give_the_rest(sample: World) -> 
     assert sample.run("export", SAMPLE_ID, "--leaf", "9999").code == 3
 
 
-def test_redacted_copy_comes_in_beside_the_session_itself(sample: World) -> None:
+def test_redacted_copy_is_imported_as_a_second_session(sample: World) -> None:
     sample.ok("export", SAMPLE_ID, "--redact", "paths", "-o", "clean.jsonl")
     (report,) = sample.ok("import", "clean.jsonl", "--json").lines
     assert report["session"] == f"{SAMPLE_ID}.2"
@@ -116,7 +116,7 @@ def test_failed_export_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
 
 
-def test_store_is_not_replaced_by_what_was_in_it(sample: World) -> None:
+def test_store_is_not_replaced_by_an_export_of_its_session(sample: World) -> None:
     whole = sample.file.read_bytes()
     (sample.folder / "link").symlink_to(sample.file)
     for name in (sample.file.name, "link", f"{sample.file.name}-wal"):
@@ -205,7 +205,7 @@ def test_index_of_an_archive_has_titles_and_words_without_markdown_escapes(sampl
     assert "multiply\\" not in index
 
 
-def test_index_of_an_archive_searches_what_was_written(sample: World) -> None:
+def test_index_of_an_archive_searches_the_exported_text(sample: World) -> None:
     sample.ok("chat", "-p", "escape a\\*b, <b>, x_y\n# one heading")
     sample.ok("export", "--all", "--format", "html", "-o", "pages")
     index = (sample.folder / "pages" / "index.html").read_text()
@@ -249,7 +249,7 @@ def test_markdown_numbers_an_entry_as_the_commands_do(sample: World) -> None:
     assert (entry["id"], entry["body"]["role"]) == (f"{SAMPLE_ID}/{number}", "user")
 
 
-def test_file_with_the_ending_of_no_format_is_refused(sample: World) -> None:
+def test_file_with_an_unknown_extension_is_refused(sample: World) -> None:
     for name in ("trip.pdf", "trip.docx", "trip.txt"):
         refused = sample.run("export", SAMPLE_ID, "-o", name)
         assert refused.code == 2

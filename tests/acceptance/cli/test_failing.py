@@ -1,4 +1,4 @@
-"""What goes wrong is one sentence, an exit code, and never a traceback."""
+"""Each failure is reported by one sentence and an exit code, and never by a traceback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fakes.samples import case, sampled
 IS_ROOT = os.geteuid() == 0
 
 
-def test_every_code_in_the_table_is_that_of_an_error() -> None:
+def test_every_exit_code_in_the_table_belongs_to_an_error() -> None:
     known: set[str] = set()
     waiting: list[type[PerdureError]] = [PerdureError]
     for place in ("chat.session", "server.access.tokens", "settings.servers"):
@@ -47,7 +47,7 @@ def test_every_code_in_the_table_is_that_of_an_error() -> None:
         ("sessions", "erase", "0196", "--subject", "ann", "--yes"),
     ],
 )
-def test_wrong_words_are_answered_with_what_is_possible(sample: World, words: tuple[str]) -> None:
+def test_invalid_words_are_answered_with_the_valid_ones(sample: World, words: tuple[str]) -> None:
     ended = sample.run(*words)
     assert ended.code == 2
     assert ended.out == ""
@@ -65,7 +65,7 @@ def test_group_without_a_command_shows_its_help(world: World) -> None:
         assert ended.err.startswith("Usage: perdure")
 
 
-def test_help_and_version_are_no_failures(world: World) -> None:
+def test_help_and_version_exit_with_success(world: World) -> None:
     assert world.ok("--version").out.startswith("perdure 0.")
     assert world.ok("-V").out == world.ok("--version").out
     text = world.ok("--help").out
@@ -84,7 +84,7 @@ def test_errors_carry_their_facts_as_json(sample: World) -> None:
     }
 
 
-def test_file_that_is_no_store_is_left_untouched(world: World) -> None:
+def test_file_that_is_not_a_store_is_unchanged(world: World) -> None:
     world.file.write_bytes(b"precious notes, no store\n" * 100)
     before = world.file.read_bytes()
     for words in (("sessions", "list"), ("import", str(SAMPLE)), ("chat", "-p", "hi")):
@@ -116,7 +116,7 @@ def test_unwritable_folder_is_named_in_error(world: World) -> None:
     assert (ended.code, ended.error["code"]) == (1, "store_read_only")
 
 
-def test_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
+def test_internal_error_asks_for_a_report(world: World) -> None:
     code = (
         "import perdure.apps.cli.program as p, sys\n"
         "def broken(words): raise ZeroDivisionError('planted; password=hunter22xyz')\n"
@@ -141,7 +141,7 @@ def test_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
     assert "hunter22" not in plain.stderr + traced
 
 
-def test_closed_pipe_is_no_error(sample: World) -> None:
+def test_closed_pipe_is_not_an_error(sample: World) -> None:
     for words in (("sessions", "context", SAMPLE_ID), ("export", SAMPLE_ID), ("sessions", "list")):
         with sample.start(*words) as process:
             assert process.stdout is not None
@@ -173,7 +173,7 @@ def test_full_output_is_reported(sample: World, words: tuple[str, ...]) -> None:
     )
 
 
-def test_ctrl_c_at_the_prompt_twice_leaves(world: World) -> None:
+def test_ctrl_c_twice_at_the_prompt_exits(world: World) -> None:
     with world.start("chat") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -186,7 +186,7 @@ def test_ctrl_c_at_the_prompt_twice_leaves(world: World) -> None:
 
 @pytest.mark.all_only
 @sampled("locale", ["C", "en_US.ISO-8859-1", "POSIX"], kind=type)
-def test_poor_locale_does_not_break_anything(sample: World, locale: str) -> None:
+def test_limited_locale_does_not_break_anything(sample: World, locale: str) -> None:
     poor = World(sample.folder, {"LC_ALL": locale, "LANG": locale})
     poor.ok("sessions", "tree", SAMPLE_ID)
     poor.ok("sessions", "label", SAMPLE_ID, "3", "Größe 🧭")
@@ -207,7 +207,7 @@ def test_pipe_is_never_coloured(sample: World) -> None:
     assert "\x1b" not in coloured.ok("sessions", "tree", SAMPLE_ID).out
 
 
-def test_terminal_is_coloured_unless_no_color_is_set(sample: World) -> None:
+def test_terminal_is_coloured_without_no_color_variable(sample: World) -> None:
     for extra, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         environment = {**sample.environment, "TERM": "xterm-256color", **extra}
         shown = in_terminal(["sessions", "tree", SAMPLE_ID], environment, sample.folder)
@@ -298,7 +298,7 @@ def test_verify_reports_a_store_that_cannot_be_opened(sample: World) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "  \n"])
-def test_nothing_to_say_is_refused_before_there_is_a_session(world: World, said: str) -> None:
+def test_empty_message_is_refused_before_a_session_is_created(world: World, said: str) -> None:
     ended = world.run("chat", "-p", said)
     assert ended.code == 2
     assert "there is nothing to say after -p" in ended.err
@@ -331,12 +331,12 @@ def test_words_for_the_log_must_be_utf8(sample: World) -> None:
     assert len(sample.ok("sessions", "list", "--json").json) == 1
 
 
-def test_number_of_any_length_names_no_entry(sample: World) -> None:
+def test_number_of_any_length_matches_no_entry(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "9" * 5000, "--json")
     assert (ended.code, ended.error["code"]) == (3, "entry_not_found")
 
 
-def test_folder_that_is_gone_is_named_as_what_is_wrong(world: World) -> None:
+def test_missing_folder_is_named_in_the_error(world: World) -> None:
     gone = world.folder / "gone"
     gone.mkdir()
     words = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$1" sessions list', str(gone), PERDURE]
@@ -345,7 +345,7 @@ def test_folder_that_is_gone_is_named_as_what_is_wrong(world: World) -> None:
     assert done.stderr == b"perdure: the folder you are in is gone; go to another\n"
 
 
-def test_ctrl_c_while_the_program_is_being_loaded_ends_it_quietly(world: World) -> None:
+def test_ctrl_c_while_the_program_loads_ends_it_quietly(world: World) -> None:
     code = (
         "import runpy, sys\n"
         "class Interrupted:\n"

@@ -1,4 +1,4 @@
-"""The first run at a terminal: the store that nobody named is offered with a key."""
+"""The first run at a terminal: the default store is offered with a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.acceptance.cli.test_upkeep import NO_KEYRING, with_keyring
 
 @dataclass(frozen=True)
 class Newcomer:
-    """Somebody with a home folder and nothing of perdure's in it."""
+    """A user whose home folder contains nothing of perdure."""
 
     world: World
 
@@ -103,7 +103,7 @@ def test_no_question_without_a_keyring(world: World) -> None:
     assert is_plain(newcomer.file)
 
 
-def test_program_is_never_asked(world: World) -> None:
+def test_non_interactive_program_is_never_asked(world: World) -> None:
     newcomer = Newcomer(with_keyring(world))
     command = [PERDURE, "import", str(SAMPLE)]
     run = subprocess.run(
@@ -113,7 +113,7 @@ def test_program_is_never_asked(world: World) -> None:
     assert is_plain(newcomer.file)
 
 
-def test_store_that_is_named_is_not_asked_about(world: World) -> None:
+def test_explicitly_named_store_causes_no_question(world: World) -> None:
     newcomer = Newcomer(with_keyring(world))
     named = f"sqlite:///{world.folder / 'named.db'}"
     assert "Encrypt" not in newcomer.at_terminal("import", str(SAMPLE), "--store", named)

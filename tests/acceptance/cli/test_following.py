@@ -84,7 +84,7 @@ def test_history_is_followed_until_ctrl_c(world: World, folder: Path) -> None:
     assert world.ok("export", SAMPLE_ID, "--format", "pi").out.encode() == content
 
 
-def test_growing_file_is_searchable_after_any_end_of_the_command(
+def test_growing_file_is_searchable_after_the_command_ends_in_any_way(
     world: World, folder: Path
 ) -> None:
     def said(number: int, text: str) -> bytes:
@@ -120,7 +120,7 @@ def test_growing_file_is_searchable_after_any_end_of_the_command(
     assert world.ok("export", "live", "--format", "pi").out.encode() == live.read_bytes()
 
 
-def test_person_reads_a_line_a_change(world: World, folder: Path) -> None:
+def test_terminal_shows_one_line_for_each_change(world: World, folder: Path) -> None:
     (folder / "a.jsonl").write_bytes(SAMPLE.read_bytes())
     (folder / "b.jsonl").write_bytes(b"no session\n")
     with watching(world, str(folder)) as process:
@@ -133,7 +133,7 @@ def test_person_reads_a_line_a_change(world: World, folder: Path) -> None:
     assert "Traceback" not in err
 
 
-def test_its_own_output_is_no_history(world: World, folder: Path) -> None:
+def test_output_of_the_command_is_not_imported(world: World, folder: Path) -> None:
     log = folder / "log.jsonl"
     (folder / "z.jsonl").write_bytes(SAMPLE.read_bytes())
     with log.open("wb") as file:

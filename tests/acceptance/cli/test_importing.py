@@ -1,4 +1,4 @@
-"""`perdure import` of folders: a bar, lines, and what one bad file does to the others."""
+"""`perdure import` of folders: the bar, the lines, and the effect of a bad file on the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(world: World) -> Path:
     return folder
 
 
-def test_many_files_are_imported_and_the_bad_ones_are_named(world: World, folder: Path) -> None:
+def test_many_files_are_imported_and_invalid_files_are_named(world: World, folder: Path) -> None:
     ended = world.run("import", str(folder))
     assert ended.code == 1
     assert "1 file failed, 2 other files skipped: no sessions" in ended.out
@@ -134,7 +134,7 @@ def test_import_of_the_stores_own_folder_adds_nothing(world: World) -> None:
     assert [file.name for file in (world.folder / "own").glob("*.jsonl")] == ["a.jsonl"]
 
 
-def test_format_that_no_line_has_is_refused(world: World) -> None:
+def test_format_that_matches_no_line_is_refused(world: World) -> None:
     (world.folder / "claude.jsonl").write_bytes(claude_file("tools.jsonl"))
     ended = world.run("import", "claude.jsonl", "--format", "pi", "--json")
     assert (ended.code, ended.out) == (2, "")
@@ -143,7 +143,7 @@ def test_format_that_no_line_has_is_refused(world: World) -> None:
     assert world.ok("sessions", "list", "--json").json == []
 
 
-def test_erased_session_is_imported_with_again_only(sample: World) -> None:
+def test_erased_session_is_imported_only_with_again(sample: World) -> None:
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
     ended = sample.ok("import", str(SAMPLE))
     assert f"session {SAMPLE_ID} was erased; nothing was imported" in ended.out
@@ -156,7 +156,7 @@ def test_erased_session_is_imported_with_again_only(sample: World) -> None:
     assert listed["id"] == f"{SAMPLE_ID}.2"
 
 
-def test_again_is_refused_where_it_means_nothing(world: World) -> None:
+def test_again_is_refused_where_it_has_no_effect(world: World) -> None:
     (world.folder / "empty").mkdir()
     assert world.run("import", "empty", "--again", "--watch").code == 2
 
@@ -172,7 +172,7 @@ def test_file_of_a_session_folder_names_its_session(world: World) -> None:
 
 
 def _all_of(terminal: int) -> str:
-    """What is written to a terminal until nobody holds it any more."""
+    """The output to a terminal until no process has the terminal open."""
     pieces: list[bytes] = []
     while True:
         try:

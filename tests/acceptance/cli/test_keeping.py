@@ -31,7 +31,7 @@ def test_erased_session_is_gone_and_the_store_verifies(sample: World) -> None:
     assert again["id"] == certificate["id"]
 
 
-def test_nothing_is_erased_that_was_not_meant(sample: World) -> None:
+def test_only_the_selected_sessions_are_erased(sample: World) -> None:
     taken = sample.folder / "taken.json"
     taken.write_text("{}")
 
@@ -50,7 +50,7 @@ def test_nothing_is_erased_that_was_not_meant(sample: World) -> None:
     assert taken.read_text() == "{}"
 
 
-def test_forks_are_asked_about_and_exported_afterwards(sample: World) -> None:
+def test_erasure_asks_about_forks_which_are_exported_afterwards(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
     file = sample.folder / "erased.json"
 
@@ -78,7 +78,7 @@ def test_erased_file_is_imported_only_with_again(sample: World) -> None:
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
-def test_policy_is_set_rehearsed_and_carried_out(sample: World) -> None:
+def test_policy_is_set_previewed_and_applied(sample: World) -> None:
     assert "no limits: every session is kept" in sample.ok("store", "retention", "show").out
     policy = sample.ok("store", "retention", "set", "--max-sessions", "0", "--json").json
     assert policy["max_sessions"] == 0
@@ -94,7 +94,7 @@ def test_policy_is_set_rehearsed_and_carried_out(sample: World) -> None:
     assert sample.run("store", "retention", "set", "--max-idle", "soon").code == 2
 
 
-def test_quota_refuses_what_goes_over_it(sample: World) -> None:
+def test_quota_refuses_commits_that_exceed_it(sample: World) -> None:
     sample.ok("store", "quota", "set", "--max-sessions", "1")
 
     refused = sample.run("sessions", "fork", SAMPLE_ID)

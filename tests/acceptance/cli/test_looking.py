@@ -1,4 +1,4 @@
-"""Commands that look: what they print, as text and in the promised JSON shapes."""
+"""Read commands: their output, as text and in the promised JSON shapes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_source_perdure_selects_sessions_that_no_other_program_made(sample: Worl
     assert {hit["session"] for hit in hits} == {row["id"]}
 
 
-def test_unknown_program_or_folder_is_named_where_nothing_matches(imported: World) -> None:
+def test_unknown_program_or_folder_without_matches_is_named(imported: World) -> None:
     for command in (("list",), ("search", "tide"), ("erase", "--dry-run")):
         wrong = imported.run("sessions", *command, "--source", "cladue")
         assert wrong.code == 2
@@ -120,7 +120,7 @@ def with_sessions_of(world: World, *folders: str) -> None:
         world.ok("import", str(file))
 
 
-def test_last_part_of_a_folder_names_it(world: World) -> None:
+def test_last_part_of_a_folder_selects_it(world: World) -> None:
     with_sessions_of(world, "/home/ann/pi-mono", "/home/ann/a/tmp", "/home/ann/b/tmp")
     (row,) = world.ok("sessions", "list", "--cwd", "pi-mono", "--json").json
     assert row["cwd"] == "/home/ann/pi-mono"
@@ -133,7 +133,7 @@ def test_last_part_of_a_folder_names_it(world: World) -> None:
     assert erased == [row["id"]]
 
 
-def test_folders_of_one_name_are_told_apart(world: World) -> None:
+def test_folders_with_the_same_name_are_distinguished(world: World) -> None:
     with_sessions_of(world, "/home/ann/a/tmp", "/home/ann/b/tmp")
     shown = world.ok("sessions", "list").out
     assert " a/tmp " in shown
@@ -151,7 +151,7 @@ def test_folders_of_one_name_are_told_apart(world: World) -> None:
     assert world.ok("sessions", "list", "--cwd", "tmp", "--json").json == []  # the real path
 
 
-def test_search_takes_words_without_quotes(imported: World) -> None:
+def test_search_accepts_words_without_quotes(imported: World) -> None:
     whole = imported.ok("sessions", "search", "tide table", "--json").json
     assert imported.ok("sessions", "search", "tide", "table", "--json").json == whole
 
@@ -284,7 +284,7 @@ def test_tree_is_drawn(imported: World) -> None:
     assert "5 more: 3 assistant, 2 tool" in flat
 
 
-def test_context_is_what_a_model_would_be_sent(imported: World) -> None:
+def test_context_shows_the_messages_a_model_would_receive(imported: World) -> None:
     context = imported.ok("sessions", "context", SAMPLE_ID, "--json").json
     assert set(context) == {"model", "thinking_level", "tokens", "messages", "dropped", "last_turn"}
     assert (context["model"], context["thinking_level"]) == ("anthropic:claude-haiku-4-5", "off")
@@ -301,7 +301,7 @@ def test_context_is_what_a_model_would_be_sent(imported: World) -> None:
     assert "🐌" in text
 
 
-def test_budget_leaves_out_the_oldest_and_says_so(imported: World) -> None:
+def test_budget_omits_the_oldest_messages_and_reports_it(imported: World) -> None:
     whole = imported.ok("sessions", "context", SAMPLE_ID, "--json").json
     small = imported.ok("sessions", "context", SAMPLE_ID, "--budget", "1200", "--json").json
     assert small["dropped"] > 0
@@ -313,7 +313,7 @@ def test_budget_leaves_out_the_oldest_and_says_so(imported: World) -> None:
     )
 
 
-def test_store_tells_about_itself(imported: World) -> None:
+def test_store_info_describes_the_store(imported: World) -> None:
     info = imported.ok("store", "info", "--json").json
     assert {"address", "streams", "entries", "size_bytes", "is_encrypted", "durability"} <= set(
         info
@@ -329,7 +329,7 @@ def test_sound_store_verifies(imported: World) -> None:
     assert imported.ok("store", "verify").out.startswith("ok")
 
 
-def test_doctor_says_what_it_found_and_what_to_do(imported: World) -> None:
+def test_doctor_reports_problems_and_remedies(imported: World) -> None:
     checks = imported.ok("doctor", "--json").json
     assert checks["ok"] is True
     by_name = {check["name"]: check for check in checks["checks"]}
@@ -340,13 +340,13 @@ def test_doctor_says_what_it_found_and_what_to_do(imported: World) -> None:
     assert re.search(r"^ok    content      \d+ entries in 1 log", text, re.MULTILINE)
 
 
-def test_nothing_waits_in_an_empty_inbox(imported: World) -> None:
+def test_empty_inbox_lists_no_questions(imported: World) -> None:
     assert imported.ok("inbox", "--json").json == []
     assert imported.ok("inbox", "list", "--json").json == []
     assert imported.ok("inbox").out == "Nothing waits for you.\n"
 
 
-def test_looking_changes_nothing(sample: World) -> None:
+def test_read_commands_change_nothing(sample: World) -> None:
     before = sample.ok("sessions", "list", "--json").out
     for command in ("show", "tree", "context"):
         sample.ok("sessions", command, SAMPLE_ID)
@@ -399,7 +399,7 @@ def test_namespaces_do_not_see_each_other(sample: World) -> None:
     assert sample.run("sessions", "show", SAMPLE_ID, "--namespace", "other").code == 3
 
 
-def test_ids_may_be_shortened_as_long_as_they_are_unique(sample: World) -> None:
+def test_unique_id_prefixes_are_accepted(sample: World) -> None:
     assert sample.ok("sessions", "show", SAMPLE_ID[:6], "--json").json["id"] == SAMPLE_ID
     sample.ok("sessions", "fork", SAMPLE_ID)
     sample.ok("sessions", "fork", SAMPLE_ID)

@@ -9,7 +9,7 @@ AT = "2026-01-01T10:00:00.000Z"
 HEADER = f'{{"type":"session","version":3,"id":"p1","timestamp":"{AT}","cwd":"/w"}}'
 
 
-def test_fact_is_remembered_corrected_and_forgotten(world: World) -> None:
+def test_fact_is_remembered_corrected_and_deleted(world: World) -> None:
     made = world.ok("memory", "remember", "likes tea", "--subject", "ana", "--json").json
     assert (made["text"], made["subject"], made["said_by"]) == ("likes tea", "ana", "person")
     assert world.ok("memory", "facts", "--json").json == []
@@ -31,7 +31,7 @@ def test_facts_continue_after_a_fact(world: World) -> None:
     assert world.run("memory", "facts", "--after", "nothing/0").code == 3
 
 
-def test_memory_commands_report_what_cannot_be_used(world: World) -> None:
+def test_memory_commands_report_unusable_input(world: World) -> None:
     world.ok("memory", "remember", "likes tea")
     missing = world.run("memory", "forget", "nothing/0", "--json")
     assert (missing.code, missing.error["code"]) == (3, "entry_not_found")
@@ -87,7 +87,7 @@ def test_imported_session_is_indexed_once_and_again_after_growth(world: World) -
     assert first in both
 
 
-def test_question_finds_what_sessions_said_and_says_why(world: World) -> None:
+def test_question_finds_session_texts_and_explains_the_hit(world: World) -> None:
     world.ok("chat", "-p", "Which hotel near the river did we choose?")
     found = world.ok("memory", "search", "what about the hotels?", "--json").json
     assert {hit["role"] for hit in found} <= {"user", "assistant"}
@@ -107,7 +107,7 @@ def test_question_finds_what_sessions_said_and_says_why(world: World) -> None:
     assert others.strip() == "Nothing found."
 
 
-def test_hit_without_any_word_says_that_its_session_is_about_the_question(world: World) -> None:
+def test_hit_without_query_words_says_that_its_session_matches(world: World) -> None:
     texts = ["The hotel by the river", *(f"other words {number}" for number in range(9))]
     parents = ["null", *(f'"{number}"' for number in range(9))]
     lines = [message(str(n), parents[n], text) for n, text in enumerate(texts)]
@@ -158,7 +158,7 @@ def test_facts_in_a_pipe_are_whole_and_part_of_an_id_names_a_fact(world: World) 
     assert (ambiguous.code, "ambiguous" in ambiguous.err) == (2, True)
 
 
-def test_fact_is_forgotten_by_its_whole_id_only(world: World) -> None:
+def test_fact_is_forgotten_only_by_its_whole_id(world: World) -> None:
     fact = world.ok("memory", "remember", "Ana likes tea", "--json").json["id"]
     stream, _, number = fact.rpartition("/")
     for part in ("m", number, f"{stream[:12]}/{number}", stream):

@@ -1,4 +1,4 @@
-"""Typical mistakes: one sentence with cause and remedy each, and the documented exit code."""
+"""Typical mistakes: one sentence with cause and remedy for each, and the documented exit code."""
 
 from __future__ import annotations
 
@@ -407,7 +407,7 @@ SAMPLE_OF = 6
 
 
 def check(world: World, typed: str, code: int, told: str) -> None:
-    """Type a mistake, and read the answer."""
+    """Run a command line with a mistake, and read the answer."""
     named = [re.sub(r"^S(?=$|/)", SAMPLE_ID, word) for word in shlex.split(typed)]
     words = [word.replace("LONG", LONG) for word in named]
     ended = world.run(*words)
@@ -420,7 +420,7 @@ def check(world: World, typed: str, code: int, told: str) -> None:
 
 @pytest.fixture
 def made(sample: World) -> World:
-    """A store with one session, a file that is none, and an empty folder."""
+    """A store with one session, a file that is not a store, and an empty folder."""
     (sample.folder / "file.txt").write_text("just text\n")
     (sample.folder / "empty").mkdir()
     (sample.folder / "empty.jsonl").touch()

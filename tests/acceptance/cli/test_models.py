@@ -1,4 +1,4 @@
-"""``perdure models``: what is set up, and one small call to a real server."""
+"""``perdure models``: the configured providers, and one small call to a real server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def tried(folder: Path, url: str, *words: str) -> Ended:
     return await asyncio.to_thread(world.run, "models", "test", "openai:m", *words)
 
 
-def test_every_provider_is_listed_with_what_it_lacks(tmp_path: Path) -> None:
+def test_every_provider_is_listed_with_its_missing_settings(tmp_path: Path) -> None:
     world = World(tmp_path, {"ANTHROPIC_API_KEY": SECRET, "OLLAMA_BASE_URL": "http://big:1/v1"})
     listed = world.ok("models")
     rows = {line.split()[0]: line for line in listed.out.splitlines()[1:]}
@@ -59,7 +59,7 @@ async def test_answer_of_model_is_reported_with_time_and_tokens(tmp_path: Path) 
     assert 0 <= data["first_ms"] <= data["total_ms"]
 
 
-async def test_model_that_refuses_is_an_error_without_the_key(tmp_path: Path) -> None:
+async def test_refusal_by_a_model_is_an_error_without_the_key(tmp_path: Path) -> None:
     async with openai_server() as server:
         server.will(failing(401, f"the key {SECRET} is wrong"))
         told = await tried(tmp_path, server.url)
@@ -70,7 +70,7 @@ async def test_model_that_refuses_is_an_error_without_the_key(tmp_path: Path) ->
     assert SECRET not in f"{told} {error}"
 
 
-def test_provider_that_is_not_set_up_says_what_to_do(world: World) -> None:
+def test_unconfigured_provider_reports_the_remedy(world: World) -> None:
     ended = world.run("models", "test", "openai:m")
     assert ended.code == 2
     assert "set OPENAI_API_KEY" in ended.err
@@ -82,7 +82,7 @@ def test_options_before_the_command_are_a_mistake(world: World) -> None:
     assert "after the command" in ended.err
 
 
-def test_offline_model_can_be_tried_too(world: World) -> None:
+def test_offline_model_can_be_tested_too(world: World) -> None:
     assert "ok  scripted:echo said" in world.ok("models", "test", "scripted:echo").out
 
 
@@ -155,7 +155,7 @@ def test_key_in_a_locked_keyring_is_not_reported_as_absent(tmp_path: Path) -> No
     assert "The key of OpenAI (chat completions) is removed from /" in ended.out
 
 
-def test_key_file_that_stays_does_not_hide_what_was_removed(tmp_path: Path) -> None:
+def test_remaining_key_file_does_not_hide_the_removed_key(tmp_path: Path) -> None:
     variables = {
         "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.FileKeyring",
         "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),
@@ -169,7 +169,7 @@ def test_key_file_that_stays_does_not_hide_what_was_removed(tmp_path: Path) -> N
     assert "cannot be removed" in ended.err
 
 
-def test_word_that_is_no_key_is_refused_and_not_kept(world: World) -> None:
+def test_invalid_key_is_refused_and_not_stored(world: World) -> None:
     for stdin, said in (("", "there is no key"), ("two words", "no key"), ("ключ", "no key")):
         ended = world.run("models", "set-key", "openai", "--file", stdin=stdin)
         assert (ended.code, said in ended.err) == (2, True)

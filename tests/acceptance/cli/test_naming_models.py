@@ -1,4 +1,4 @@
-"""A chat has the model that a person named; the offline model never answers by default."""
+"""A chat uses the model that a person named; the offline model never answers by default."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_new_chat_without_a_model_is_refused_with_the_choices(
     assert len(unnamed.ok("sessions", "list", "--json").json) == 1
 
 
-def test_imported_session_without_a_model_is_refused_until_one_is_named(unnamed: World) -> None:
+def test_imported_session_without_a_model_is_refused_until_a_model_is_given(unnamed: World) -> None:
     ended = unnamed.run("chat", "--session", SAMPLE_ID, "-p", "Hi")
     assert ended.code == 2, ended.out
     assert "an imported session needs a model" in ended.err
@@ -39,7 +39,7 @@ def test_imported_session_without_a_model_is_refused_until_one_is_named(unnamed:
     assert (told["agent"], told["model"]) == ("assistant", "scripted:echo")
 
 
-def test_own_session_continues_with_its_model_where_none_is_named(unnamed: World) -> None:
+def test_own_session_without_a_given_model_continues_with_its_model(unnamed: World) -> None:
     unnamed.ok("chat", "-m", "scripted:echo", "-p", "Hi")
     assert "you wrote “Again”" in unnamed.ok("chat", "--continue", "-p", "Again").out
     newest = unnamed.ok("sessions", "list", "--json").json[0]["id"]

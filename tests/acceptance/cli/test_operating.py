@@ -1,4 +1,4 @@
-"""``perdure store`` backup, restore, copy, repair and stats, and what doctor says is left over."""
+"""``perdure store`` backup, restore, copy, repair and stats, and leftovers that doctor reports."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_copy_verify_and_info_count_the_same_logs(sample: World) -> None:
         assert sample.ok("store", command, "--store", there, "--json").json["streams"] == 2
 
 
-def test_damaged_store_is_repaired_and_kept_aside(sample: World) -> None:
+def test_damaged_store_is_repaired_and_the_original_is_kept(sample: World) -> None:
     content = bytearray(sample.file.read_bytes())
     content[content.index(b'"type":"text","text":"') + 24] ^= 4  # in a body
     sample.file.write_bytes(content)
@@ -117,7 +117,7 @@ def test_figures_are_shown(sample: World) -> None:
     assert "largest" in sample.ok("store", "stats").out
 
 
-def test_doctor_says_what_was_left_over(sample: World) -> None:
+def test_doctor_reports_leftover_files(sample: World) -> None:
     for name in ("store.db-restoring", "store.db-repairing", "store.db-damaged"):
         (sample.folder / name).mkdir()
     told = {check["name"]: check for check in sample.ok("doctor", "--json").json["checks"]}

@@ -80,7 +80,7 @@ def test_line_of_usage_is_today_for_a_prompt(world: World, monkeypatch: pytest.M
     assert row["key"] == moment_of(now + to_noon).date().isoformat()
 
 
-def test_prompt_of_the_guide_shows_the_line_and_does_not_wait(world: World) -> None:
+def test_prompt_of_the_guide_shows_the_usage_line_and_does_not_wait(world: World) -> None:
     world.ok("chat", "-p", "hello")
     guide = (Path(__file__).parents[3] / "docs/guides/command-line.md").read_text()
     (block,) = re.findall(r"```bash\n(perdure_line=.*?)```", guide, re.DOTALL)
@@ -144,8 +144,8 @@ def test_price_without_a_part_for_cached_tokens_is_named(world: World) -> None:
     assert "has no cache" not in world.ok("usage").out
 
 
-def test_recorded_cost_is_not_changed_by_a_price_and_not_warned_of(world: World) -> None:
-    """Only the second answer, whose cost the file lacks, costs what the settings say."""
+def test_recorded_cost_is_not_changed_by_a_price_and_causes_no_warning(world: World) -> None:
+    """Only the second answer, whose cost the file lacks, gets its price from the settings."""
     usage = {"input": 10, "output": 5, "cacheRead": 700, "cacheWrite": 0}
     cost = {"input": 0.1, "output": 0.1, "cacheRead": 0.1, "cacheWrite": 0, "total": 0.3}
     for name, used in (("first", {**usage, "cost": cost}), ("second", usage)):
@@ -215,7 +215,7 @@ def test_edits_name_the_entry_that_changed_a_file(imported: World) -> None:
     assert imported.run("edits", "--session", "nowhere").code == 3
 
 
-def test_edits_of_a_folder_are_those_of_its_sessions(imported: World) -> None:
+def test_edits_of_a_folder_come_from_its_sessions(imported: World) -> None:
     folder = imported.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"]
     found = imported.ok("edits", "--json").json
     assert imported.ok("edits", "--cwd", folder, "--json").json == found
@@ -226,7 +226,7 @@ def test_edits_of_a_folder_are_those_of_its_sessions(imported: World) -> None:
 
 
 def test_edits_are_sorted_by_their_number(world: World) -> None:
-    """The file changed most was not changed last."""
+    """The file with the most changes is not the one that was changed last."""
     lines: list[str] = []
     for number, path in enumerate(
         ["/a/most", "/a/most", "/a/most", "/a/some", "/a/some", "/a/one"]

@@ -1,4 +1,4 @@
-"""``perdure schedule``, as the shell sees it."""
+"""``perdure schedule``, as used in a shell."""
 
 from __future__ import annotations
 

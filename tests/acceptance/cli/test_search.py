@@ -15,7 +15,7 @@ KEYS = {
 }
 
 
-def test_search_gives_the_promised_json(imported: World) -> None:
+def test_search_returns_the_promised_json(imported: World) -> None:
     hits = imported.ok("sessions", "search", "tide table", "--json").json
 
     assert hits
@@ -29,14 +29,14 @@ def test_search_gives_the_promised_json(imported: World) -> None:
     assert {hit["on_branch"] for hit in hits} <= {True, False}
 
 
-def test_quotation_mark_that_is_not_closed_is_reported(imported: World) -> None:
+def test_unclosed_quotation_mark_is_reported(imported: World) -> None:
     ended = imported.ok("sessions", "search", '"tide table', "--json")
     assert ended.json == imported.ok("sessions", "search", "tide table", "--json").json
     assert "a quotation mark is not closed, so it is ignored" in ended.err
     assert imported.ok("sessions", "search", '"tide table"', "--json").err == ""
 
 
-def test_hits_are_shown_with_what_fits_in_brackets(imported: World) -> None:
+def test_hits_are_shown_with_the_matches_in_brackets(imported: World) -> None:
     out = imported.ok("sessions", "search", "tide", "--limit", "3").out
 
     assert out.count(f"perdure sessions read {SAMPLE_ID[:8]} ") <= 3
@@ -45,7 +45,7 @@ def test_hits_are_shown_with_what_fits_in_brackets(imported: World) -> None:
     assert all(len(line) <= 100 for line in out.splitlines())
 
 
-def test_search_that_finds_nothing_has_done_its_work(imported: World) -> None:
+def test_search_without_hits_exits_with_success(imported: World) -> None:
     ended = imported.ok("sessions", "search", "zzyzx")
     assert (ended.out, ended.err) == ("", "Nothing found.\n")
     assert imported.ok("sessions", "search", "zzyzx", "--json").json == []
@@ -72,7 +72,7 @@ def test_filters_narrow_a_search(imported: World) -> None:
     assert found("--since", "1d") == 0
 
 
-def test_query_or_filter_that_makes_no_sense_says_so(imported: World) -> None:
+def test_invalid_query_or_filter_is_reported(imported: World) -> None:
     ended = imported.run("sessions", "search", "NOT tide", "--json")
     assert (ended.code, ended.error["code"]) == (2, "invalid_query")
     assert ended.error["query"] == "NOT tide"
@@ -102,7 +102,7 @@ def test_search_finds_new_text_of_another_process(sample: World) -> None:
 
 
 @pytest.mark.all_only
-def test_two_processes_may_index_at_once(sample: World) -> None:
+def test_two_processes_can_index_at_once(sample: World) -> None:
     command = [str(PERDURE), "sessions", "search", "tide", "--json", "--limit", "500"]
     started = [
         subprocess.Popen(command, env=sample.environment, stdout=subprocess.PIPE) for _ in range(3)

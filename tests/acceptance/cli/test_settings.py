@@ -84,7 +84,7 @@ def test_excessive_project_settings_fail_every_command(project: World) -> None:
     assert ended.error["faults"][0].startswith("line 3: a project cannot set store.address")
 
 
-def test_configured_store_is_used_where_none_is_named(project: World) -> None:
+def test_command_without_store_option_uses_configured_store(project: World) -> None:
     own(project, "config.toml", f'[store]\naddress = "sqlite:///{project.folder}/own.db"\n')
     here = World(project.folder, {**project.extra, "PERDURE_STORE": ""})
     here.ok("chat", "-p", "hello")
@@ -110,7 +110,7 @@ def test_agents_are_listed_shown_and_validated(project: World) -> None:
     assert project.run("agents", "validate", "nowhere.agent.yaml").code == 3
 
 
-def test_one_talks_with_an_agent_by_id_or_file(project: World) -> None:
+def test_chat_uses_an_agent_by_id_or_file(project: World) -> None:
     project.ok("chat", "--agent", "helper", "-p", "hello")
     (session,) = project.ok("sessions", "list", "--json").json
     project.ok("chat", "--session", session["id"], "-p", "again")

@@ -1,4 +1,4 @@
-"""Slips of the hand, and odd files: each is told in words that help, and none does harm."""
+"""Typing mistakes, and odd files: each gets a helpful message, and none does harm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "flows" / "single-owner" / "w
 MARK = b"\xef\xbb\xbf"
 
 
-def test_model_may_be_a_file_with_a_scenario(world: World) -> None:
+def test_model_option_accepts_a_scenario_file(world: World) -> None:
     (world.folder / "trip.yaml").write_text("sequence: [{text: Ahoy}, {text: Land}]\n")
     assert world.ok("chat", "-m", "scripted:trip.yaml", "-p", "hi").out == "Ahoy\n"
     assert world.ok("chat", "--continue", "-p", "and now?").out == "Land\n"
@@ -36,7 +36,7 @@ def test_invalid_value_gets_a_message_without_library_terms(world: World) -> Non
         assert "Value error" not in ended.err
 
 
-def test_model_without_a_provider_is_refused_when_it_is_named(world: World) -> None:
+def test_model_without_a_provider_is_refused_immediately(world: World) -> None:
     flow = ("flow", "run", str(EXAMPLE))
     for named in (
         ("chat", "-m", "gpt-5"),
@@ -69,7 +69,7 @@ def test_doctor_works_without_a_home(world: World) -> None:
     assert {"perdure", "python", "sqlite", "models"} <= checks.keys()
 
 
-def test_empty_path_is_no_folder_to_back_up_into(sample: World) -> None:
+def test_empty_backup_path_is_refused(sample: World) -> None:
     before = sorted(sample.folder.iterdir())
     for command in ("backup", "restore"):
         ended = sample.run("store", command, "")
@@ -87,13 +87,13 @@ def test_file_instead_of_folder_is_reported(world: World) -> None:
     assert file.read_text() == "mine"
 
 
-def test_byte_order_mark_is_nothing_to_complain_about(world: World) -> None:
+def test_byte_order_mark_causes_no_error(world: World) -> None:
     (world.folder / "marked.jsonl").write_bytes(MARK + SAMPLE.read_bytes())
     report = world.ok("import", "marked.jsonl", "--json").json
     assert (report["session"], report["skipped"], report["warnings"]) == (SAMPLE_ID, 0, [])
 
 
-def test_empty_file_is_reported_as_damaged_and_left_alone(world: World) -> None:
+def test_empty_file_is_reported_as_damaged_and_unchanged(world: World) -> None:
     world.file.touch()
     checked = world.run("doctor", "--json")
     assert checked.code == 1
@@ -115,7 +115,7 @@ def test_limits_are_printed_as_typed(sample: World) -> None:
     assert "of 2GB" in sample.ok("store", "quota", "set", "--max-bytes", "2GB").out
 
 
-def test_beginning_means_the_session_that_lives(sample: World) -> None:
+def test_id_prefix_selects_the_existing_session_and_not_the_erased_one(sample: World) -> None:
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
     sample.ok("import", str(SAMPLE), "--again")
     (row,) = sample.ok("sessions", "list", "--json").json
@@ -125,7 +125,7 @@ def test_beginning_means_the_session_that_lives(sample: World) -> None:
 
 
 @pytest.mark.parametrize(("policy", "fate"), [("warn", "unchanged"), ("redact", "masked")])
-def test_warning_of_typed_credential_says_what_is_stored(
+def test_warning_about_a_typed_credential_says_how_it_is_stored(
     world: World, policy: str, fate: str
 ) -> None:
     file = world.folder / "a.agent.yaml"
@@ -165,7 +165,7 @@ def test_help_of_an_unknown_command_names_that_command(world: World, asked: str,
     assert (ended.code, told in ended.err) == (2, True), ended.err
 
 
-def test_fork_takes_its_entry_as_an_argument_or_an_option_but_not_both(sample: World) -> None:
+def test_fork_accepts_its_entry_as_an_argument_or_an_option_but_not_both(sample: World) -> None:
     by_argument = sample.ok("sessions", "fork", "0196", "3", "--json").json
     by_option = sample.ok("sessions", "fork", by_argument["parent"], "--at", "3", "--json").json
     assert by_argument["leaf"] == by_option["leaf"]
@@ -182,7 +182,7 @@ def test_group_without_a_command_prints_its_help(world: World) -> None:
         assert "Missing command" not in ended.err
 
 
-def test_format_json_is_answered_with_the_option_for_it(sample: World) -> None:
+def test_format_json_names_the_correct_option(sample: World) -> None:
     for words in (
         ("sessions", "list", "--format", "json"),
         ("usage", "--output=json"),
@@ -194,7 +194,7 @@ def test_format_json_is_answered_with_the_option_for_it(sample: World) -> None:
     assert "--json" not in sample.run("sessions", "list", "--format", "text").err
 
 
-def test_removed_label_is_named_with_its_text(sample: World) -> None:
+def test_removed_label_is_reported_with_its_text(sample: World) -> None:
     told = sample.ok("sessions", "label", SAMPLE_ID, "9").out
     assert "is no longer called 'two ways out'" in told
     told = sample.ok("sessions", "label", SAMPLE_ID, "9").out

@@ -31,14 +31,14 @@ rules:
 
 @dataclass
 class Terminal:
-    """A process at a terminal of its own, and what it wrote so far."""
+    """A process at its own terminal, and its output so far."""
 
     process: subprocess.Popen[bytes]
     descriptor: int
     written: bytes = b""
 
     def until(self, *texts: str) -> str:
-        """Read until one of `texts` was written, forget what came before its end; return it."""
+        """Read until one of `texts` was written; drop the output up to its end; return it."""
         deadline = time.monotonic() + PATIENCE_S
         while not (found := [text for text in texts if text.encode() in self.written]):
             assert time.monotonic() < deadline, self.written[-2_000:]
@@ -79,7 +79,7 @@ def terminal(world: World, *words: str) -> Generator[Terminal]:
         os.close(own)
 
 
-def test_second_ctrl_c_leaves_and_tells_how_to_resume(world: World) -> None:
+def test_second_ctrl_c_exits_and_prints_the_resume_command(world: World) -> None:
     with terminal(world, "chat") as seen:
         seen.until("Write a message")
         seen.press("hello\r")
@@ -110,7 +110,7 @@ def test_lost_terminal_loses_nothing(world: World) -> None:
     assert (world.folder / "new.txt").read_text() == "land"
 
 
-def test_text_that_was_not_sent_is_back_after_a_kill(world: World) -> None:
+def test_unsent_text_is_restored_after_a_kill(world: World) -> None:
     drafts = world.folder / ".local" / "state" / "perdure" / "drafts"
     with terminal(world, "chat") as seen:
         seen.until("Write a message")

@@ -1,4 +1,4 @@
-"""Tools in a chat: approved first, granted for good, taken back, refused."""
+"""Tools in a chat: approved first, granted for the session, revoked, refused."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_change_waits_for_approval_and_always_lasts_until_revoked(
     assert world.run("chat", "--session", session, "-p", write("a.txt", "one")).code == 1
 
 
-def test_mode_may_approve_edits_or_refuse_all(world: World) -> None:
+def test_mode_can_approve_edits_or_refuse_all_changes(world: World) -> None:
     says(world, write("a.txt", "one"), "--approve", "accept-edits")
     assert (world.folder / "a.txt").read_text() == "one"
     refused = says(world, write("b.txt", "x"), "--approve", "plan")
@@ -75,7 +75,7 @@ def test_mode_may_approve_edits_or_refuse_all(world: World) -> None:
     assert not (world.folder / "b.txt").exists()
 
 
-def test_command_runs_if_it_is_allowed(world: World) -> None:
+def test_allowed_command_runs(world: World) -> None:
     call = '/tool run_command {"command": "echo hello"}'
     done = says(world, call, "--approve", "auto", "--allow-command", "echo *")
     assert "hello" in done.out
@@ -112,11 +112,11 @@ def test_flag_on_resume_grants_and_records_new_permissions(world: World) -> None
     assert bound[0]["agent"]["permissions"]["allowed_command_globs"] == ["echo *"]
 
 
-def test_command_that_needs_a_shell_is_no_rule(world: World) -> None:
+def test_command_that_needs_a_shell_is_rejected_as_a_rule(world: World) -> None:
     assert says(world, "x", "--allow-command", "ls | wc").code == 2
 
 
-def test_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:
+def test_missing_grant_cannot_be_revoked(world: World) -> None:
     says(world, "hello")
     assert world.run("grants", "revoke", session_of(world), "write_file x").code == 3
     assert world.run("grants", "revoke", session_of(world)).code == 2
@@ -135,7 +135,7 @@ def test_text_piped_with_a_prompt_answers_no_approval(world: World) -> None:
     assert len(world.ok("inbox", "list", "--json").lines) == 1
 
 
-def test_chat_shows_the_whole_call_before_it_asks(world: World) -> None:
+def test_chat_shows_the_whole_call_before_it_asks_for_approval(world: World) -> None:
     (world.folder / "a.txt").write_text("old\n")
     content = "\n".join(f"line {n}" for n in range(300))
     talked = world.run("chat", stdin=f"{write('a.txt', content)}\nmaybe\nshow\nallow\n")
@@ -149,7 +149,7 @@ def test_chat_shows_the_whole_call_before_it_asks(world: World) -> None:
     assert (world.folder / "a.txt").read_text() == content
 
 
-def test_beginning_of_a_grant_names_it_unless_several_begin_so(world: World) -> None:
+def test_unique_prefix_of_a_grant_names_it(world: World) -> None:
     says(world, write("a.txt", "one"))
     world.ok("inbox", "answer", question(world)["id"], "always")
     session = session_of(world)
@@ -173,7 +173,7 @@ def test_beginning_of_a_grant_names_it_unless_several_begin_so(world: World) -> 
     assert world.ok("grants", "list", session, "--json").json == grants[1:]
 
 
-def test_chat_takes_the_answers_that_the_inbox_takes(world: World) -> None:
+def test_chat_accepts_the_same_answers_as_the_inbox(world: World) -> None:
     lines = (write("a.txt", "one"), "always", write("b.txt", "two"), "deny not there", "/quit")
     world.ok("chat", stdin="\n".join(lines))
     assert (world.folder / "a.txt").read_text() == "one"

@@ -1,4 +1,4 @@
-"""Import and export: nothing lost, nothing doubled, nothing overwritten."""
+"""Import and export: nothing is lost, duplicated or overwritten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 REPORT_KEYS = {"session", "format", "entries", "messages", "skipped", "warnings"}
 
 
-def test_import_reports_what_it_added_and_the_second_adds_nothing(world: World) -> None:
+def test_import_reports_added_items_and_a_second_import_adds_nothing(world: World) -> None:
     (first,) = world.ok("import", str(SAMPLE), "--json").lines
     assert set(first) == REPORT_KEYS
     assert first == {
@@ -30,14 +30,14 @@ def test_import_reports_what_it_added_and_the_second_adds_nothing(world: World) 
     assert "nothing new" in world.ok("import", str(SAMPLE)).out
 
 
-def test_unchanged_import_is_exported_as_its_own_bytes(sample: World) -> None:
+def test_unchanged_import_is_exported_with_identical_bytes(sample: World) -> None:
     sample.ok("export", SAMPLE_ID, "--format", "pi", "-o", "out.jsonl")
     assert (sample.folder / "out.jsonl").read_bytes() == SAMPLE.read_bytes()
     assert (sample.folder / "out.jsonl").stat().st_mode & 0o777 == 0o600
     assert sample.ok("export", SAMPLE_ID, "--format", "pi").out == SAMPLE.read_text("utf-8")
 
 
-def test_session_moves_between_stores_whole(sample: World) -> None:
+def test_session_is_moved_between_stores_completely(sample: World) -> None:
     sample.ok("sessions", "branch", SAMPLE_ID, "9")
     sample.ok("sessions", "label", SAMPLE_ID, "3", "here")
     sample.ok("export", SAMPLE_ID, "-o", "moved.jsonl")
@@ -49,7 +49,7 @@ def test_session_moves_between_stores_whole(sample: World) -> None:
         assert sample.ok(*words, "--store", other).json == sample.ok(*words).json
 
 
-def test_file_is_never_overwritten_unless_forced(sample: World) -> None:
+def test_file_is_overwritten_only_with_force(sample: World) -> None:
     file = sample.folder / "precious"
     file.write_text("precious", encoding="utf-8")
     ended = sample.run("export", SAMPLE_ID, "-o", "precious", "--json")
@@ -63,7 +63,7 @@ def test_file_is_never_overwritten_unless_forced(sample: World) -> None:
     assert [path.name for path in sample.folder.glob(".*.part")] == []
 
 
-def test_place_that_cannot_be_written_to_is_named(sample: World) -> None:
+def test_unwritable_place_is_named(sample: World) -> None:
     ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out.jsonl", "--json")
     assert (ended.code, ended.error["code"]) == (3, "path_not_found")
     assert "nowhere" in ended.error["message"]
@@ -86,7 +86,7 @@ def test_folder_import_continues_after_a_broken_file(world: World) -> None:
     assert "1 session, 0 entries added, 1 file failed" in ended.out
 
 
-def test_damaged_line_is_kept_counted_and_named(world: World) -> None:
+def test_damaged_line_is_stored_counted_and_named(world: World) -> None:
     lines = SAMPLE.read_bytes().splitlines(keepends=True)
     lines[6] = lines[6][:40] + b"\n"
     file = world.folder / "damaged.jsonl"
@@ -98,14 +98,14 @@ def test_damaged_line_is_kept_counted_and_named(world: World) -> None:
     assert world.ok("export", report["session"], "--format", "pi").out.encode() == file.read_bytes()
 
 
-def test_path_that_is_not_there_is_not_found(world: World) -> None:
+def test_missing_path_is_not_found(world: World) -> None:
     ended = world.run("import", "nowhere.jsonl", "--json")
     assert (ended.code, ended.error["code"]) == (3, "path_not_found")
     assert world.run("export", "nothing").code == 3
     assert not world.file.exists()
 
 
-def test_import_format_can_be_named_if_known(world: World) -> None:
+def test_import_accepts_a_known_format_name(world: World) -> None:
     assert world.run("import", str(SAMPLE), "--format", "word").code == 2
     world.ok("import", str(SAMPLE), "--format", "pi")
 

@@ -1,4 +1,4 @@
-"""``perdure store rekey``, ``vacuum`` and ``migrate``, and what commands say about encryption."""
+"""``perdure store rekey``, ``vacuum`` and ``migrate``, and messages about encryption."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_store_made_with_a_key_is_encrypted(world: World) -> None:
     assert "AEGIS-256" in checks["encryption"]["detail"]
 
 
-def test_without_the_key_a_command_says_what_is_missing(world: World) -> None:
+def test_command_without_the_key_reports_the_missing_key(world: World) -> None:
     with_key(world).ok("import", str(SAMPLE))
     headless = replace(world, extra=NO_KEYRING)
 
@@ -113,7 +113,7 @@ def test_new_key_goes_into_a_file_of_its_own(plain: World) -> None:
     assert (again.code, file.read_text().strip()) == (4, key)
 
 
-def test_encrypted_store_takes_another_key_and_none(plain: World) -> None:
+def test_encrypted_store_can_be_rekeyed_and_decrypted(plain: World) -> None:
     first, second = plain.folder / "first", plain.folder / "second"
     plain.ok("store", "rekey", "--generate", "--new-key-file", str(first))
     second.write_text(KEY)
@@ -133,7 +133,7 @@ def test_encrypted_store_takes_another_key_and_none(plain: World) -> None:
 
 
 @pytest.mark.all_only
-def test_keyring_that_works_keeps_the_key(plain: World) -> None:
+def test_working_keyring_stores_the_key(plain: World) -> None:
     world = with_keyring(plain)
 
     ended = world.ok("store", "rekey", "--generate")
@@ -158,12 +158,12 @@ def test_without_a_keyring_a_new_key_needs_a_file(plain: World) -> None:
 
 
 @pytest.mark.parametrize("words", [["--plain", "--generate"], ["--plain", "--new-key-file", "f"]])
-def test_options_that_make_no_sense_together_are_refused(plain: World, words: list[str]) -> None:
+def test_contradictory_options_are_refused(plain: World, words: list[str]) -> None:
     assert plain.run("store", "rekey", *words).code == 2
     assert is_readable(plain)
 
 
-def test_store_in_use_keeps_its_key_and_no_new_key_is_left(plain: World) -> None:
+def test_store_in_use_keeps_its_key_and_no_new_key_remains(plain: World) -> None:
     file = plain.folder / "key"
     with plain.start("chat", "-m", "scripted:echo") as chat:
         assert chat.stdin is not None
@@ -182,19 +182,19 @@ def test_store_in_use_keeps_its_key_and_no_new_key_is_left(plain: World) -> None
     assert is_readable(plain)
 
 
-def test_doctor_finds_what_a_rekey_that_was_cut_off_left(plain: World) -> None:
+def test_doctor_finds_leftovers_of_an_interrupted_rekey(plain: World) -> None:
     plain.file.with_name(plain.file.name + "-rekey").write_bytes(b"half a copy")
     checks = {check["name"]: check for check in plain.ok("doctor", "--json").json["checks"]}
     assert checks["rekey"]["status"] == "warn"
 
 
-def test_store_that_is_not_there_cannot_be_changed(world: World) -> None:
+def test_missing_store_cannot_be_changed(world: World) -> None:
     for words in (["rekey", "--plain"], ["vacuum"], ["migrate"]):
         assert world.run("store", *words).code == 3
     assert world.run("store", "rekey", "--plain", "--store", "memory:").code == 1
 
 
-def test_vacuum_leaves_what_is_used(sample: World) -> None:
+def test_vacuum_keeps_referenced_contents(sample: World) -> None:
     done = sample.ok("store", "vacuum", "--json").json
     assert done["blobs"] == 0
     assert sample.ok("store", "vacuum").out.startswith("removed 0 unused contents, 0 bytes")

@@ -1,4 +1,4 @@
-"""``perdure export --format workflow``: where the file goes, what the session knows of it then."""
+"""``perdure export --format workflow``: the place of the file, and its record in the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``perdure chat --cwd`` and ``--var``, and ``sessions fork --cwd``: the agent moves with them."""
+"""``perdure chat --cwd`` and ``--var``, and ``sessions fork --cwd``: the agent's folder changes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_variable_changes_the_instructions_and_not_the_folder(shop: World) -> No
         (("--agent", "seller.agent.yaml"), "{{ctx.shop}}"),
     ],
 )
-def test_unusable_variable_is_wrong_usage(
+def test_unusable_variable_is_a_usage_error(
     shop: World, words: tuple[str, ...], message: str
 ) -> None:
     ended = shop.run("chat", *words, "-p", "hi")
@@ -146,7 +146,7 @@ def test_secret_in_instructions_is_a_warning_of_chat(world: World) -> None:
         ("sessions", "erase", "--subject", "", "--yes"),
     ],
 )
-def test_empty_subject_is_wrong_usage(world: World, words: tuple[str, ...]) -> None:
+def test_empty_subject_is_a_usage_error(world: World, words: tuple[str, ...]) -> None:
     ended = world.run(*words)
     assert ended.code == 2
     assert "--subject" in ended.err

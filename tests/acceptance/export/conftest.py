@@ -35,7 +35,7 @@ def tab(chromium: str) -> Generator[Page]:
 
 @pytest.fixture
 def page(tab: Page) -> Page:
-    """The tab as it was: a wide window in a light world, nothing to complain about yet."""
+    """The tab in its first state: a wide window, the light colour scheme, no complaint yet."""
     tab.events.clear()
     tab.sized(1280, 900)
     return tab

@@ -1,4 +1,4 @@
-"""Transcripts hold whatever anybody wrote: none of it may become part of the page."""
+"""Transcripts can contain any text: none of it becomes markup of the page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVIL = [
 
 
 def recording(texts: list[str]) -> bytes:
-    """A pi session that says each of `texts` wherever something can be said."""
+    """A pi session with each of `texts` in every place that can contain text."""
     at = "2026-04-02T09:14:07.120Z"
     lines: list[dict[str, object]] = [
         {"type": "session", "version": 3, "id": "evil", "timestamp": at, "cwd": texts[0]}
@@ -62,7 +62,7 @@ def recording(texts: list[str]) -> bytes:
 
 
 @sampled("first", range(len(EVIL)), kind=type, each=1)
-async def test_nothing_that_was_said_becomes_markup_or_runs(
+async def test_no_text_of_a_transcript_becomes_markup_or_runs(
     page: Page, tmp_path: Path, first: int
 ) -> None:
     page.show(await page_of(recording([EVIL[first], *EVIL]), tmp_path))
@@ -85,9 +85,7 @@ async def test_nothing_that_was_said_becomes_markup_or_runs(
     assert EVIL[first].split()[0][:5] in page.value("document.body.innerText")
 
 
-async def test_even_markup_made_by_a_fault_of_ours_could_not_run(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_markup_from_a_fault_of_perdure_could_not_run(page: Page, tmp_path: Path) -> None:
     page.show(await page_of(recording(EVIL[:1]), tmp_path))
     with pytest.raises(AssertionError, match="TrustedHTML"):
         page.value("document.body.innerHTML = '<img src=x onerror=alert(1)>'")

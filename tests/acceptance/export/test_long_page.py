@@ -1,4 +1,4 @@
-"""Ten thousand entries in one page: quick to open, to search, to walk through; little is drawn."""
+"""Ten thousand entries in one page: quick to open, search and scroll; only a few are drawn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODES = "document.querySelectorAll('*').length"
 
 
 def recording() -> bytes:
-    """A pi session of `COUNT` messages on one branch, and one at its side."""
+    """A pi session of `COUNT` messages on one branch, and one message on another branch."""
     at = "2026-04-02T09:14:07.120Z"
     lines: list[dict[str, object]] = [
         {"type": "session", "version": 3, "id": "long", "timestamp": at, "cwd": "/srv"}
@@ -37,12 +37,12 @@ def recording() -> bytes:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the page of the long session is put."""
+    """The path for the page of the long session."""
     return tmp_path_factory.mktemp("long")
 
 
 @pytest.mark.all_only
-async def test_long_session_is_drawn_as_far_as_one_sees(page: Page, file: Path) -> None:
+async def test_long_session_is_drawn_only_where_it_is_visible(page: Page, file: Path) -> None:
     page.show(await page_of(recording(), file))
     assert page.value(NODES) < 4_000
     assert page.value("document.querySelectorAll('.row').length") < 60

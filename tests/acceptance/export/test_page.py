@@ -1,4 +1,4 @@
-"""The HTML export as somebody reads it: in a browser, by mouse and keys, in any colour."""
+"""The HTML export as a reader uses it: in a browser, by mouse and keys, in both colour schemes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def sample(page: Page, tmp_path: Path) -> Page:
     return page
 
 
-def test_page_shows_the_branch_and_loads_nothing_from_anywhere(sample: Page) -> None:
+def test_page_shows_the_branch_and_sends_no_requests(sample: Page) -> None:
     assert sample.value("document.title") == "The tide table that lost an hour"
     assert sample.value("document.querySelector('h1').textContent") == sample.value(
         "document.title"
@@ -62,7 +62,7 @@ def test_compaction_lists_and_links_hidden_entries(sample: Page) -> None:
     sample.until(f"{CURRENT} === 'e0'")
 
 
-def test_other_branches_are_a_click_away_and_back(sample: Page) -> None:
+def test_other_branches_are_opened_and_left_with_a_click(sample: Page) -> None:
     switch = "document.querySelector('.switch')"
     assert "2 / 2" in sample.value(f"{switch}.textContent")
     sample.value(f"{switch}.querySelectorAll('button')[0].click()")
@@ -110,7 +110,7 @@ def test_search_finds_words_of_every_branch_even_inside_tools(sample: Page) -> N
     sample.until(f"{CURRENT} !== 'e0'")
 
 
-def test_keys_go_from_message_to_message(sample: Page) -> None:
+def test_keys_move_from_message_to_message(sample: Page) -> None:
     for key in "jjjk":
         sample.press(key)
     sample.until(f"{CURRENT} === 'e2'")
@@ -161,13 +161,15 @@ LUMINANCE = """
 
 
 def luminance(page: Page, selector: str, *, is_behind: bool) -> float:
-    """Relative luminance of an element's text, or of what is behind it."""
+    """Relative luminance of an element's text, or of its background."""
     script = LUMINANCE.replace("SELECTOR", repr(selector))
     return page.value(script.replace("IS_BEHIND", "true" if is_behind else "false"))
 
 
 @pytest.mark.parametrize("is_dark", [False, True])
-async def test_words_stand_out_in_both_themes(page: Page, tmp_path: Path, *, is_dark: bool) -> None:
+async def test_text_has_enough_contrast_in_both_themes(
+    page: Page, tmp_path: Path, *, is_dark: bool
+) -> None:
     page.sized(1280, 900, is_dark=is_dark)
     page.show(await page_of(SAMPLE, tmp_path))
     for selector in (
@@ -181,7 +183,7 @@ async def test_words_stand_out_in_both_themes(page: Page, tmp_path: Path, *, is_
         assert contrast >= 4.5, (selector, contrast)
 
 
-def test_theme_follows_the_system_until_one_chooses(sample: Page) -> None:
+def test_theme_follows_the_system_until_a_theme_is_chosen(sample: Page) -> None:
     back = "getComputedStyle(document.body).backgroundColor"
     light = sample.value(back)
     sample.sized(1280, 900, is_dark=True)
@@ -207,7 +209,7 @@ async def test_phone_shows_tree_in_a_drawer_and_fits_its_width(page: Page, tmp_p
     page.until(f"!({shown})")
 
 
-async def test_redacted_page_says_what_was_replaced(page: Page, tmp_path: Path) -> None:
+async def test_redacted_page_lists_its_replacements(page: Page, tmp_path: Path) -> None:
     page.show(await page_of(SAMPLE, tmp_path, ExportSelection(redact=("secrets", "paths"))))
     about = page.value("document.getElementById('about').innerText")
     assert "[cwd-1]" in about

@@ -1,4 +1,4 @@
-"""Markdown on the page: what it looks like, what is left out, and that no text takes long."""
+"""Markdown on the page: its look, the omitted parts, and that no text takes long."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ XSS = [
 
 
 def recording(*texts: str) -> bytes:
-    """A pi session in which each of `texts` is said once."""
+    """A pi session that contains each of `texts` once."""
     at = "2026-04-02T09:14:07.120Z"
     lines: list[dict[str, object]] = [
         {"type": "session", "version": 3, "id": "md", "timestamp": at, "cwd": "/srv"}
@@ -154,7 +154,7 @@ async def test_no_markdown_runs_anything(page: Page, tmp_path: Path, first: int)
 
 
 def cpu_s_of(page: Page, file: Path) -> float:
-    """Return the CPU time of showing `file`: other programs do not count in it."""
+    """Return the CPU time of displaying `file`; other programs are not counted."""
     before = page.cpu_s()
     page.show(file)
     page.until("document.querySelectorAll('.block').length === 1")

@@ -41,7 +41,7 @@ ODD: tuple[tuple[str, ...], ...] = (
 
 @pytest.fixture
 def project(world: World) -> Path:
-    """A project whose owner asks for one command."""
+    """A project whose owner role asks for one command."""
     (world.folder / "workflow.yaml").write_text(WORKFLOW)
     (world.folder / "scenario.yaml").write_text(SCENARIO)
     return world.folder
@@ -103,7 +103,7 @@ def test_record_folder_is_named_plainly_and_kept_without_dots(world: World, proj
     assert shown["recordFolderPath"] == str(project / "outside")
 
 
-def test_store_without_flows_raises_unsupported(world: World, project: Path) -> None:
+def test_store_without_flow_support_raises_unsupported(world: World, project: Path) -> None:
     (project / "folder").mkdir()
     store = ("--store", f"jsonl:///{project}/folder")
     told = flow(world, "list", *store).out
@@ -114,14 +114,14 @@ def test_store_without_flows_raises_unsupported(world: World, project: Path) -> 
     assert "a jsonl store has no flows" in ended.err
 
 
-def test_run_says_when_scenario_writes_outside_the_record(world: World) -> None:
+def test_run_reports_that_the_scenario_writes_outside_the_record(world: World) -> None:
     flow(world, "init")
     run = ("run", "workflow.yaml", "--scenario", "scenario.yaml", "--consent", "partial-access")
     assert "the scenario writes into record/" in flow(world, *run, code=1).err
     assert "scenario writes" not in flow(world, *run, "--record", "record", code=1).err
 
 
-def test_list_says_that_a_reply_is_queued(world: World, project: Path) -> None:
+def test_list_reports_a_queued_reply(world: World, project: Path) -> None:
     (project / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, code=1)
     assert flow(world, "list").out.strip().endswith("running, waits for you: 1")
@@ -130,7 +130,7 @@ def test_list_says_that_a_reply_is_queued(world: World, project: Path) -> None:
     assert told.endswith("running, 1 reply queued, no process runs it"), told
 
 
-def test_names_above_their_limit_are_refused(world: World, project: Path) -> None:
+def test_names_above_their_length_limit_are_refused(world: World, project: Path) -> None:
     long = "n" * 201
     (project / "workflow.yaml").write_text(WORKFLOW.replace("one command", long))
     told = flow(world, "validate", "workflow.yaml", code=2).out

@@ -1,4 +1,4 @@
-"""``perdure flow`` as a process: laying out, looking, deciding, keeping."""
+"""``perdure flow`` as a process: create a project, read, decide, export."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def flow(world: World, *words: str, code: int = 0) -> Ended:
 
 @pytest.fixture
 def project(world: World) -> World:
-    """A project that was laid out."""
+    """A project that `flow init` created."""
     flow(world, "init")
     return world
 
@@ -42,7 +42,7 @@ def test_scaffold_is_valid_and_runs_at_once(project: World) -> None:
     assert told["status"] == "awaiting_improvement_choice"
 
 
-def test_laying_out_never_replaces_a_file(project: World) -> None:
+def test_scaffold_never_replaces_a_file(project: World) -> None:
     (project.folder / "workflow.yaml").write_text("mine")
     made = flow(project, "init", "--takeover", "--json").json
     assert not any(each["is_new"] for each in made["files"])
@@ -62,7 +62,7 @@ def test_all_errors_of_workflow_are_reported_with_lines(world: World) -> None:
     assert "line 6: 'from' is missing" in told
 
 
-def test_missing_reading_is_an_error_with_file_and_line(project: World) -> None:
+def test_missing_required_reading_is_an_error_with_file_and_line(project: World) -> None:
     (project.folder / "a-docs" / "conventions.md").unlink()
     (fault,) = flow(project, "validate", "workflow.yaml", "--json", code=2).json["faults"][:1]
     assert "a-docs/index.yaml, line 3" in fault
@@ -163,7 +163,7 @@ def test_deleted_flow_is_imported_again_when_asked(project: World) -> None:
     assert project.ok(*imports).out == "f  nothing new  from one\n"
 
 
-def test_record_that_a_deleted_flow_left_is_used_again(project: World) -> None:
+def test_record_of_a_deleted_flow_is_used_again(project: World) -> None:
     run = (*FIRST[:3], "--id", "f", "--consent", "full-access")
     flow(project, "run", *run, code=1)
     flow(project, "export", "f", "-o", "one")
@@ -192,7 +192,7 @@ def test_flow_whose_erased_session_has_a_fork_is_not_imported_again(project: Wor
     assert project.ok(*imports, "--store", "sqlite:///other.db").out == "f  3 roles  from one\n"
 
 
-def test_workspace_of_imported_flows_is_read_where_it_is_named(world: World) -> None:
+def test_workspace_option_sets_the_workspace_of_imported_flows(world: World) -> None:
     trip = world.folder / "moved"
     trip_workspace(trip)
     imports = ("import", "moved/.a-society/state", "--format", "a-society")
@@ -206,7 +206,7 @@ def test_workspace_of_imported_flows_is_read_where_it_is_named(world: World) -> 
     assert "2 roles" in world.ok("import", "moved", "--format", "a-society", "--again").out
 
 
-def test_two_flows_are_not_written_into_one_folder_at_once(project: World) -> None:
+def test_two_flows_are_not_written_into_one_folder_concurrently(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     folder = project.folder / "one"
     folder.mkdir()
@@ -305,7 +305,7 @@ def until(is_so: Callable[[], bool]) -> None:
         assert time.monotonic() < end
 
 
-def test_watch_without_a_terminal_is_lines_for_people_or_programs(project: World) -> None:
+def test_watch_without_a_terminal_prints_lines_as_text_or_json(project: World) -> None:
     lines = flow(project, "run", *ALLOWED, "--watch", "--json", code=1).out.splitlines()
     read = [json.loads(line) for line in lines]
     nodes = [each["nodes"] for each in read if "nodes" in each]
@@ -314,7 +314,7 @@ def test_watch_without_a_terminal_is_lines_for_people_or_programs(project: World
     assert read[-1]["status"] == "awaiting_improvement_choice"
 
 
-def test_at_a_terminal_the_graph_is_drawn_in_place(project: World) -> None:
+def test_graph_is_redrawn_in_place_at_a_terminal(project: World) -> None:
     control, terminal = pty.openpty()
     environment = {**project.environment, "TERM": "xterm-256color"}
     words = [str(PERDURE), "flow", "run", *ALLOWED, "--watch"]
@@ -331,7 +331,7 @@ def test_at_a_terminal_the_graph_is_drawn_in_place(project: World) -> None:
 
 
 def _all_of(control: int) -> str:
-    """What is written to the terminal until its last writer is gone."""
+    """The output to the terminal until its last writer has ended."""
     seen, end = b"", time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         if not select.select([control], [], [], 0.2)[0]:
@@ -356,7 +356,7 @@ def test_role_without_a_folder_is_a_warning(project: World) -> None:
     assert flow(project, "validate", "workflow.yaml", "--json").json["warnings"] == []
 
 
-def test_flow_of_the_echo_model_says_that_it_stops_at_once(project: World) -> None:
+def test_flow_of_the_echo_model_reports_that_it_stops_at_once(project: World) -> None:
     ended = flow(project, "run", "workflow.yaml", "-m", "scripted:echo", code=1)
     assert "scripted:echo hands nothing over" in ended.err
     assert "--scenario FILE" in " ".join(ended.err.split())

@@ -44,7 +44,9 @@ def built(world: World) -> Path:
     return world.folder / "built"
 
 
-def test_command_asks_in_no_access_and_runs_once_allowed(world: World, built: Path) -> None:
+def test_command_needs_approval_in_no_access_and_runs_once_allowed(
+    world: World, built: Path
+) -> None:
     (asked,) = flow(world, *RUN, "--json", code=1).json["waiting"]
     assert asked["topic"] == "consent"
     assert "touch built" in asked["text"]
@@ -72,7 +74,7 @@ def test_granted_command_runs_in_partial_access_and_others_ask(world: World, bui
     assert built.exists()
 
 
-def test_command_runs_unasked_in_full_access(world: World, built: Path) -> None:
+def test_command_runs_without_approval_in_full_access(world: World, built: Path) -> None:
     flow(world, *RUN, "--consent", "full-access", code=1)
     assert built.exists()
 
@@ -126,7 +128,7 @@ def test_resume_remembers_scenario_and_commands(world: World, built: Path) -> No
     assert flow(world, "resume", "f", "--json").json["status"] == "completed"
 
 
-def test_resume_names_remembered_scenario_that_is_gone(world: World, built: Path) -> None:
+def test_resume_names_a_remembered_scenario_that_is_missing(world: World, built: Path) -> None:
     flow(world, *RUN, "--consent", "full-access", code=1)
     (world.folder / "scenario.yaml").unlink()
     told = flow(world, "resume", "f", code=3).err

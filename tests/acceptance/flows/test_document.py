@@ -1,4 +1,4 @@
-"""What docs/flows.md shows is what really happens."""
+"""The commands and outputs in docs/flows.md are real."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TEXT = FLOWS.read_text(encoding="utf-8")
 
 
 @pytest.mark.all_only
-def test_every_command_prints_what_the_document_says() -> None:
+def test_every_command_prints_the_output_in_the_document() -> None:
     for exchange, real in played(TEXT, PLACE):
         shown = "\n".join(real)
         assert agrees(exchange.output, real), f"line {exchange.line}, {exchange.command}:\n{shown}"

@@ -1,4 +1,4 @@
-"""The three example projects, run as their reader runs them: as processes, offline."""
+"""The three example projects, run as a reader runs them: as processes, offline."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Project:
 
 
 @pytest.mark.parametrize("name", ["single-owner", "review", "fan-out"])
-def test_every_example_is_in_order(world: World, name: str) -> None:
+def test_every_example_is_valid(world: World, name: str) -> None:
     assert "owner-intake" in Project(world, name).flow("validate", "workflow.yaml").out
 
 

@@ -1,4 +1,4 @@
-"""What `perdure import` says of folders of flows that it does not import."""
+"""Messages of `perdure import` about folders of flows that it does not import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What flows wait for, answered in the inbox by other processes; who decides what roles use."""
+"""Questions of flows, answered in the inbox by other processes; the choice of tools of roles."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_person_is_asked_what_each_role_works_with(project: World) -> None:
     assert ended["status"] == "awaiting_improvement_choice"
 
 
-def test_model_chooses_where_it_is_said_to(project: World) -> None:
+def test_model_chooses_where_the_workflow_says_so(project: World) -> None:
     skill = project.folder / "a-docs" / "skills" / "careful"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: careful\ndescription: Look twice.\n---\nDo.\n")
@@ -119,7 +119,7 @@ def test_one_of_concurrent_answers_wins(project: World) -> None:
     assert chosen == modes[codes.index(0)]
 
 
-def test_unknown_skill_is_a_fault_of_the_workflow(project: World) -> None:
+def test_unknown_skill_is_an_error_of_the_workflow(project: World) -> None:
     role = project.folder / "a-docs" / "roles" / "developer"
     (role / "skills.yaml").write_text("skills: [magic]\n")
     (fault,) = flow(project, "validate", "workflow.yaml", "--json", code=2).json["faults"]

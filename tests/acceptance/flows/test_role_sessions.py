@@ -1,4 +1,4 @@
-"""The sessions of roles through the command line: erased, compacted, chatted in, paid for."""
+"""The sessions of roles through the command line: erased, compacted, chatted in, with costs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_summary_is_by_the_named_model_and_role_keeps_its_own(project: Wor
     flow(project, "resume", "f")
 
 
-def test_erased_role_stops_alone_and_says_why(project: World) -> None:
+def test_erased_role_stops_alone_and_reports_the_reason(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     project.ok("sessions", "erase", "f__developer", "--yes")
     shown = flow(project, "show", "f").out
@@ -91,7 +91,7 @@ def test_erased_role_stops_alone_and_says_why(project: World) -> None:
     flow(project, "delete", "f", "--yes")
 
 
-def test_flow_is_no_session_to_chat_in_or_to_end(project: World) -> None:
+def test_flow_cannot_be_used_as_a_session_to_chat_in_or_end(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     before = flow(project, "show", "f", "--json").json
     for words in (
@@ -106,7 +106,7 @@ def test_flow_is_no_session_to_chat_in_or_to_end(project: World) -> None:
     assert flow(project, "show", "f", "--json").json == before
 
 
-async def test_flow_with_a_removed_role_takes_consent_and_is_exported(project: World) -> None:
+async def test_flow_with_a_removed_role_accepts_consent_and_is_exported(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     async with perdure.open(f"sqlite:///{project.file}") as store:
         assert await store.backend.retention.remove(StreamId("f__developer"))
@@ -128,7 +128,7 @@ async def test_deleted_flow_leaves_what_took_the_id_of_a_removed_role(project: W
     ]
 
 
-def test_only_role_that_asked_is_erased_and_takes_no_reply(world: World) -> None:
+def test_erased_only_role_that_asked_accepts_no_reply(world: World) -> None:
     (world.folder / "workflow.yaml").write_text(WORKFLOW)
     (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, code=1)
@@ -144,7 +144,7 @@ def test_only_role_that_asked_is_erased_and_takes_no_reply(world: World) -> None
     assert flow(world, "show", "f", "--json").json["pendingHumanInputs"] == {}
 
 
-async def test_model_of_resume_replaces_that_of_roles_that_began(world: World) -> None:
+async def test_model_of_resume_replaces_the_models_of_started_roles(world: World) -> None:
     (world.folder / "workflow.yaml").write_text(WORKFLOW)
     (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, code=1)

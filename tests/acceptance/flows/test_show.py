@@ -1,4 +1,4 @@
-"""What `flow show` says of answers that no process has acted on yet."""
+"""Output of `flow show` about answers that no process has acted on yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--wait`, and what `flow show` says of processes, with real ones and a real `kill -9`."""
+"""`--wait`, and the report of `flow show` about processes, with real ones and a real `kill -9`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def laid(world: World) -> World:
 
 
 def until(found: Callable[[], Any]) -> Any:
-    """What `found` gives once it is true."""
+    """Return the result of `found` once it is true."""
     for _ in range(PATIENCE_S * 10):
         if value := found():
             return value
@@ -67,7 +67,7 @@ def next_topic(running: subprocess.Popen[bytes]) -> str:
     return topic
 
 
-def test_wait_continues_as_other_processes_answer(laid: World) -> None:
+def test_wait_continues_when_other_processes_answer(laid: World) -> None:
     with laid.start(*RUN, "--scenario", laid.scenario(ASKS), "--wait", "--json") as running:
         assert next_topic(running) == "consent"
         laid.ok("flow", "consent", "f", "partial-access")
@@ -81,7 +81,7 @@ def test_wait_continues_as_other_processes_answer(laid: World) -> None:
     assert (summary["status"], summary["waiting"]) == ("completed", [])
 
 
-def test_show_says_when_no_process_runs_the_flow(laid: World) -> None:
+def test_show_reports_that_no_process_runs_the_flow(laid: World) -> None:
     with laid.start(*RUN, "--scenario", laid.scenario(HANGS)) as running:
         until(lambda: laid.run("flow", "show", "f", "--json").out.startswith("{"))
         until(lambda: laid.run("flow", "show", "f", "--json").json["workers"])
@@ -95,7 +95,7 @@ def test_show_says_when_no_process_runs_the_flow(laid: World) -> None:
         assert "no process runs it" in laid.ok("flow", "list").out
 
 
-def test_show_says_nothing_of_processes_while_flow_waits_for_person(laid: World) -> None:
+def test_show_reports_no_process_while_flow_waits_for_a_person(laid: World) -> None:
     assert laid.run(*RUN, "--scenario", laid.scenario(ASKS), "--consent", "full-access").code == 1
     assert NOBODY not in laid.ok("flow", "show", "f").out
     laid.ok("flow", "reply", "f", "By train.")

@@ -1,4 +1,4 @@
-"""A session exported as a workflow is run again: as a process, killed, resumed, looked at."""
+"""A session exported as a workflow is run again: as a process, killed, resumed, inspected."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def prompts(workflow: Workflow) -> list[str]:
 
 
 def said_to(world: World, id: str, role: str) -> list[str]:
-    """What the agent of a conversation was told."""
+    """The messages that the agent of a conversation received."""
     transcript = flow(world, "show", id, "--role", role, "--json").json["transcriptHistory"]
     return [each["content"] for each in transcript if each["role"] == "user"]
 
@@ -114,7 +114,7 @@ def test_exported_chat_runs_with_its_agent_and_typed_text_stays_text(
 
 
 async def _spoken(world: World) -> None:
-    """Hold a session of an agent with a budget, a fallback, limits, a variable and a secret."""
+    """Run a session of an agent with a budget, a fallback, limits, a variable and a secret."""
     agent = Agent(
         "shop",
         model="scripted:echo",
@@ -170,7 +170,7 @@ def test_session_with_variables_runs_again_with_its_whole_agent(world: World, di
         ("default: 3", "default: 99999999999999999999", "has to be a number"),
     ],
 )
-def test_validate_reports_each_fault_that_run_refuses(
+def test_validate_reports_each_error_that_run_refuses(
     trip: World, old: str, new: str, fault: str
 ) -> None:
     file = trip.folder / "trip.yaml"
@@ -236,7 +236,7 @@ def test_validate_warns_of_a_node_that_needs_an_input(trip: World) -> None:
     flow(trip, "run", "trip.yaml", "--input", "message=x")
 
 
-def test_document_is_known_by_its_content_and_drawn(trip: World) -> None:
+def test_document_is_detected_by_its_content_and_drawn(trip: World) -> None:
     drawn = flow(trip, "validate", "trip.yaml").out
     assert "plan    helper" in drawn
     assert "left    helper_2" in drawn
@@ -275,7 +275,7 @@ def test_all_errors_of_document_are_reported_with_lines(trip: World) -> None:
     assert flow(trip, "list", "--json").json == []
 
 
-def test_run_is_listed_shown_exported_and_deleted_as_any_flow(trip: World) -> None:
+def test_run_is_listed_shown_exported_and_deleted_like_any_flow(trip: World) -> None:
     ran = flow(trip, "run", "trip.yaml", "--input", "topic=tides", "--id", "f", "--watch")
     assert "plan active" in ran.out
     assert said_to(trip, "f", "helper") == ["Plan tides, 3 days"]
@@ -328,7 +328,7 @@ def test_killed_run_is_resumed_and_stopped_run_continues_with_a_reply(
     }
 
 
-def test_workflow_of_roles_takes_no_inputs(world: World) -> None:
+def test_workflow_of_roles_accepts_no_inputs(world: World) -> None:
     flow(world, "init")
     assert "--input" in flow(world, "run", "workflow.yaml", "--input", "a=b", code=2).err
 
@@ -348,7 +348,7 @@ def test_agent_files_work_in_documents(trip: World) -> None:
 
 
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
-def test_sessions_that_others_recorded_are_exported_and_run_to_their_outputs(
+def test_sessions_of_other_programs_are_exported_and_run_to_their_outputs(
     world: World, recordings: Path, folder: Literal["pi", "claude-code"]
 ) -> None:
     found = sorted((recordings / folder).glob("*.jsonl"), key=lambda file: file.stat().st_size)

@@ -1,6 +1,6 @@
-"""What a session may hold, as facts that can be compared: what is kept are the facts still there.
+"""The features of a session, as facts that can be compared: a format keeps the facts that return.
 
-A fact is a value without ids of entries, which every store gives anew.
+A fact is a value without ids of entries, because every store creates new ids.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Held(msgspec.Struct, frozen=True):
         yield from (body for body in self.bodies if isinstance(body, Message))
 
     def parts(self, sort: type[Part]) -> Iterator[Part]:
-        """The parts of a sort, of messages of extensions too."""
+        """The parts of one kind, also those in messages of extensions."""
         for body in self.bodies:
             if isinstance(body, Message | CustomMessage):
                 yield from (part for part in body.parts if isinstance(part, sort))
@@ -81,7 +81,7 @@ Facts = Iterable[Hashable]
 
 
 def _said_by(session: Held, entry: EntryId | None) -> str:
-    """The words of an entry, or what else it is known by."""
+    """The words of an entry, or another property that identifies it."""
     body = session.body(entry)
     match body:
         case Message() | CustomMessage():
@@ -93,13 +93,13 @@ def _said_by(session: Held, entry: EntryId | None) -> str:
 
 
 def words_of(body: Message | CustomMessage) -> list[str]:
-    """The words in the parts of a message: several results in one are as good as in several."""
+    """The words in a message's parts: one message with several results equals several messages."""
     texts = [part.text for part in body.parts if isinstance(part, TextPart | ToolResultPart)]
     return [*texts, *(part.name for part in body.parts if isinstance(part, ToolCallPart))]
 
 
 def _path(session: Held, leaf: EntryId | None) -> tuple[str, ...]:
-    """What is said from the root to `leaf`, without what stands for nothing said."""
+    """The messages from the root to `leaf`, without entries that contain no message."""
     tree = {entry.id: entry for entry in session.entries if entry.lane == "tree"}
     bodies = (session.body(e.id) for e in branch_to(leaf, tree) if e.kind == "message")
     texts = (text for body in bodies if isinstance(body, Message) for text in words_of(body))
@@ -126,7 +126,7 @@ def _calls(session: Held) -> Facts:
 
 
 def _parallel_calls(session: Held) -> Facts:
-    """The calls that were made before any of them was answered, if all were in the end."""
+    """Calls that were made before any of them was answered, if all were answered in the end."""
     answered = {call_id for call_id, *_ in cast("Iterable[tuple[str]]", _results(session))}
     calls: list[str] = []
     for message in session.messages():
@@ -158,7 +158,7 @@ def _withheld(session: Held) -> Facts:
 
 
 def _branches(session: Held) -> Facts:
-    """What every branch says, where there are several."""
+    """The messages of every branch, if there are several."""
     tree = [entry for entry in session.entries if entry.lane == "tree"]
     if len({entry.parent_id for entry in tree}) == len(tree):
         return []
@@ -167,7 +167,7 @@ def _branches(session: Held) -> Facts:
 
 
 def _kept(session: Held) -> Facts:
-    """Summaries of compactions, and the words of what each keeps."""
+    """Summaries of compactions, and the words of the entries that each keeps."""
     tree = {entry.id: entry for entry in session.entries if entry.lane == "tree"}
     for entry, body in zip(session.entries, session.bodies, strict=True):
         if not isinstance(body, Compaction):
@@ -212,7 +212,7 @@ def _branch_summaries(session: Held) -> Facts:
 
 
 def _returns(session: Held) -> Facts:
-    """The records that lead back, numbered."""
+    """The records that move back to an earlier entry, numbered."""
     return [
         n
         for n, (entry, body) in enumerate(zip(session.entries, session.bodies, strict=True))
@@ -221,7 +221,7 @@ def _returns(session: Held) -> Facts:
 
 
 def _numbered(facts: Callable[[Held], Facts]) -> Callable[[Held], Facts]:
-    """How many there are, whatever they are."""
+    """The number of items, whatever they are."""
     return lambda session: list(range(len(list(facts(session)))))
 
 
@@ -251,7 +251,7 @@ def _meta(wanted: Callable[[str], bool]) -> Callable[[Held], Facts]:
 
 
 def _header(session: Held) -> Facts:
-    """What the program that recorded a session says of it."""
+    """The session's data from the program that recorded it."""
     described = fields_of((session.header.metadata or {}).get(IMPORT)) or {}
     return [
         (name, encode(value))
@@ -281,7 +281,7 @@ def _ends(session: Held) -> Facts:
 
 
 def _models(session: Held) -> Facts:
-    """The model that each answer names, or else the one its branch was changed to."""
+    """The model that each answer names, or otherwise the model its branch was changed to."""
     in_force: dict[EntryId | None, str] = {}
     for entry, body in zip(session.entries, session.bodies, strict=True):
         if entry.lane == "tree" and entry.parent_id in in_force:
@@ -343,5 +343,5 @@ FEATURES: dict[str, Callable[[Held], Facts]] = {
 
 
 def facts_of(feature: str, session: Held) -> Counter[Hashable]:
-    """The facts of `feature` in `session`, each as often as it is there."""
+    """The facts of `feature` in `session`, each as often as it occurs."""
     return Counter(FEATURES[feature](session))

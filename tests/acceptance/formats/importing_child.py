@@ -1,4 +1,4 @@
-"""Import the file argv[2] into the store argv[1], and print entries and most memory in bytes."""
+"""Import the file argv[2] into the store argv[1], and print entries and peak memory in bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def main(address: str, file: str) -> None:
 
 
 def peak_bytes() -> int:
-    """The most memory this program took; where that can be told, without its parent's."""
+    """The peak memory of this program; where the system reports it, without the parent's memory."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""A session of perdure's own with what no file of another program holds."""
+"""A session of perdure with the data that no file of another program contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of `docs/formats.md`: what is kept, by format.
+"""The table of `docs/formats.md`: the data that each format keeps.
 
 `python -m tests.acceptance.formats.table` writes it there. Every cell is a test of `test_table.py`.
 """
@@ -70,12 +70,12 @@ DOCUMENT: Path = REPOSITORY / "docs" / "formats.md"
 
 
 def read_cell(feature: str, format: str) -> str:
-    """What the table says of reading `feature` from `format`."""
+    """The table's text about reading `feature` from `format`."""
     return YES if format == "perdure" else _WORDS[_CELLS[feature][0][READ.index(format)]]
 
 
 def written_cell(feature: str, format: str) -> str:
-    """What the table says of writing `feature` in `format`."""
+    """The table's text about writing `feature` in `format`."""
     return YES if format == "perdure" else _WORDS[_CELLS[feature][1][WRITTEN.index(format)]]
 
 
@@ -94,7 +94,7 @@ def rendered() -> str:
 
 
 def with_table(document: str) -> str:
-    """`document` with the table in its place."""
+    """`document` with the table in its position."""
     before, _, rest = document.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{rendered()}\n{END}{after}"

@@ -1,4 +1,4 @@
-"""However large a file is, importing it takes what its longest line and the number of lines ask."""
+"""The memory for an import depends only on the longest line and the number of lines of a file."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ FORMATS = {
 
 
 def peak_of(folder: Path, file: Path) -> tuple[int, int]:
-    """Entries imported from `file`, and the most memory that it took in a process of its own."""
+    """Entries imported from `file`, and the peak memory of the import in its own process."""
     address = f"sqlite:///{folder / 'store.db'}"
     command = [sys.executable, str(CHILD), address, str(file)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)

@@ -86,7 +86,7 @@ TOLD = {
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A session, and what comes back from a file of it."""
+    """A session, and the session that is read back from a file of it."""
 
     session: Held
     back: Held
@@ -142,7 +142,7 @@ async def test_written(feature: str, format: ExportFormat) -> None:
         assert read_cell(feature, format) == cell
 
 
-async def test_export_that_loses_nothing_says_nothing() -> None:
+async def test_export_without_loss_prints_no_warning() -> None:
     for format in WRITTEN:
         for case in await cases(format):
             described = fields_of((case.session.header.metadata or {}).get(IMPORT)) or {}

@@ -14,7 +14,7 @@ from tests.fakes.mcp_servers import PROGRAM, is_alive, pids
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """A world whose settings have a server, and one that is not there."""
+    """A world whose settings contain a working server and a missing one."""
     folder = tmp_path / ".config" / "perdure"
     folder.mkdir(parents=True)
     program, args = json.dumps(sys.executable), json.dumps([PROGRAM])
@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_servers_are_listed_and_not_started(world: World) -> None:
+def test_servers_are_listed_without_being_started(world: World) -> None:
     rows = world.ok("mcp", "list", "--json").json
     assert [(row["name"], row["source"], row["transport"]) for row in rows] == [
         ("fake", "settings", "stdio"),
@@ -54,7 +54,7 @@ def test_server_test_lists_tools_and_omitted_ones_with_reasons(
     assert not any(map(is_alive, pids(world.folder / "deeds")))
 
 
-def test_server_that_cannot_be_used_says_why(world: World) -> None:
+def test_unusable_server_reports_the_reason(world: World) -> None:
     ended = world.run("mcp", "test", "gone", "--json")
     assert (ended.code, ended.error["code"]) == (1, "mcp_unavailable")
     ended = world.run("mcp", "test", "other")
@@ -62,7 +62,7 @@ def test_server_that_cannot_be_used_says_why(world: World) -> None:
     assert "there are: fake, gone" in ended.err
 
 
-def test_doctor_says_which_program_is_missing(world: World) -> None:
+def test_doctor_names_the_missing_program(world: World) -> None:
     ended = world.run("doctor", "--json")
     assert ended.code == 1
     checks = [check for check in ended.json["checks"] if check["name"] == "mcp"]
@@ -101,7 +101,7 @@ def test_invalid_server_is_listed_and_affects_no_other(world: World) -> None:
 
 
 @pytest.mark.all_only
-def test_agent_of_every_chat_has_the_servers_it_is_given(world: World) -> None:
+def test_agent_of_every_chat_has_its_configured_servers(world: World) -> None:
     said = world.ok("chat", "-p", '/tool mcp_fake_add {"a": 2, "b": 3}').out
     assert "5" in said
     assert "mcp_fake_add" in said

@@ -118,25 +118,25 @@ async def test_server_killed_in_a_call_leaves_unknown_outcome_and_policy(
 
 
 def _hangs(deeds: Path) -> int:
-    """How many calls hang: each program notes its pid when it starts, and when it hangs."""
+    """The number of hanging calls: each program notes its pid when it starts, and when it hangs."""
     found = pids(deeds)
     return len(found) - len(set(found))
 
 
 def has_sent(deeds: Path) -> bool:
-    """Whether the server did anything beyond being started."""
+    """Whether the server did anything except start."""
     return "sent" in deeds.read_text()
 
 
 async def asked(turn: Turn) -> str:
-    """The id of the question that the turn waits with."""
+    """The id of the question for which the turn waits."""
     async for event in turn:
         if isinstance(event, Event) and event.type == "inbox:question":
             return str(event.payload["entryId"])
     raise AssertionError("nothing was asked")
 
 
-async def test_arguments_that_do_not_fit_never_reach_the_server(deeds: Path) -> None:
+async def test_invalid_arguments_never_reach_the_server(deeds: Path) -> None:
     stage = Stage(call("send", '{"to": 3}'), call("send", '{"to": "a", "cc": "b"}'), says("sorry"))
     me = agent(local(deeds))
     async with stage.runtime(me) as runtime:
@@ -148,7 +148,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_server(deeds: Path) -> 
     assert not has_sent(deeds)
 
 
-async def test_call_is_approved_first_for_exactly_what_it_says(deeds: Path) -> None:
+async def test_call_is_approved_first_with_its_exact_arguments(deeds: Path) -> None:
     stage = Stage(call("send", '{"to": "ann"}'), says("done"))
     me = agent(local(deeds), approval="ask")
     async with stage.runtime(me) as runtime:
@@ -165,7 +165,7 @@ async def test_call_is_approved_first_for_exactly_what_it_says(deeds: Path) -> N
 
 
 @pytest.mark.all_only
-async def test_only_a_trusted_server_is_believed_that_a_tool_only_reads(deeds: Path) -> None:
+async def test_read_only_hint_counts_only_from_a_trusted_server(deeds: Path) -> None:
     for trusts in (False, True):
         stage = Stage(call("add", '{"a": 1, "b": 1}'), says("done"))
         me = agent(local(deeds, trusts_annotations=trusts), approval="plan")
@@ -177,7 +177,7 @@ async def test_only_a_trusted_server_is_believed_that_a_tool_only_reads(deeds: P
 
 
 @pytest.mark.all_only
-async def test_tools_are_narrowed_by_the_server_the_agent_and_the_session(deeds: Path) -> None:
+async def test_tools_are_restricted_by_the_server_the_agent_and_the_session(deeds: Path) -> None:
     me = agent(local(deeds, tools_allowlist=("add", "send")), tools=["read_file"])
     async with Stage().runtime(me) as runtime:
         whole = await runtime.start(me)
@@ -188,7 +188,7 @@ async def test_tools_are_narrowed_by_the_server_the_agent_and_the_session(deeds:
             await runtime.start(me, tools=["mcp_fake_hang"])
 
 
-async def test_server_of_which_nothing_is_used_is_not_started(deeds: Path) -> None:
+async def test_server_without_used_tools_is_not_started(deeds: Path) -> None:
     me = agent(local(deeds), tools=["read_file"])
     async with Stage().runtime(me) as runtime:
         await runtime.start(me, tools=["read_file"])

@@ -1,4 +1,4 @@
-"""``perdure mcp serve``, asked by the client of the MCP library over stdin and stdout."""
+"""``perdure mcp serve``, called by the client of the MCP library over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_client_of_a_subject_sees_only_that_subject(address: str) -> None:
 
 
 @pytest.mark.all_only
-async def test_answers_are_bounded_and_say_how_to_read_on(address: str) -> None:
+async def test_answers_are_bounded_and_say_how_to_continue_reading(address: str) -> None:
     async with served(address) as client:
         read, _ = await asked(client, "read_session", session="long", last=10**9)
         earlier, _ = await asked(client, "read_session", session="long", before="long/5")
@@ -140,7 +140,7 @@ async def test_answers_are_bounded_and_say_how_to_read_on(address: str) -> None:
     assert "line 119" in resource.contents[0].text
 
 
-async def test_client_writes_only_if_it_may(address: str) -> None:
+async def test_client_writes_only_with_permission(address: str) -> None:
     async with served(address, "--allow-write") as client:
         tools = (await client.list_tools()).tools
         assert {tool.name for tool in tools} == READING | WRITING

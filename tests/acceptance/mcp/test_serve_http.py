@@ -1,4 +1,4 @@
-"""``perdure mcp serve --http`` as a real process, asked by the client of the MCP library."""
+"""``perdure mcp serve --http`` as a real process, called by the client of the MCP library."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def tools_of(connected: Client) -> set[str]:
 
 
 async def everything(connected: Client) -> str:
-    """All that the questions about bob and about the other namespace are answered."""
+    """All answers to the questions about bob and about the other namespace."""
     answers = [repr(await connected.list_resources())]
     for tool, arguments in (
         ("recall", {"question": f"what is {WORD}, which hotel?", "limit": 50}),
@@ -114,7 +114,7 @@ async def everything(connected: Client) -> str:
     return "\n".join(answers)
 
 
-async def test_tokens_bound_what_clients_see_and_do(world: World) -> None:
+async def test_tokens_limit_the_data_and_actions_of_clients(world: World) -> None:
     async with world.served() as (_, url):
         async with client(url, world.token("admin", subject="ana")) as ana:
             assert await tools_of(ana) == READING  # no role writes without --allow-write
@@ -140,7 +140,7 @@ async def test_tokens_bound_what_clients_see_and_do(world: World) -> None:
 
 
 async def assert_refused(world: World, url: str) -> None:
-    """Requests that are no client's with a valid token get a problem, and nothing of the store."""
+    """Requests without a client's valid token get a problem response without data of the store."""
     good = {"Authorization": f"Bearer {world.token()}"}
     wrong = [
         {},
@@ -176,7 +176,7 @@ async def assert_refused(world: World, url: str) -> None:
 
 
 async def endless() -> AsyncGenerator[bytes]:
-    """A body of no declared size, larger than any that is read."""
+    """A body of undeclared size, larger than the server ever reads."""
     for _ in range(200):
         yield b" " * 65_536
 

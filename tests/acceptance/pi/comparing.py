@@ -1,4 +1,4 @@
-"""A session of perdure against what the real pi reads in its file."""
+"""A session of perdure compared with the data that the real pi reads in its file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BESIDE_TREE = ("label", "session_info")
 
 
 class Places:
-    """Which entry of a session each record of its file is. Labels and names are beside the tree."""
+    """The entry for each record of a session's file. Labels and names are beside the tree."""
 
     def __init__(self, records: Mapping[str, Record], entries: Mapping[str, EntryId]) -> None:
         self.entries = entries
@@ -49,7 +49,7 @@ class Places:
 async def require_same(
     session: Session, seen: Mapping[str, Any], what: str, own_file: Path | None = None
 ) -> None:
-    """Require that `session` is what pi read: context, tree, leaf, labels and title.
+    """Require that `session` equals what pi read: context, tree, leaf, labels and title.
 
     `own_file` is the session's file in a store of session files.
     """
@@ -68,7 +68,7 @@ async def require_same(
 
 
 async def require_same_context(session: Session, seen: Mapping[str, Any], what: str) -> None:
-    """Require that a model is sent the same by `session` as by pi."""
+    """Require that a model receives the same context of `session` from perdure as from pi."""
     context = await session.context()
     ours, theirs = pieces_of(context), pieces_of_pi(seen["messages"])
     assert ours == theirs, f"{what}: {difference(ours, theirs)}"

@@ -1,7 +1,7 @@
-"""What a model is sent by pi and by perdure, without the words that each adds.
+"""The context that a model receives from pi and from perdure, without each program's own words.
 
-The texts around a summary, a command and a lost result differ. pi leaves out answers that failed,
-perdure keeps the words of those that nothing replaced. Reasoning is left out of both. All the rest
+The texts around a summary, a command and a lost result differ. pi omits failed answers; perdure
+keeps the words of failed answers that nothing replaced. Reasoning is left out of both. All the rest
 must be equal, piece by piece.
 """
 
@@ -101,7 +101,7 @@ def _result(call: str, text: str) -> Piece:
 
 
 def _settled(pieces: Iterator[Piece]) -> list[Piece]:
-    """Put the lost results of a round behind those that are there: either order is valid."""
+    """Move the lost results of a round behind the existing results: either order is valid."""
     settled: list[Piece] = []
     results: list[Piece] = []
     for piece in pieces:

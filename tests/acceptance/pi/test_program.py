@@ -1,4 +1,4 @@
-"""The command ``pi`` continues what perdure wrote, and perdure what ``pi`` wrote."""
+"""The command ``pi`` continues sessions of perdure, and perdure continues sessions of ``pi``."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_pi_continues_session_with_long_title_and_metadata(world: World) -
 
 
 @pytest.mark.all_only
-async def test_tree_in_pi_shows_what_perdure_wrote(pi: RealPi, tmp_path: Path) -> None:
+async def test_tree_in_pi_shows_the_entries_of_perdure(pi: RealPi, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     async with perdure.open(f"jsonl:///{folder}?dialect=pi") as store:
         session = await store.create(title=LONG, cwd=tmp_path, metadata=METADATA)
@@ -126,7 +126,7 @@ async def test_tree_in_pi_shows_what_perdure_wrote(pi: RealPi, tmp_path: Path) -
 
 
 @pytest.mark.all_only
-async def test_chat_and_pi_answer_in_turns_in_one_file(world: World) -> None:
+async def test_chat_and_pi_answer_alternately_in_one_file(world: World) -> None:
     first = await world.run("-p", "First question", answer="First answer")
     assert words(first) == ["First question"]
     environment = {"HOME": str(world.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}

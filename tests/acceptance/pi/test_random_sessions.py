@@ -48,7 +48,7 @@ async def test_random_session_of_pi_keeps_its_context_and_bytes(pi: RealPi, tmp_
 
 
 async def test_grown_export_adds_only_its_new_entries(pi: RealPi, tmp_path: Path) -> None:
-    """pi goes on with what perdure exported; the import after that warns of nothing."""
+    """pi continues the file that perdure exported; the next import has no warning."""
     path = tmp_path / "export.jsonl"
     async with perdure.open(f"sqlite:///{tmp_path}/store.db", durability="normal") as store:
         for seed in range(EXPORTS):
@@ -97,7 +97,7 @@ async def test_file_that_pi_migrates_adds_only_its_new_entries(
 
 
 async def leaf_of(session: Session, seen: dict[str, Any]) -> EntryId:
-    """Return the entry of the conversation where pi stands."""
+    """Return the entry of the conversation at which pi continues."""
     records = {record["id"]: record for record in seen["entries"]}
     record = records[seen["leaf"]]
     while record["type"] in ("label", "session_info"):

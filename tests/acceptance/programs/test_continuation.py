@@ -97,7 +97,7 @@ def in_order(words: tuple[str, ...], text: str) -> bool:
 
 
 async def bird_session(world: World) -> str:
-    """Begin a session of perdure whose tool has a name and a call id no provider would take."""
+    """Begin a session of perdure whose tool name and call id every provider rejects."""
     call = ToolCallPart("call:1|x", "field guide.look up", {"bird": "heron"})
     async with perdure.open(world.address) as store:
         session = await store.create(title="Birds", cwd=world.project)
@@ -201,7 +201,7 @@ async def test_operator_gets_the_file_in_its_only_profile(world: World) -> None:
     assert json.loads(printed)["format"] == "operator"
 
 
-async def test_session_whose_folder_is_gone_says_what_to_do(world: World) -> None:
+async def test_session_with_a_missing_folder_reports_the_remedy(world: World) -> None:
     gone = world.project / "gone"
     async with perdure.open(world.address) as store:
         session = await store.create(cwd=gone)
@@ -225,7 +225,9 @@ async def counted(world: World) -> int:
 
 
 @pytest.mark.parametrize("program", ["claude-code", "codex"])
-async def test_session_that_went_on_there_comes_back(world: World, program: Program) -> None:
+async def test_session_continued_in_another_program_is_imported_back(
+    world: World, program: Program
+) -> None:
     real(program)
     session = await bird_session(world)
     before = await counted(world)

@@ -1,6 +1,6 @@
-"""The acceptance scenarios of the seed about what leaves a context, by their numbers.
+"""The acceptance scenarios of the seed about removing messages from a context, by their numbers.
 
-Nothing ever leaves the log: a boundary is where a context begins, and moves only forward.
+No entry ever leaves the log: a boundary is the beginning of a context, and moves only forward.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def counted(theatre: Theatre, chat: Chat, first: int, last: int) -> None:
         await chat.session.append(user(f"say {n} " * 100), assistant(f"{n} " * 200))
 
 
-async def test_20_trim_after_compaction_moves_on_and_keeps_summary() -> None:
+async def test_20_trim_after_compaction_moves_boundary_and_keeps_summary() -> None:
     theatre = Theatre(main=[words(SUMMARY), words("thirteen")])
     chat = await theatre.chat(compaction=MANUAL, max_output_tokens=100)
     await counted(theatre, chat, 1, 3)
@@ -81,7 +81,7 @@ async def test_20_boundary_after_the_first_entry_hides_only_that_entry() -> None
     assert path[:3] == [one.id, two.id, three.id]
 
 
-async def test_21_resumed_and_compacted_again_nothing_that_was_kept_is_lost() -> None:
+async def test_21_second_compaction_after_resume_loses_no_kept_message() -> None:
     answers = [SUMMARY, "5 " * 200, NEXT, NEXT, "after"]
     theatre = Theatre(main=[words(answer) for answer in answers])
     agent = Agent("helper", model="p:main", compaction=MANUAL)

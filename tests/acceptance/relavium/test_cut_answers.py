@@ -18,7 +18,7 @@ BEGUN = (ThinkingDelta("hm"), TextDelta("so f"))
 
 
 async def kept(theatre: Theatre) -> bool:
-    """Whether a part of the answer is in the store, once its time has come."""
+    """Whether a part of the answer is in the store, once the time to store it has come."""
     theatre.clock.advance(EVERY_S)
     return await theatre.memory.partial(StreamId("s")) is not None
 

@@ -1,4 +1,4 @@
-"""The acceptance scenarios of the seed about what is refused, hidden or kept apart, by numbers."""
+"""The acceptance scenarios of the seed about refused, hidden or separated data, by numbers."""
 
 from __future__ import annotations
 

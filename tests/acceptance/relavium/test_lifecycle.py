@@ -105,7 +105,7 @@ async def test_06_cancel_at_turn_start_sends_nothing_and_ends_once() -> None:
 
 
 async def held(theatre: Theatre, hold: Hold) -> tuple[Chat, perdure.Turn]:
-    """A chat whose turn has said something and now waits."""
+    """A chat whose turn has streamed some text and now waits."""
     chat = await theatre.chat()
     turn = chat.send("go")
     await hold.entered.wait()

@@ -174,7 +174,7 @@ async def test_15_turn_fails_without_call_if_all_providers_are_parked() -> None:
     assert theatre.players.called == ["main", "other"]
 
 
-async def test_16_what_crosses_to_another_provider_holds_no_reasoning_and_alternates() -> None:
+async def test_16_history_for_another_provider_has_no_reasoning_and_alternates() -> None:
     thought = (ThinkingDelta("a tree, I think"), ToolCallDelta(0, "c1", "look", "{}"))
     theatre = Theatre(main=[(*thought, StreamEnd("tool_calls", USED)), (DOWN,)])
     chat = await theatre.chat(fallbacks=["q:other"], tools=[look])
@@ -197,7 +197,7 @@ async def test_18_failed_key_lookup_is_reported_without_inner_error() -> None:
     assert failed.value.__cause__ is None
 
 
-async def test_22_resumed_with_little_left_the_first_turn_is_held_back() -> None:
+async def test_22_first_turn_after_resume_with_little_budget_left_is_held_back() -> None:
     theatre = Theatre(main=[words("one")])
     budget = perdure.Budget(4_300, "fail")
     chat = await theatre.chat(options={"budget": budget})
@@ -268,7 +268,7 @@ async def test_budget_warning_is_given_once_a_turn_before_the_call() -> None:
     assert types.count("cost:budget_warning") == 1
 
 
-async def test_model_without_a_price_exceeds_every_budget_and_says_so() -> None:
+async def test_model_without_a_price_exceeds_every_budget_and_is_reported() -> None:
     theatre = Theatre()
     theatre.players.price = None
     chat = await theatre.chat(max_cost_microcents=perdure.dollars(100), on_exceed="fail")
@@ -307,7 +307,7 @@ async def test_every_attempt_is_checked_with_the_price_of_its_own_model() -> Non
     assert [called.model for called in await theatre.bodies(ModelCalled)] == ["p:main"]
 
 
-async def test_summary_that_may_cost_too_much_is_not_asked_for() -> None:
+async def test_summary_over_the_budget_is_not_requested() -> None:
     theatre = Theatre()
     budget = perdure.Budget(1, "fail")
     chat = await theatre.chat(options={"budget": budget})
@@ -318,7 +318,7 @@ async def test_summary_that_may_cost_too_much_is_not_asked_for() -> None:
     assert theatre.players.requests == []
 
 
-async def test_unusable_summary_is_paid_for() -> None:
+async def test_unusable_summary_is_counted_as_cost() -> None:
     theatre = Theatre(main=[words("short"), words("They counted words, and went on. " * 20)])
     chat = await theatre.chat()
     await chat.session.append(*[perdure.user("word " * 20_000), perdure.assistant("yes")] * 4)

@@ -1,4 +1,4 @@
-"""Base64 in arguments and results of tools is stored as content, and tools get it as it was."""
+"""Base64 in arguments and results of tools is stored as content; tools get the original text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ARGUMENTS = json.dumps({"image": URL})
 
 
 def mirror(seen: list[str], **options: Any) -> perdure.ToolSpec:
-    """A tool that gives its argument back."""
+    """A tool that returns its argument."""
 
     async def mirror(image: str) -> str:
         """Mirror."""
@@ -38,7 +38,7 @@ def mirror(seen: list[str], **options: Any) -> perdure.ToolSpec:
 
 
 async def without_base64(theatre: Theatre) -> None:
-    """Assert that no entry and no request holds the bytes, and that the store has them."""
+    """Assert that no entry and no request contains the bytes, and that the store contains them."""
     for entry in await theatre.entries():
         assert BASE64.encode() not in entry.body, entry.kind
     for request in theatre.players.requests:
@@ -111,7 +111,7 @@ async def test_appended_calls_and_results_are_stored_without_base64() -> None:
     await without_base64(theatre)
 
 
-async def test_handle_that_the_model_writes_gives_no_content_of_another_session() -> None:
+async def test_handle_written_by_the_model_gives_no_content_of_another_session() -> None:
     theatre = Theatre(main=[words("mine")])
     await (await theatre.chat(id="other")).session.append(
         perdure.user("go"), perdure.assistant(perdure.tool_call("c", "mirror", {"image": URL}))

@@ -74,7 +74,7 @@ async def strike() -> str:
 
 
 def gated() -> perdure.ToolSpec:
-    """`look`, for which a person is asked."""
+    """`look`, a tool that needs the approval of a person."""
     return perdure.ToolSpec(
         "gated", look.description, look.parameters, look.run, action="os", is_gated=True
     )

@@ -41,7 +41,7 @@ class Shops:
         self.place = Workspace(str(self.first), variables={"shop": "tea"})
 
     async def start(self) -> None:
-        """Hold one turn in the first folder; the session is ``s``."""
+        """Run one turn in the first folder; the session is ``s``."""
         async with perdure.open(self.address) as store, Runtime(store, [AGENT]) as runtime:
             await runtime.start(AGENT, workspace=self.place, id="s")
 
@@ -51,7 +51,7 @@ def runtime(store: Store, players: Players, agent: Agent = AGENT) -> Runtime:
 
 
 async def seen(chat: Chat, players: Players) -> tuple[str, str | None]:
-    """What ``read_file`` gives in `chat`, and the system prompt of the request."""
+    """The result of ``read_file`` in `chat`, and the system prompt of the request."""
     await chat.send("read")
     request = players.requests[-1]
     (result,) = [part for part in request.messages[-1].parts if isinstance(part, ToolResultPart)]
@@ -83,7 +83,7 @@ async def test_fork_with_cwd_moves_tools_prompt_and_names(tmp_path: Path) -> Non
             assert system == f"In {folder} for tea."
 
 
-async def test_resume_with_workspace_moves_the_session_for_good(tmp_path: Path) -> None:
+async def test_resume_with_workspace_moves_the_session_permanently(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     await shops.start()
     moved = Workspace(str(shops.second), variables={"shop": "{{ctx.working_dir}}"})
@@ -146,7 +146,7 @@ async def test_open_turn_keeps_its_folder_and_refuses_the_move(tmp_path: Path) -
             assert (await (await store.open("s")).info()).cwd == str(shops.first)
 
 
-async def test_move_is_refused_where_it_would_widen_or_leave_names_undefined(
+async def test_move_that_widens_access_or_leaves_names_undefined_is_refused(
     tmp_path: Path,
 ) -> None:
     shops = Shops(tmp_path)
@@ -173,7 +173,7 @@ EDITOR = Agent(
 )
 
 
-async def test_message_brings_file_selection_and_variables(tmp_path: Path) -> None:
+async def test_message_carries_file_selection_and_variables(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     place = Workspace(str(shops.first), {"shop": "tea"}, "a.py", Selection("a.py", 1, 2))
     players = Players()
@@ -229,7 +229,7 @@ async def test_message_during_another_turn_records_nothing(tmp_path: Path) -> No
         ]
 
 
-async def test_grant_of_one_folder_does_not_count_after_the_move(tmp_path: Path) -> None:
+async def test_grant_of_one_folder_is_invalid_after_the_move(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     await shops.start()
     call = asks("write_file", json='{"path": "f.txt", "content": "new"}')
@@ -304,7 +304,7 @@ async def test_workspace_without_folder_keeps_the_session_where_it_is(
 
 
 @pytest.mark.parametrize("is_other_store", [False, True])
-async def test_older_chat_works_where_another_handle_moved_the_session(
+async def test_older_chat_works_in_the_folder_to_which_another_handle_moved(
     tmp_path: Path, is_other_store: bool
 ) -> None:
     shops = Shops(tmp_path)
@@ -445,7 +445,7 @@ async def test_grant_to_the_fork_of_an_import_keeps_its_folder(tmp_path: Path) -
         assert (await answering.resume(fork.id)).workspace.working_dir == str(shops.second)
 
 
-def test_workspace_takes_a_path(tmp_path: Path) -> None:
+def test_workspace_accepts_a_path_object(tmp_path: Path) -> None:
     assert Workspace(tmp_path) == Workspace(str(tmp_path))
     assert Workspace(None) == Workspace()
     for wrong in (3, b"bytes", ["a"]):

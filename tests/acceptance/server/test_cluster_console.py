@@ -1,4 +1,4 @@
-"""The cluster in the console: workers, queues, and what is stuck; for the role admin alone."""
+"""The cluster in the console: workers, queues, and stuck turns; only for the role admin."""
 
 from __future__ import annotations
 

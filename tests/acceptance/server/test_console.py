@@ -65,7 +65,9 @@ async def test_person_converses_and_approves_by_keyboard(tmp_path: Path, chromiu
 
 
 @pytest.mark.all_only
-async def test_message_of_another_client_appears_by_itself(tmp_path: Path, chromium: str) -> None:
+async def test_message_of_another_client_appears_without_reload(
+    tmp_path: Path, chromium: str
+) -> None:
     async with served(tmp_path, ["First answer", "Second answer"]) as server:
         session = await server.said("hello")
         async with browsing(chromium, server) as browser:
@@ -101,7 +103,7 @@ async def test_branches_are_switched_and_forked(tmp_path: Path, chromium: str) -
 
 
 @pytest.mark.all_only
-async def test_search_finds_while_typing(tmp_path: Path, chromium: str) -> None:
+async def test_search_returns_results_during_typing(tmp_path: Path, chromium: str) -> None:
     async with served(tmp_path, ["The heron flew"]) as server:
         session = await server.said("What flew?")
         async with browsing(chromium, server) as browser:

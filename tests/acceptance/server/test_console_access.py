@@ -65,7 +65,7 @@ async def test_flows_have_no_serious_fault(
         assert browser.complaints == []
 
 
-async def test_planted_fault_is_found(tmp_path: Path, chromium: str, axe: str) -> None:
+async def test_planted_fault_is_detected(tmp_path: Path, chromium: str, axe: str) -> None:
     async with served(tmp_path) as server, browsing(chromium, server) as browser:
         await browser.page.evaluate(
             "document.querySelector('main').append(document.createElement('button'))"
@@ -75,7 +75,7 @@ async def test_planted_fault_is_found(tmp_path: Path, chromium: str, axe: str) -
 
 
 async def serious_faults(browser: Browser, axe: str) -> list[str]:
-    """What axe-core calls serious or critical in the page, with the element of each."""
+    """The faults in the page that axe-core calls serious or critical, with the element of each."""
     await browser.page.evaluate(axe)
     async with asyncio.timeout(60):
         found: dict[str, Any] = await browser.page.evaluate("axe.run(document)")

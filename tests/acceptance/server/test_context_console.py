@@ -1,4 +1,4 @@
-"""The context view of the console: exactly what the model was sent, and what did not fit."""
+"""The context view of the console: exactly the model's input, and the entries that did not fit."""
 
 from __future__ import annotations
 

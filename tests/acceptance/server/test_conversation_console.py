@@ -158,7 +158,9 @@ async def test_images_are_pasted_dropped_and_chosen(tmp_path: Path, chromium: st
 
 
 @pytest.mark.all_only
-async def test_calls_and_turns_before_the_newest_are_reached(tmp_path: Path, chromium: str) -> None:
+async def test_calls_and_turns_before_the_newest_can_be_reached(
+    tmp_path: Path, chromium: str
+) -> None:
     async with served(tmp_path, ["yes"] * 22) as server:
         session = await server.said("m0")
         for n in range(21):

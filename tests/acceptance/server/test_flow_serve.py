@@ -1,4 +1,4 @@
-"""A flow of two roles in ``perdure serve``, whose process is killed twice on its way."""
+"""A flow of two roles in ``perdure serve``, whose process is killed twice during the flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guide on serving: its program is served, and its calls answer as it says."""
+"""The guide on serving: its program is served, and its calls return the documented answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "serving.md"
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a process in `folder` sees."""
+    """The environment of a process in `folder`."""
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),

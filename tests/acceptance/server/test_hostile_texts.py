@@ -1,4 +1,4 @@
-"""Texts from outside in every field that the console shows: none of them runs."""
+"""Texts from outside in every field that the console shows: none of them runs as script."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def recorded(server: Served) -> str:
 
 
 async def open_all(browser: Browser) -> None:
-    """Wait for the view, and open what is folded."""
+    """Wait for the view, and open every folded element."""
     await browser.settle()
     await browser.page.wait_for_timeout(60)
     await browser.page.evaluate(
@@ -125,7 +125,7 @@ async def open_all(browser: Browser) -> None:
 
 
 async def has_not_run(browser: Browser) -> None:
-    """No text ran, none hid its direction, and the policy of the page had nothing to stop."""
+    """No text ran, none hid its direction, and the policy of the page blocked nothing."""
     assert await browser.page.evaluate("window.__hit") is None
     assert "\u202e" not in await browser.page.inner_text("body")
     assert [each for each in browser.complaints if "Content Security" in each] == []

@@ -57,7 +57,7 @@ def till(store):
 
 @pytest.fixture
 def port() -> Iterator[str]:
-    """A port for a server that is killed and started again, which no other process gets."""
+    """A port reserved for a server that is killed and restarted."""
     with reserved_port() as reserved:
         yield str(reserved)
 

@@ -1,4 +1,4 @@
-"""A server that is killed within a request with a key: the repeated request says what is known."""
+"""A server that is killed during a request with a key: the repeated request reports the outcome."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The life of sessions over three simulated days, as the guide on it tells.
+"""The life of sessions over three simulated days, as described in the guide.
 
-Real HTTP, and a file that each day's server opens anew. A program gives its session ids, or none.
-"""
+Real HTTP, and a file that the server of each day opens again. A program passes its own session ids,
+or none."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> 
 
 
 @pytest.mark.all_only
-async def test_page_and_signed_visitor_and_program_share_what_was_said(
+async def test_page_signed_visitor_and_program_share_their_messages(
     tmp_path: Path, chromium: str
 ) -> None:
     days = Days(tmp_path)

@@ -110,7 +110,7 @@ class Servers:
     async def ask(
         self, method: str, path: str, body: object = None, **headers: str
     ) -> httpx.Response:
-        """Send a request on a connection of its own."""
+        """Send a request on a new connection."""
         given = {**self.headers, **{name.replace("_", "-"): headers[name] for name in headers}}
         async with httpx.AsyncClient(base_url=self.url, headers=given, timeout=60) as client:
             return await client.request(method, path, json=body)

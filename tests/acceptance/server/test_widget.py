@@ -27,7 +27,7 @@ KEY = "pds_pub_" + "5" * 64
 
 @dataclass
 class Paced:
-    """A model that says `before`, waits for `go`, and says `after`."""
+    """A model that streams `before`, waits for `go`, and streams `after`."""
 
     before: str
     after: str
@@ -73,7 +73,7 @@ async def test_visitor_talks_and_reloads_during_an_answer(tmp_path: Path, chromi
 
 
 @pytest.mark.all_only
-async def test_offline_minute_loses_and_doubles_nothing(tmp_path: Path, chromium: str) -> None:
+async def test_offline_minute_loses_and_duplicates_nothing(tmp_path: Path, chromium: str) -> None:
     model = Paced("One moment, ", "it is sent.")
     async with served(tmp_path, models=model) as server, visiting(chromium, server) as visit:
         await visit.open(tag(server, visit))

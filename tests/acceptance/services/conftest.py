@@ -52,7 +52,7 @@ class Desk:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its processes see: the two providers, and no folder but its own."""
+        """The environment of its processes: the two providers, and only its own folder."""
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
@@ -66,7 +66,7 @@ class Desk:
         }
 
     async def run(self, *command: str | Path) -> asyncio.subprocess.Process:
-        """A process beside the test, ended with it."""
+        """A process that runs during the test and is ended with it."""
         process = await asyncio.create_subprocess_exec(
             *map(str, command),
             env=self.environment,
@@ -93,7 +93,7 @@ class Desk:
         await self.process.communicate()
 
     async def close(self) -> str:
-        """End the service with SIGTERM; what it wrote to stderr."""
+        """End the service with SIGTERM; return its stderr."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         _, err = await asyncio.wait_for(self.process.communicate(), PATIENCE_S)
@@ -117,7 +117,7 @@ class Desk:
         return shown
 
     async def perdure(self, *words: str) -> Any:
-        """What another process, the command ``perdure``, prints as JSON."""
+        """Return the JSON that another process, the command ``perdure``, prints."""
         line = (*words, "--store", self.address, "--json")
         ended = await asyncio.to_thread(run_command, line, self.environment, self.folder)
         assert ended.code == 0, ended.err

@@ -1,4 +1,4 @@
-"""A consumer of events, built from the guides: connections break and lose, processes are killed."""
+"""A consumer of events, built from the guides: connections break and lose data, processes die."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOST_EVERY, CUT_EVERY = 7, 13
 
 
 class BadLine:
-    """A proxy before the desk that loses pieces of what it passes on, and cuts connections."""
+    """A proxy in front of the desk that drops pieces of its data, and cuts connections."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

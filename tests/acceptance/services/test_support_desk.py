@@ -1,4 +1,4 @@
-"""A support desk, built from the guides: two providers over HTTP, people answer elsewhere."""
+"""A support desk, built from the guides: two providers over HTTP, and people answer elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a framework wrote is a session like any: each command and call of perdure takes it."""
+"""A session written by a framework works with each command and call of perdure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PORTABLE = ("pi", "operator", "claude-code", "codex", "opencode", "perdure")
 
 
 async def with_openai(store: perdure.Store, question: str) -> list[str]:
-    """Ask in a session of the OpenAI Agents SDK, and return what the next run is given."""
+    """Ask in a session of the OpenAI Agents SDK, and return the input of the next run."""
     session = PerdureSession("s", store)
     agent = OpenAIAgent(name="guide", model=OpenAIModel([[assistant_message(ANSWER)]]))
     config = RunConfig(tracing_disabled=True)
@@ -120,7 +120,7 @@ async def with_pydantic_ai(store: perdure.Store, question: str) -> list[str]:
 class Framework(NamedTuple):
     """`ask` runs a turn in the framework; the session has the id `stored_id`.
 
-    `continues`: the framework sees what was said by other doors.
+    `continues`: the framework sees messages that were written through perdure.
     """
 
     ask: Callable[[perdure.Store, str], Awaitable[list[str]]]
@@ -200,7 +200,7 @@ async def test_library_continues_a_session_of_a_framework(
 
 
 @POSTGRES_LATER
-async def test_commands_take_a_session_of_a_framework(
+async def test_commands_accept_a_session_of_a_framework(
     store_address: str, framework: Framework, tmp_path: Path
 ) -> None:
     async with perdure.open(store_address) as store:

@@ -1,4 +1,4 @@
-"""Signatures of reasoning that a framework needs again are returned to it, and to nobody else.
+"""Signatures of reasoning that a framework needs again are returned only to that framework.
 
 Only the framework's own value in an entry (`Message.foreign`, or the data of a `Custom`) has them,
 and with it the log and perdure's own export, which is the log (decision 60).

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_held(folder: Path) -> Iterator[None]:
-    """Release what a test that failed has held."""
+    """Release everything that a failed test has left blocked."""
     yield
     (folder / HELD).unlink(missing_ok=True)
 

@@ -84,7 +84,7 @@ async def test_worker_whose_database_is_missing_waits_until_it_is_created(
         worker.kill()
 
 
-async def test_worker_without_rights_on_schema_ends_with_one_sentence(
+async def test_worker_without_rights_on_schema_exits_with_one_sentence(
     own: PostgresServer, folder: Path
 ) -> None:
     address = own.new_database()
@@ -101,7 +101,7 @@ async def test_worker_without_rights_on_schema_ends_with_one_sentence(
     assert "grant the role perdure_app to the user" in line
 
 
-async def test_first_worker_that_may_make_no_schema_ends_with_one_sentence(
+async def test_first_worker_without_right_to_create_schema_exits_with_one_sentence(
     own: PostgresServer, tmp_path: Path
 ) -> None:
     address = own.new_database()
@@ -125,7 +125,7 @@ async def test_first_worker_that_may_make_no_schema_ends_with_one_sentence(
         pytest.param("halting_in_registration", STANDS_STILL_AT[1], marks=pytest.mark.all_only),
     ],
 )
-async def test_worker_whose_server_leaves_at_its_start_waits_and_then_takes_work(
+async def test_worker_whose_server_stops_during_its_start_waits_and_then_takes_work(
     own: PostgresServer, tmp_path: Path, factory: str, halt: str
 ) -> None:
     address = own.new_database()
@@ -148,7 +148,7 @@ async def test_worker_whose_server_leaves_at_its_start_waits_and_then_takes_work
         worker.kill()
 
 
-async def test_worker_whose_server_leaves_at_its_start_ends_at_sigterm(
+async def test_worker_whose_server_stops_during_its_start_ends_at_sigterm(
     own: PostgresServer, tmp_path: Path
 ) -> None:
     worker = WorkerProcess(own.new_database(), tmp_path, "halting")

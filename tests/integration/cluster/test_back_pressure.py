@@ -1,4 +1,4 @@
-"""A namespace in which only so many turns may wait for workers."""
+"""A namespace in which only a limited number of turns can wait for workers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ asyncio.run(main())
 
 @pytest.fixture(autouse=True)
 async def limited(store: Store) -> AsyncIterator[None]:
-    """Let three turns wait, until the test is over."""
+    """Limit the waiting turns to three until the test is over."""
     limits = cluster_of(store.backend).limits
     await limits.set_limit(Limit(subject=SUBJECT, waiting=MOST))
     yield
@@ -79,7 +79,7 @@ async def client_of(runtime: Runtime, folder: Path) -> AsyncGenerator[httpx.Asyn
 
 
 async def is_accepted(turn: Turn) -> bool:
-    """Whether the turn was queued. If not, the error says that its namespace is full."""
+    """Return if the turn was queued. If not, the error says that its namespace is full."""
     (full,) = await asyncio.gather(turn.stored(), return_exceptions=True)
     if full is None:
         return True
@@ -91,10 +91,10 @@ async def is_accepted(turn: Turn) -> bool:
 
 
 @pytest.mark.all_only
-async def test_turns_count_before_the_first_worker_and_of_all_processes(
+async def test_turns_of_all_processes_count_before_the_first_worker(
     store: Store, address: str, folder: Path
 ) -> None:
-    """Three processes send 60 turns at the same moment; no worker has ever run here."""
+    """Three processes send 60 turns at the same moment, before any worker has run."""
     senders = [
         await asyncio.create_subprocess_exec(
             sys.executable, "-c", SENDER, address, cwd=ROOT, stdin=PIPE, stdout=PIPE
@@ -126,7 +126,7 @@ async def line_of(process: Process) -> str:
 
 
 @pytest.mark.all_only
-async def test_posts_at_once_make_as_many_sessions_as_have_room(
+async def test_concurrent_posts_create_only_as_many_sessions_as_the_limit_allows(
     store: Store, address: str, folder: Path, tmp_path: Path
 ) -> None:
     async with (
@@ -173,7 +173,9 @@ async def test_turns_over_limit_raise_before_anything_is_written(
         assert (await later).end == "aborted"
 
 
-async def test_place_of_a_dead_program_is_free_after_a_minute(store: Store, address: str) -> None:
+async def test_place_of_a_dead_program_is_released_after_a_minute(
+    store: Store, address: str
+) -> None:
     limits = cluster_of(store.backend).limits
     with psycopg.connect(address, autocommit=True) as db:
         for key in ("one", "two", "three"):
@@ -217,7 +219,7 @@ async def test_turns_that_wait_for_another_limit_count_as_waiting(
             assert [(await turn).end for turn in turns] == ["stop"] * MOST
 
 
-async def test_http_answers_429_with_a_time_and_makes_no_session(
+async def test_http_over_limit_answers_429_with_a_time_and_creates_no_session(
     store: Store, address: str, folder: Path, tmp_path: Path
 ) -> None:
     async with (

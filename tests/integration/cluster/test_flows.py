@@ -1,4 +1,4 @@
-"""Flows as work of workers: killed, left to workers with the folder, answered from anywhere."""
+"""Flows as work of workers: killed workers, workers with the folder, answers from anywhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROGRAM = "tests.fakes.flow_workers"
 
 @asynccontextmanager
 async def flows_of(store: Store, kind: Kind = "two", *asking: str) -> AsyncGenerator[Flows]:
-    """The flows of a program that has workers run them."""
+    """Return the flows of a program that leaves them to workers."""
     agents = roles(kind, asking)
     async with (
         Runtime(store, agents, models=model(kind, store), runner="workers") as runtime,

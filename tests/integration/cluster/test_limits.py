@@ -92,7 +92,7 @@ async def test_turns_over_limit_wait_for_others_of_any_worker(
 
 
 @pytest.mark.all_only
-async def test_limit_of_another_subject_holds_nothing_back(
+async def test_limit_of_one_subject_delays_no_other_subject(
     store: Store, address: str, folder: Path
 ) -> None:
     others = ("namespace:other", "model:scripted:other", "provider:other")
@@ -161,7 +161,7 @@ async def test_turn_that_waits_for_limit_survives_any_number_of_dead_workers(
 
 
 async def holder(store: Store, left: list[WorkerProcess]) -> WorkerProcess | None:
-    """Return the one of the workers that are left in which the only turn waits."""
+    """Return the remaining worker in which the only turn waits."""
     found = (await cluster_of(store.backend).status()).workers
     owners = [each.owner for each in found if each.running]
     return next((each for each in left if any(f"pid {each.pid} on" in o for o in owners)), None)
@@ -271,7 +271,7 @@ async def test_limit_counts_turns_that_ran_before_it_was_set(
 
 
 @pytest.mark.all_only
-async def test_request_stopped_by_a_program_that_died_ends_while_it_waits_for_a_limit(
+async def test_stopped_request_of_a_dead_program_ends_while_it_waits_for_a_limit(
     store: Store, address: str, folder: Path
 ) -> None:
     await limit(store, Limit(subject="namespace:default", turns=0))
@@ -297,7 +297,7 @@ async def test_request_stopped_by_a_program_that_died_ends_while_it_waits_for_a_
             await until(is_free)
 
 
-async def test_requests_of_all_workers_are_sent_at_distances_of_their_limit(
+async def test_requests_of_all_workers_keep_the_interval_of_their_limit(
     store: Store, address: str, folder: Path
 ) -> None:
     await limit(store, Limit(subject="model:scripted:echo", per_minute=150))

@@ -48,7 +48,7 @@ async def runtime(store: Store, both: Sequence[WorkerProcess]) -> AsyncIterator[
 
 
 async def events_until(chat: Chat, last: str, store: Store, after: int = -1) -> list[AnyEvent]:
-    """Return the events of the session up to the first of the type `last`, in another handle."""
+    """Return the events of the session up to the first of the type `last`, from another handle."""
     found: list[AnyEvent] = []
     session = await store.open(chat.id)
     async with asyncio.timeout(LIMIT_S), aclosing(session.watch(after)) as watch:
@@ -81,7 +81,7 @@ def texts_by_call(events: Sequence[AnyEvent]) -> dict[int, str]:
 
 
 def release_once_shown(event: AnyEvent, folder: Path) -> None:
-    """Let the held model go on if `event` shows what it says."""
+    """Let the blocked model continue once `event` shows its text."""
     if isinstance(event, LiveEvent | Snapshot):
         (folder / HELD).unlink(missing_ok=True)
 
@@ -139,7 +139,7 @@ async def test_late_watch_gets_snapshot_then_rest(runtime: Runtime, address: str
     assert snapshots[0].partial.text + "".join(event.text for event in deltas) == STORY
 
 
-async def test_live_events_of_killed_worker_vanish_and_text_starts_again(
+async def test_live_events_of_killed_worker_disappear_and_text_starts_again(
     runtime: Runtime, store: Store, both: list[WorkerProcess], address: str, folder: Path
 ) -> None:
     chat = await runtime.start(SLOW)
@@ -178,7 +178,7 @@ async def test_live_events_of_killed_worker_vanish_and_text_starts_again(
     assert not [event for event in late if not isinstance(event, Event)]
 
 
-async def test_nothing_is_written_while_nobody_watches(
+async def test_nothing_is_written_without_watchers(
     runtime: Runtime, store: Store, address: str, folder: Path
 ) -> None:
     with psycopg.connect(address, autocommit=True) as db:

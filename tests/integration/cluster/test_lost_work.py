@@ -1,4 +1,4 @@
-"""Work that dead workers had begun, and work whose claim was lost, is queued again."""
+"""Work that dead workers had begun, and work with a lost claim, is queued again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ordinary(address: str, folder: Path) -> Iterator[WorkerProcess]:
 
 
 async def claim(address: str, chat: Chat, worker: str) -> None:
-    """Claim the queued work of `chat` for `worker`, which is not told."""
+    """Claim the queued work of `chat` for `worker` without notifying this worker."""
 
     async def is_claimed() -> bool:
         async with await psycopg.AsyncConnection.connect(address, autocommit=True) as db:
@@ -122,7 +122,7 @@ async def test_locked_session_of_dead_worker_delays_no_other(store: Store, addre
 
 
 @pytest.mark.usefixtures("ordinary")
-async def test_dead_worker_is_blamed_for_turns_with_granted_slots_only(
+async def test_dead_worker_is_blamed_only_for_turns_with_granted_slots(
     store: Store, address: str
 ) -> None:
     """Turns that wait for a slot, or whose slot is not stored yet, did not run."""
@@ -159,7 +159,7 @@ async def test_dead_worker_is_blamed_for_turns_with_granted_slots_only(
 
 
 @pytest.mark.usefixtures("ordinary")
-async def test_stalled_connections_of_the_login_are_ended_and_no_others(
+async def test_only_stalled_connections_of_the_login_are_ended(
     postgres: PostgresServer, store: Store, address: str
 ) -> None:
     if not postgres.is_ours:
@@ -200,7 +200,7 @@ async def test_stalled_connections_of_the_login_are_ended_and_no_others(
 
 
 def make_multixacts(db: Connection, lockers: Sequence[Connection], last: int) -> None:
-    """Make ids of several lockers until `last`: each set of lockers that share a row has one."""
+    """Create multixact ids until `last`: each set of lockers that share a row has one id."""
     db.execute("CREATE TABLE shared AS SELECT id FROM generate_series(1, 2048) AS id")
     db.execute("ALTER TABLE shared ADD PRIMARY KEY (id)")
     sets = (each for size in range(2, LOCKERS) for each in combinations(lockers, size))
@@ -214,7 +214,7 @@ def make_multixacts(db: Connection, lockers: Sequence[Connection], last: int) ->
 
 
 @pytest.mark.all_only
-async def test_transaction_whose_id_equals_one_of_several_lockers_goes_on() -> None:
+async def test_transaction_whose_id_equals_a_multixact_id_continues() -> None:
     with serving(is_own=True) as server, ExitStack() as connections:
         address = server.new_database()
 

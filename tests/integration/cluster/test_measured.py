@@ -1,4 +1,4 @@
-"""What a worker process measures of the turns that it runs."""
+"""The measurements of a worker process about the turns that it runs."""
 
 from __future__ import annotations
 

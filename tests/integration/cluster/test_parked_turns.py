@@ -1,4 +1,4 @@
-"""Turns of workers that wait for a person: they use no slot, and go on after the answer."""
+"""Turns of workers that wait for a person use no slot and continue after the answer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_abort_ends_waiting_turn_that_no_worker_runs(
             assert "after" in (await chat.send("after")).text
 
 
-async def test_request_behind_waiting_turn_is_answered_after_it(
+async def test_request_behind_waiting_turn_is_answered_after_that_turn(
     store: Store, address: str, folder: Path
 ) -> None:
     async with (

@@ -38,18 +38,18 @@ ENDS_S = 60
 
 
 def is_watch() -> bool:
-    """Whether the task that runs is the watch for stops."""
+    """Return if the current task is the watch for stops."""
     task = asyncio.current_task()
     return task is not None and getattr(task.get_coro(), "__qualname__", "") == WATCH
 
 
 def names() -> list[str]:
-    """Return the names of the coroutines that run."""
+    """Return the names of the running coroutines."""
     return [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
 
 
 class HeldWatch:
-    """The first read of the watch for stops waits; once cancelled, it does `cancelled`."""
+    """The first read of the watch for stops waits; its cancellation runs `cancelled`."""
 
     def __init__(self, cancelled: Callable[[], Awaitable[Any]]) -> None:
         self._cancelled = cancelled
@@ -57,7 +57,7 @@ class HeldWatch:
         self.is_cancelled = asyncio.Event()
 
     def silent(self, changes: Callable[..., AsyncIterator[None]]) -> Callable[..., Any]:
-        """Return the method `changes`, from which the watch gets none."""
+        """Return the method `changes`, from which the watch gets no change."""
 
         async def none() -> AsyncGenerator[None]:
             await asyncio.Event().wait()
@@ -176,7 +176,7 @@ class BeatenRunner(EmbeddedRunner):
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-async def test_turn_that_another_process_begins_meanwhile_is_continued(
+async def test_turn_begun_meanwhile_by_another_process_is_continued(
     store: Store, is_same: bool
 ) -> None:
     release = asyncio.Event()

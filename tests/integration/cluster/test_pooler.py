@@ -20,7 +20,7 @@ pytestmark = pytest.mark.full_only
 
 @pytest.fixture(scope="module")
 def address(postgres: PostgresServer) -> Iterator[str]:
-    """The address of a new database through the pooler, which has few connections to it."""
+    """The address of a new database through the pooler, which opens few connections to it."""
     made = postgres.new_database()
     with pooling(postgres, connections=4) as pooler:
         yield pooler.address_of(made)

@@ -46,7 +46,7 @@ def wait(chat: Chat, text: str, priority: Priority = "normal") -> Turn:
 
 
 async def has_waiting(store: Store, count: int) -> None:
-    """Wait until the queue has `count` turns of the helper that wait."""
+    """Wait until the queue has `count` waiting turns of the helper."""
 
     async def is_so() -> bool:
         status = await cluster_of(store.backend).status()  # without what only the log has
@@ -60,7 +60,7 @@ def order(folder: Path, *texts: str) -> list[str]:
     return [text for _, text in effects(folder) if text in texts]
 
 
-async def test_turn_of_higher_priority_begins_before_those_that_wait(
+async def test_turn_of_higher_priority_begins_before_waiting_turns(
     runtime: Runtime, store: Store, address: str, folder: Path
 ) -> None:
     async with (
@@ -167,7 +167,7 @@ async def test_request_in_log_keeps_its_priority_until_first_worker_starts(
     assert ranks == sorted(ranks)
 
 
-async def test_priority_of_message_for_later_is_recorded_by_embedded_runner(store: Store) -> None:
+async def test_embedded_runner_records_priority_of_later_message(store: Store) -> None:
     async with Runtime(store, agents=[HELPER], runner="embedded") as runtime:
         chat = await runtime.start(HELPER)
         tomorrow = round(time.time() * 1000) + 86_400_000

@@ -35,7 +35,7 @@ def second(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture
 def routes(address: str, second: str, tmp_path: Path) -> str:
-    """The address of both: ``a`` is in the second database, ``c`` on a server that is away."""
+    """The address of both: ``a`` is in the second database, ``c`` on an unreachable server."""
     file = tmp_path / "routes.toml"
     file.write_text(
         f"""
@@ -99,7 +99,7 @@ def test_environment_names_routes_for_programs_and_commands(
     assert "in-b" not in perdure_command("sessions", "list").stdout
 
 
-async def test_one_database_that_is_away_leaves_the_others_alone(routes: str) -> None:
+async def test_unreachable_database_does_not_affect_the_others(routes: str) -> None:
     with pytest.raises(StoreUnavailable):
         await perdure.open(routes, namespace="c")
     async with perdure.open(routes, namespace="a") as store:
@@ -122,7 +122,7 @@ async def test_worker_serves_the_namespaces_of_one_database(
         assert worker.id not in other.stdout
 
 
-def test_worker_of_namespaces_in_two_databases_is_refused(routes: str) -> None:
+def test_worker_of_namespaces_in_two_databases_is_rejected(routes: str) -> None:
     factory = "tests.fakes.worker_program:runtime"
     ended = perdure_command("worker", factory, "--store", routes, "--also", "a")
     assert ended.returncode == USAGE
@@ -143,7 +143,7 @@ async def test_server_serves_a_namespace_of_its_database(
     assert "served" in sessions_in(second, "b")
 
 
-async def test_namespace_is_moved_by_a_copy_and_a_line_of_the_file(
+async def test_namespace_is_moved_by_a_copy_and_a_changed_route(
     routes: str, address: str, second: str
 ) -> None:
     async with perdure.open(routes, namespace="moves") as store:
@@ -163,7 +163,7 @@ async def test_namespace_is_moved_by_a_copy_and_a_line_of_the_file(
         assert len(await (await old.open("moved")).messages()) == 1
 
 
-async def test_backup_is_of_the_database_of_the_namespace(routes: str, tmp_path: Path) -> None:
+async def test_backup_covers_the_database_of_the_namespace(routes: str, tmp_path: Path) -> None:
     async with perdure.open(routes, namespace="a") as store:
         await store.create()
     manifest = await back_up(routes, tmp_path / "backup", namespace="a")

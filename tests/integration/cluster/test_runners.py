@@ -1,4 +1,4 @@
-"""The specification of a runner, for turns here and for turns of a worker on the same database."""
+"""The specification of a runner, for local turns and for turns of a worker on the same database."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_runner_answers_messages_of_one_session_in_order(runtime: Runtime)
     assert said == ["message 0", "message 1", "message 2"]
 
 
-async def test_runner_answers_message_of_one_key_once(runtime: Runtime) -> None:
+async def test_runner_answers_message_with_same_key_once(runtime: Runtime) -> None:
     chat = await runtime.start(HELPER)
     first = await chat.send("hello", idempotency_key=f"key of {chat.id}")
     again = await chat.send("hello", idempotency_key=f"key of {chat.id}")
@@ -98,7 +98,7 @@ async def test_runner_aborts_running_tool(runtime: Runtime, folder: Path) -> Non
     assert "after" in (await chat.send("after")).text
 
 
-async def test_runner_adopts_message_of_steering(runtime: Runtime, folder: Path) -> None:
+async def test_runner_adopts_steering_message(runtime: Runtime, folder: Path) -> None:
     chat = await runtime.start(HELPER)
     (folder / HELD).touch()
     turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
@@ -122,7 +122,7 @@ async def test_runner_continues_after_answer_of_another_handle(
 
 
 @pytest.mark.all_only
-async def test_workers_refuse_store_that_they_cannot_share() -> None:
+async def test_workers_reject_store_that_they_cannot_share() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(ConfigError, match="PostgreSQL"):
             Runtime(store, agents=[HELPER], runner="workers")

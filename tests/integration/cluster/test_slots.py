@@ -165,8 +165,8 @@ async def test_sync_without_change_writes_nothing(store: Store, address: str) ->
 
 
 @pytest.mark.all_only
-async def test_stopped_process_never_keeps_the_lock_of_grants(store: Store, address: str) -> None:
-    """A process that asks for one slot or 120 all the time is stopped at 200 drawn moments."""
+async def test_stopped_process_never_blocks_the_lock_of_grants(store: Store, address: str) -> None:
+    """A process that requests one slot or 120 in a loop is stopped at 200 random moments."""
     await of(store).set_limit(Limit(subject=P, turns=1))
     busy = await _loop(address, "slots", *OF_B)
     draw = random.Random(19)
@@ -195,10 +195,8 @@ async def test_stopped_process_never_keeps_the_lock_of_grants(store: Store, addr
 
 
 @pytest.mark.all_only
-async def test_stopped_process_never_keeps_others_from_taking_places(
-    store: Store, address: str
-) -> None:
-    """A process that takes places and leaves them all the time is stopped at 100 drawn moments."""
+async def test_stopped_process_never_blocks_places_for_others(store: Store, address: str) -> None:
+    """A process that takes and releases places in a loop is stopped at 100 random moments."""
     await of(store).set_limit(Limit(subject="namespace:default", waiting=5))
     busy = await _loop(address, "places")
     draw = random.Random(77)
@@ -215,7 +213,7 @@ async def test_stopped_process_never_keeps_others_from_taking_places(
         _end(busy)
 
 
-async def test_slots_of_a_worker_that_is_removed_meanwhile_cause_no_deadlock(
+async def test_slots_of_a_worker_removed_meanwhile_cause_no_deadlock(
     store: Store, address: str
 ) -> None:
     await of(store).set_limit(Limit(subject=P, turns=1))
@@ -261,10 +259,10 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-async def test_permits_of_processes_keep_the_distance_of_every_subject(
+async def test_permits_of_processes_keep_the_interval_of_every_subject(
     store: Store, address: str
 ) -> None:
-    """Three processes, whose requests share a provider and two models; a trigger notes permits."""
+    """Three processes whose requests share a provider and two models; a trigger records permits."""
     limits = {P: 1_200, M: 500, N: 900}
     for subject, per_minute in limits.items():
         await of(store).set_limit(Limit(subject=subject, per_minute=per_minute))
@@ -329,7 +327,7 @@ def _count(db: psycopg.Connection[tuple[object, ...]], subject: str) -> int:
     return row[0]
 
 
-async def test_raised_limit_permits_at_once(store: Store) -> None:
+async def test_raised_limit_grants_permits_at_once(store: Store) -> None:
     await of(store).set_limit(Limit(subject=P, per_minute=1))
     assert await of(store).permit_request(OF_A) == 0
     assert await of(store).permit_request(OF_A) > 30
@@ -339,7 +337,7 @@ async def test_raised_limit_permits_at_once(store: Store) -> None:
     assert await of(store).permit_request(OF_A) > 30
 
 
-async def test_request_that_one_limit_holds_takes_nothing_of_another(store: Store) -> None:
+async def test_request_blocked_by_one_limit_uses_no_permit_of_another(store: Store) -> None:
     await of(store).set_limit(Limit(subject=M, per_minute=1))
     await of(store).set_limit(Limit(subject=P, per_minute=1_000_000))
     assert await of(store).permit_request(OF_A) == 0
@@ -347,7 +345,7 @@ async def test_request_that_one_limit_holds_takes_nothing_of_another(store: Stor
     assert await of(store).permit_request(("namespace:a", N, P)) == 0
 
 
-def test_slot_id_names_neither_worker_nor_work() -> None:
+def test_slot_id_contains_neither_worker_nor_work() -> None:
     id = slot_id("worker", '["default","session",1]')
     assert "session" not in id
     assert id != slot_id("other", '["default","session",1]')

@@ -1,4 +1,4 @@
-"""Workers that die, stop and wake up, and leave: their turns go on in other workers."""
+"""Workers that die, pause and continue, or leave: other workers continue their turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers of two versions side by side, and the work that they do besides turns."""
+"""Workers of two versions at the same time, and the work that they do besides turns."""
 
 from __future__ import annotations
 

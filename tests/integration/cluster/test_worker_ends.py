@@ -1,4 +1,4 @@
-"""Workers that take work alone: drained ones, work that kills them, work that nobody queued."""
+"""Workers that end: drained workers, work that kills them, and work that is not queued."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_drained_worker_ends_or_hands_over_its_turns(
 async def test_turn_that_kills_its_workers_fails_with_reason(
     store: Store, address: str, folder: Path, limited: str | None
 ) -> None:
-    """Also while turns are limited, those of this provider or only of another one."""
+    """The same is true with limits on turns, for this provider or only for another provider."""
     if limited is not None:
         await cluster_of(store.backend).limits.set_limit(Limit(subject=limited, turns=3))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
@@ -87,7 +87,7 @@ async def test_request_before_first_worker_waits_in_log(
             assert "no worker yet" in (await turn).text
 
 
-async def test_runtime_left_before_the_first_worker_leaves_its_request_to_it(
+async def test_request_of_closed_runtime_is_left_to_the_first_worker(
     postgres: PostgresServer, folder: Path
 ) -> None:
     address = postgres.new_database()
@@ -103,7 +103,7 @@ async def test_runtime_left_before_the_first_worker_leaves_its_request_to_it(
             await until(is_answered)
 
 
-async def test_request_stopped_before_first_worker_ends_as_aborted_and_never_runs(
+async def test_request_stopped_before_first_worker_is_aborted_and_never_runs(
     postgres: PostgresServer, folder: Path
 ) -> None:
     address = postgres.new_database()
@@ -127,7 +127,7 @@ async def test_request_stopped_before_first_worker_ends_as_aborted_and_never_run
 
 
 @pytest.mark.all_only
-async def test_request_that_the_agent_of_the_worker_refuses_ends_with_reason(
+async def test_request_that_the_agent_of_the_worker_rejects_ends_with_reason(
     store: Store, address: str, folder: Path
 ) -> None:
     lenient = perdure.Agent("careful", model="scripted:echo")

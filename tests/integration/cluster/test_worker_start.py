@@ -1,4 +1,4 @@
-"""A worker that stands still as it starts, and how long it may stand still afterwards."""
+"""A worker that is paused during its start, and how long a later pause can last."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full_only
 
 
 @pytest.mark.all_only
-async def test_worker_that_stands_still_as_it_starts_takes_work(
+async def test_worker_paused_during_its_start_takes_work(
     store: Store, address: str, folder: Path
 ) -> None:
     with workers(1, address, folder, factory="standing"):
@@ -28,9 +28,7 @@ async def test_worker_that_stands_still_as_it_starts_takes_work(
             assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
 
 
-async def test_worker_that_stands_still_too_long_starts_again(
-    postgres: PostgresServer, folder: Path
-) -> None:
+async def test_worker_paused_too_long_starts_again(postgres: PostgresServer, folder: Path) -> None:
     address = postgres.new_database()
     with workers(1, address, folder, factory="stalled") as (worker,):
         assert "waiting for the store" in worker.log.read_text()

@@ -36,7 +36,7 @@ FILES = {"record/workflow.yaml": REDRAWN, "record/plan.md": "the plan"}
 
 
 @pytest.mark.parametrize("has_default", [True, False])
-async def test_added_role_gets_an_agent_or_its_node_waits(
+async def test_node_of_added_role_waits_until_role_has_an_agent(
     tmp_path: Path, has_default: bool
 ) -> None:
     calls = tuple(

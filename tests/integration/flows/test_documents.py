@@ -69,7 +69,7 @@ async def test_line_is_one_conversation_and_last_answer_is_output(tmp_path: Path
     assert (record / "inputs" / "in.json").read_text() == "{}\n"
 
 
-async def test_branches_have_separate_sessions_and_join_gets_both(
+async def test_branches_have_separate_sessions_and_join_gets_both_outputs(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(
@@ -146,7 +146,7 @@ async def test_failed_branch_does_not_block_others(tmp_path: Path) -> None:
     assert waiting.target == "left"
 
 
-async def test_node_has_only_its_named_tools_and_next_has_all(tmp_path: Path) -> None:
+async def test_node_has_only_its_named_tools_and_next_node_has_all(tmp_path: Path) -> None:
     workflow = changed(LINE, "plan", tools=("read_file",))
     stage = FlowStage(
         tmp_path, writes("Do plan", "a.md"), writes("Do check", "b.md"), says("Do", "done")

@@ -156,7 +156,7 @@ async def test_role_waits_until_person_configures_it(tmp_path: Path) -> None:
     models = ("scripted:flow", "scripted:other")
 
     def flows() -> Flows:
-        """Return the flows as another process has them."""
+        """Return the flows as seen by another process."""
         return stage.flows("owner", "developer", offered=models)
 
     flow = await flows().start(

@@ -1,4 +1,4 @@
-"""What a run of a flow reads and commits for each of its nodes, however many there are."""
+"""The entries that a flow reads and its commits per node are independent of its length."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def costs_of(folder: Path, nodes: int) -> tuple[float, float]:
     return given / nodes, commits / nodes
 
 
-async def test_run_reads_and_commits_the_same_for_each_node_of_any_line(tmp_path: Path) -> None:
+async def test_run_reads_and_commits_the_same_per_node_for_any_length(tmp_path: Path) -> None:
     found: list[tuple[float, float]] = []
     for nodes in SIZES:
         folder = tmp_path / str(nodes)

@@ -1,4 +1,4 @@
-"""Ids of flows: those that would collide with ids of role sessions are refused."""
+"""Ids of flows: an id that would collide with an id of a role session is rejected."""
 
 from __future__ import annotations
 

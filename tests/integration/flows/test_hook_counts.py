@@ -1,4 +1,4 @@
-"""Hooks of compaction, forks and navigation run once for each, wherever it happens."""
+"""Hooks of compaction, forks and navigation run once per operation, wherever it happens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def counting(*registries: Hooks) -> Counter[str]:
 
 
 def of(counts: Counter[str], *words: str) -> dict[str, int]:
-    """Return the counts of the points whose names contain one of `words`."""
+    """Return the counts of the points with one of `words` in their names."""
     return {name: n for name, n in counts.items() if name.endswith(words)}
 
 
@@ -55,7 +55,7 @@ async def test_fork_and_tree_hooks_run_once_in_the_library() -> None:
     assert of(counts, "tree") == {"session_before_tree": 2, "session_tree": 2}
 
 
-async def test_repeated_branch_with_its_key_runs_no_hook_again() -> None:
+async def test_repeated_branch_with_same_key_runs_no_hook_again() -> None:
     stage = Stage()
     session = await stage.store.create()
     first = await session.append(user("one"))

@@ -1,7 +1,6 @@
 """Turns whose commit to the flow's log is rejected, because others appended to that log first.
 
-The log of a flow is shorter than the sessions of its roles: its head tells nothing about theirs.
-"""
+The log of a flow is shorter than the sessions of its roles, so its head differs from theirs."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ FAN = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **OWNERS, a="d
 def before_commits(
     monkeypatch: pytest.MonkeyPatch, store: MemoryStore, act: Callable[[Commit], Awaitable[None]]
 ) -> list[HeadConflict]:
-    """Run `act` before each commit; return the conflicts, which are added as they come."""
+    """Run `act` before each commit; return the list to which each conflict is appended."""
     commit_as_it_is, conflicts = store.commit, list[HeadConflict]()
 
     async def commit(commit: Commit) -> CommitResult:

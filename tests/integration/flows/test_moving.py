@@ -1,6 +1,6 @@
 """Flows that move to another machine as folders: real sessions and turns, before and after.
 
-Each is exported, imported into another store, and runs in another folder with other agents.
+Each flow is exported, imported into another store, and runs in another folder with other agents.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def rules(record: str) -> tuple[Reply, ...]:
 
 
 def looking_back(role: str, record: str) -> tuple[Reply, Reply]:
-    """Return the answers of `role` in the improvement."""
+    """Return the answers of `role` during the improvement."""
     path = f"findings/{role}-findings.md"
     return (
         writes(path, f"{record}/{path}", f"{role} found nothing."),
@@ -128,7 +128,7 @@ async def asked_and_died(store: Store, flow: Flow) -> None:
 
 
 async def finish(flow: Flow) -> dict[str, Any]:
-    """Make all decisions until `flow` is completed; return what it waited for, in order."""
+    """Make all decisions until `flow` is completed; return the reasons for waiting, in order."""
     waited: list[str] = []
     for _ in range(20):
         run = await flow.run()

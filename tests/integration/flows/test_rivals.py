@@ -1,7 +1,7 @@
-"""Concurrent processes on one flow: each changes what another one has just read.
+"""Concurrent processes on one flow: one changes data that another has just read.
 
-Each rival is a separate journal or runner on the same store, as in another process. It acts between
-the other's read and its commit, or between its commit and its next read.
+Each rival is a separate journal or runner on the same store, as in another process. The rival acts
+between the other's read and its commit, or between its commit and its next read.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Place:
         return Journal(self.store, FLOW, self.clock)
 
     async def run(self, wakes: Wakes | None = None, roles: Roles | None = None) -> FlowState:
-        """Run the flow, as a process that knows nothing yet."""
+        """Run the flow, as a process without any cached state."""
         self.ground = ground(self.store, self.clock, self.folder)
         wakes = self.store.changes if wakes is None else wakes
         run = FlowRunner(self.ground, roles or self.roles, self.clock, wakes).run()
@@ -95,7 +95,7 @@ class Place:
 
 
 async def settled() -> None:
-    """Run everything that can run without the passing of time."""
+    """Run everything that can run before time passes."""
     for _ in range(500):
         await asyncio.sleep(0)
 
@@ -203,7 +203,7 @@ async def test_role_configured_meanwhile_is_not_parked(
 async def test_failed_turn_is_parked_despite_concurrent_change(
     tmp_path: Path,
 ) -> None:
-    """It was tried, and is not retried because of another change."""
+    """The turn was tried, and a change elsewhere causes no retry."""
     place = Place(tmp_path)
 
     class Failing(Roles):
@@ -268,7 +268,7 @@ async def test_node_reclaimed_by_other_process_is_not_parked(
 
     class Late(Roles):
         async def is_open(self, session: StreamId) -> bool:
-            """Between the turn that another process ended, and its next one."""
+            """Return True between the turn that another process ended and its next turn."""
             if again:
                 return await super().is_open(session)
             place.roles.released.set()
@@ -314,7 +314,7 @@ async def test_turn_of_other_node_is_not_recovered(
 
     class Late(Roles):
         async def is_open(self, session: StreamId) -> bool:
-            """After the other process has died in the turn of the next node."""
+            """Return True after the other process has died in the turn of the next node."""
             if not looked:
                 place.roles.released.set()
                 await until(lambda: is_at("b"), within_s=PATIENCE_S)
@@ -352,7 +352,7 @@ async def test_turn_ended_by_other_process_is_not_recovered(
     assert (await stage.memory.state(part.session)).open_turn is None
 
 
-async def test_decision_during_change_is_repeated_and_not_lost(
+async def test_decision_during_concurrent_change_is_retried_and_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, owner=[ASK])
@@ -491,7 +491,7 @@ async def test_wake_up_with_known_position_causes_no_read(
 
 
 class Held(ScriptedRoles):
-    """Roles whose sessions another process has, as long as `until` says."""
+    """Roles whose sessions are leased by another process as long as `until` returns True."""
 
     until: int | None = None
     tries = 0
@@ -506,7 +506,7 @@ class Held(ScriptedRoles):
 
 @pytest.mark.parametrize("left_s", [60.0, 0.1, -60.0])
 async def test_busy_session_is_retried_with_delay(tmp_path: Path, left_s: float) -> None:
-    """Even if its lease lasts longer, since it may have died, or ended by our clock only."""
+    """This is true even for a longer lease: its owner may be dead."""
     place = Place(tmp_path)
     roles = Held(place.store, place.clock, {"owner": [ASK]})
     await begun(place.store, place.clock, LINE, tmp_path)
@@ -596,7 +596,7 @@ async def test_second_process_takes_over_after_first_dies(
 async def test_successor_stops_turn_of_dead_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """Even if nothing happens to the flow after that."""
+    """This is true even if nothing happens to the flow after that."""
     stage, first, dying = await hung(tmp_path)
     dying.cancel()
     await asyncio.wait((dying,))

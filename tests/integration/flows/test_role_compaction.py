@@ -50,7 +50,7 @@ async def compactions(stage: FlowStage, role: str) -> list[Compaction]:
 
 
 def check_context(text: str) -> None:
-    """Check that `text` has all that the flow knows of `dev` at `build`."""
+    """Check that `text` has everything that the flow knows about `dev` at `build`."""
     for told in (
         "`dev`",
         "`f`",
@@ -91,7 +91,7 @@ async def test_compaction_between_tool_rounds_of_first_turn_keeps_the_node(tmp_p
         assert state.awaiting_human_nodes["build"].reason == "prompt-human"
 
 
-async def test_reply_that_is_not_answered_survives_a_compaction(tmp_path: Path) -> None:
+async def test_unanswered_reply_survives_a_compaction(tmp_path: Path) -> None:
     stage = FlowStage(
         tmp_path,
         SUMMARISED,
@@ -114,7 +114,7 @@ async def test_reply_that_is_not_answered_survives_a_compaction(tmp_path: Path) 
         assert "Said to you, and not answered yet\nTake Dover, please." in compaction.summary
 
 
-async def test_role_is_compacted_by_hand_and_works_on(tmp_path: Path) -> None:
+async def test_role_continues_after_manual_compaction(tmp_path: Path) -> None:
     stage = FlowStage(
         tmp_path,
         SUMMARISED,

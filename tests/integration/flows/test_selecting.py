@@ -43,7 +43,7 @@ DEVELOPER = says("Role instance `developer`", "model=scripted:flow skills=none")
 
 
 def flows_of(stage: FlowStage) -> Flows:
-    """Return the flows as another process has them."""
+    """Return the flows as seen by another process."""
     return stage.flows("owner", "developer", offered=MODELS)
 
 
@@ -175,7 +175,7 @@ async def test_selector_of_dead_process_is_stopped_by_successor(
 
 
 async def is_choosing(stage: FlowStage) -> bool:
-    """Whether the owner's selector is at work."""
+    """Return if the owner's selector is running."""
     try:
         state = await stage.memory.state(StreamId("f__owner__selector-1"))
     except SessionNotFound:

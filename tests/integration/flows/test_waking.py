@@ -1,4 +1,4 @@
-"""The flows of a process follow their store once, however they come and go."""
+"""The flows of a process follow their store once, however often waiters start and end."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_closed_store_is_reported_to_waiters() -> None:
 
 
 class SlowStore(MemoryStore):
-    """A store whose `position` takes its time to end when it is cancelled."""
+    """A store whose `position` ends slowly after a cancellation."""
 
     is_ending: asyncio.Event
     may_end: asyncio.Event

@@ -1,4 +1,4 @@
-"""Weaknesses of the system that flows were specified after, each absent; numbered as there."""
+"""Weaknesses of the earlier system, each absent here; numbered as in the specification."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def restarted(stage: FlowStage, *rules: Reply) -> None:
 
 
 async def killed(stage: FlowStage, flow: Flow, kind: str) -> None:
-    """Run `flow` until its owner's log holds `kind`, then let the process die."""
+    """Run `flow` until its owner's log contains `kind`, then let the process die."""
     running = asyncio.ensure_future(flow.run())
 
     async def is_there() -> bool:
@@ -157,7 +157,7 @@ async def test_10_consent_question_in_improvement_survives_restart(tmp_path: Pat
     assert run.status == "awaiting_feedback_consent"
 
 
-async def test_11_workspace_is_checked_while_looking_back_too(tmp_path: Path) -> None:
+async def test_11_workspace_is_checked_during_improvement_too(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
     stage = FlowStage(old, ends(INTAKE, CLOSED))

@@ -47,7 +47,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 10_000)), max_
 
 
 class Conversation:
-    """A session that is written to by the store and, now and then, by the dialect's tool."""
+    """A session to which the store writes and, now and then, the dialect's tool."""
 
     def __init__(self, store: JsonlStore, folder: Path, dialect: DialectName) -> None:
         self.store = store

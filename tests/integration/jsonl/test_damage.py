@@ -1,4 +1,4 @@
-"""Damaged files: each fault is named by session and seq, the rest is read, nothing is written."""
+"""Damaged files: each fault is reported by session and seq, and nothing is written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def named(store: SessionStore) -> list[tuple[str | None, int | None]]:
 
 
 @pytest.mark.parametrize(("text", "seq"), [("zero", 0), ("one", 1), ("three", 3), ("four", 4)])
-async def test_changed_word_is_named_by_its_entry(
+async def test_changed_word_is_reported_with_its_entry(
     store: JsonlStore, open_store: Opener, folder: Path, text: str, seq: int
 ) -> None:
     path = await filled(store, folder)
@@ -137,7 +137,7 @@ async def test_duplicated_own_lines_are_reported(
     assert [entry.seq for entry in await other.entries(S)] == [0, 1, 2, 3, 4]
 
 
-async def test_session_in_two_files_is_named(
+async def test_session_in_two_files_is_reported(
     store: JsonlStore, folder: Path, open_store: Opener
 ) -> None:
     path = await filled(store, folder)
@@ -180,7 +180,7 @@ async def test_unreadable_lease_blocks_all_writers(store: JsonlStore, folder: Pa
 async def test_store_without_inner_folder_is_complete(
     store: JsonlStore, folder: Path, open_store: Opener, dialect: DialectName
 ) -> None:
-    """All acknowledged facts about a conversation are in the session files."""
+    """The session files contain all acknowledged data of a conversation."""
     await filled(store, folder)
     await append(store, S, NewEntry("odd", b"1"), key="k")
     entries = await store.entries(S)

@@ -179,7 +179,7 @@ async def test_session_file_imports_with_its_context_and_exports_its_bytes(
 
 
 async def said_in(store: SessionStore) -> list[tuple[str, str]]:
-    """Return what a model would be sent."""
+    """Return the messages for a model."""
     leaf = (await store.state(S)).leaf
     context = build_context(await store.context_window(S, leaf))
     return [(each.message.role, each.message.text) for each in context.messages]

@@ -214,7 +214,7 @@ async def test_file_names_have_start_time_and_id(
     assert re.fullmatch(form[dialect], path.name)
 
 
-async def test_everything_is_readable_by_its_owner_only(store: JsonlStore, folder: Path) -> None:
+async def test_files_are_readable_only_by_their_owner(store: JsonlStore, folder: Path) -> None:
     write = Write(stream=S, create=header("s"), entries=(said(),))
     await store.commit(Commit(writes=(write,), at=1, blobs=(b"x",)))
     await store.acquire_lease(S, "me", 1000)
@@ -237,7 +237,7 @@ async def test_file_only_ever_grows(open_store: Opener, folder: Path, durability
     assert len(before.splitlines()) == 42
 
 
-async def test_fork_names_the_file_it_came_from(
+async def test_fork_contains_name_of_origin_file(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     await create(store, S, said("a"))
@@ -262,7 +262,7 @@ async def test_pictures_are_in_line_and_stored_once(store: JsonlStore, folder: P
     assert (path.parent.name, path.name) == (digest[7:9], digest)
 
 
-async def test_damaged_content_is_named(store: JsonlStore, folder: Path) -> None:
+async def test_damaged_content_is_reported(store: JsonlStore, folder: Path) -> None:
     write = Write(stream=S, create=header("s"))
     await store.commit(Commit(writes=(write,), at=1, blobs=(b"whole",)))
     (path,) = files_below(folder, "sha256-*")

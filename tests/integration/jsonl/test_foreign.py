@@ -111,7 +111,7 @@ FILES: dict[str, list[Record]] = {"operator": OPERATOR, "pi": PI}
 
 
 def written(folder: Path, records: list[Record] | bytes, name: str = NAME) -> Path:
-    """Write a file to `folder` as an agent would have left it."""
+    """Write a file to `folder` as an agent would write it."""
     folder.mkdir(exist_ok=True)
     path = folder / name
     if not isinstance(records, bytes):
@@ -326,7 +326,7 @@ async def test_rewrite_by_agent_keeps_conversation_without_own_data(
 async def test_line_written_during_append_is_placed_after_it(
     store: JsonlStore, open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
-    """As if the agent appended between perdure's read of the file and its write."""
+    """The agent appends between perdure's read of the file and its write."""
     path = written(folder, FILES[dialect][:3])
     await append(store, S, said("ours"))
     *before, ours = content(path).splitlines(keepends=True)

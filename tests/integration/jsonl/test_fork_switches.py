@@ -1,4 +1,4 @@
-"""The model of a fork in a folder of session files, whose origin has switches from a file."""
+"""The model of a fork in a session folder, whose origin has switches from a file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_fork_ignores_the_switches_that_a_file_made(tmp_path: Path, dialec
     ):
 
         async def used(runtime: Runtime, session: perdure.Session) -> tuple[str, str | None]:
-            """The model and level of a fork of a fork of `session`."""
+            """Return the model and level of a fork of a fork of `session`."""
             fork = await (await session.fork()).fork()
             await (await runtime.resume(fork.id, "local")).send("Go on.")
             return models.requests[-1].model, models.requests[-1].thinking_level

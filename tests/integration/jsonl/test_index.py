@@ -1,4 +1,4 @@
-"""The index of a folder: a search finds what is in the files, whatever happened to them."""
+"""The index of a folder: a search finds the content of the files after any change."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def faults_of_index(store: JsonlStore) -> list[str]:
 
 
 class Life:
-    """A folder to which perdure and a tool do one thing after the other, by chance."""
+    """A folder that perdure and a tool change alternately, at random."""
 
     def __init__(self, folder: Path, dialect: DialectName, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -92,7 +92,7 @@ class Life:
         return sorted({path.stem.rpartition("_")[2] for path in self._folder.glob("*.jsonl")})
 
     async def go_on(self, store: JsonlStore) -> str:
-        """Do something; what was done."""
+        """Do a random action; return its name."""
         sessions = self.sessions()
         ours = (self.created, self.appended, self.appended, self.labelled, self.moved, self.erased)
         theirs = (
@@ -170,7 +170,7 @@ class Life:
         file_of(self._folder, stream).unlink()
 
     async def copied(self, _: JsonlStore, stream: StreamId) -> None:
-        """Another file of the same content, in its place: as after a restore."""
+        """Replace the file by a copy with the same content, as a restore does."""
         path = file_of(self._folder, stream)
         copy = path.with_suffix(".copy")
         shutil.copy(path, copy)
@@ -204,7 +204,7 @@ async def test_index_after_any_change_finds_what_a_scan_finds(
     assert parts_of(folder)
 
 
-async def test_fresh_process_reads_no_session_but_the_lines_it_shows(
+async def test_fresh_process_reads_only_the_lines_that_it_shows(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(await open_store(), "a", "b")
@@ -224,7 +224,9 @@ async def test_fresh_process_reads_no_session_but_the_lines_it_shows(
     assert read == []
 
 
-async def test_handles_that_search_at_once_make_one_index(open_store: Opener, folder: Path) -> None:
+async def test_concurrent_searching_handles_create_one_index(
+    open_store: Opener, folder: Path
+) -> None:
     one, other = await open_store(), await open_store()
     await fill(one, "a", "b", "c")
 
@@ -265,7 +267,7 @@ async def test_text_too_long_for_a_part_is_found(
 
 
 @pytest.mark.parametrize("way", ["erase", "retention"])
-async def test_removed_session_leaves_no_word_in_any_file(
+async def test_words_of_removed_session_are_in_no_file(
     open_store: Opener, folder: Path, way: str
 ) -> None:
     store = await open_store()
@@ -333,7 +335,7 @@ REBUILT = ("page of zeros", "huge place", "huge seq", "state of a file")
 """Changes that a search notices; the others are reported by verify."""
 
 
-async def test_verify_names_each_change_of_index(
+async def test_verify_reports_each_change_of_index(
     open_store: Opener, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "MOST_LOOSE", 128)
@@ -414,7 +416,7 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (
 )
 
 
-async def test_damaged_or_foreign_file_is_named_and_replaced(
+async def test_damaged_or_foreign_index_file_is_reported_and_replaced(
     open_store: Opener, folder: Path
 ) -> None:
     store = await open_store()
@@ -462,7 +464,7 @@ async def test_removed_index_is_rebuilt(open_store: Opener, folder: Path, lost: 
     assert await faults_of_index(store) == []
 
 
-async def test_replaced_feed_rebuilds_index(
+async def test_replaced_feed_causes_index_rebuild(
     open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
     await fill(await open_store(), "a", "b")
@@ -478,7 +480,7 @@ async def test_replaced_feed_rebuilds_index(
 ERRORS = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError)
 
 
-async def test_index_that_cannot_be_written_is_not_needed(
+async def test_search_works_if_index_cannot_be_written(
     open_store: Opener, folder: Path, small_parts: None
 ) -> None:
     with faulty_vfs() as layer:
@@ -549,7 +551,7 @@ async def test_search_cancelled_while_locking_releases_lock(
         assert len(await search(await open_store(), "word")) == MANY + 1
 
 
-async def test_text_changed_in_place_is_not_found_by_old_words(
+async def test_text_replaced_in_file_is_not_found_by_old_words(
     open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
     store = await open_store()

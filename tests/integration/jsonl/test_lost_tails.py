@@ -167,7 +167,7 @@ async def test_session_with_removed_file_starts_over(address: str, folder: Path)
     assert [seq for _, seq, _ in await fed(address)] == [0]
 
 
-async def test_damaged_line_of_the_feed_invents_no_entries(address: str, folder: Path) -> None:
+async def test_damaged_line_of_the_feed_adds_no_entries(address: str, folder: Path) -> None:
     await commit(address, "m0", "m1")
     most = 10**30
     lines = f"9 s 2 -{most}\n9 s 0 {most}\n{most} s 2 1\n9 s -4 -3\n9 s 2 --3\n9 s 2 -\n"

@@ -64,7 +64,7 @@ async def test_recall_finds_own_scope_and_what_was_just_said(
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])
-async def test_recall_forgets_words_of_rewritten_session(
+async def test_recall_finds_no_old_words_of_rewritten_session(
     open_store: Opener, folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_indexed: bool
 ) -> None:
     if is_indexed:

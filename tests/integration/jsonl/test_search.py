@@ -1,4 +1,4 @@
-"""A search of session files passes over what can hold nothing, and nothing else."""
+"""A search of session files skips exactly the text that cannot match."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ PARTS = TEXTS.map(TextPart) | st.dictionaries(TEXTS, PLAIN, max_size=3).map(_cal
 
 
 def words_in(body: bytes) -> list[str]:
-    """The words of a message that can be found."""
+    """Return the searchable words of a message."""
     entry = Entry(S, 0, "tree", None, None, 0, "message", 1, body)
     found = searchable_of(entry)
     return [] if found is None else terms(found.text)
@@ -101,7 +101,7 @@ def sought(*phrases: Sequence[str], is_prefix: bool = False) -> Sought:
 
 
 def spelled_otherwise(body: bytes) -> list[bytes]:
-    """Lines that hold the body in the ways that lines do, some of them by other programs."""
+    """Return lines that contain the body in every spelling, also those of other programs."""
     value = json.loads(body)
     return [
         body,
@@ -153,7 +153,7 @@ def test_entry_with_phrase_words_apart_is_skipped() -> None:
     assert not may_hold(line, "is", "tide")
 
 
-def test_words_of_one_entry_may_stand_in_several_lines() -> None:
+def test_words_of_one_entry_can_be_in_several_lines() -> None:
     looking = PrefilterMatch(Prefilter(sought(["tide"], ["moon"])))
     assert not looking.take(b'{"text":"tide"}\n')
     assert looking.take(b'{"text":"moon"}\n')

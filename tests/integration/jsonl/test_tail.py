@@ -1,4 +1,4 @@
-"""The newest entries of a session that was not read yet are read from the end of its file."""
+"""The newest entries of an unread session are read from the end of its file."""
 
 from __future__ import annotations
 

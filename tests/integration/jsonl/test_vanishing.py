@@ -1,4 +1,4 @@
-"""Session files that another process erases while they are read: missing, not broken."""
+"""Session files that another process erases during a read count as missing, not damaged."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def fill(store: JsonlStore) -> None:
 
 
 async def each_moment(folder: Path, open_store: Opener, read: Reading, *, is_known: bool) -> None:
-    """Call `read` on a folder while a session is removed at each moment of the call.
+    """Call `read` on a folder, and remove a session at each moment of the call.
 
     `is_known`: the reader has listed the sessions before.
     """
@@ -155,7 +155,7 @@ async def test_read_of_vanishing_session_raises_not_found(
 async def test_fork_keeps_content_when_origin_is_erased(
     folder: Path, open_store: Opener, *, is_held: bool
 ) -> None:
-    """Before the fork holds all contents, or after."""
+    """The erasure happens before or after the fork has stored all contents."""
     store, other = await open_store(), await open_store()
     await fill(store)
     at = await store.state(GONE)

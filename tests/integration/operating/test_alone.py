@@ -1,4 +1,4 @@
-"""Work that one does at a time; and where nothing can be locked, as on some network disks."""
+"""Operations that exclude each other, and disks without file locks, such as some network disks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", refuse)
 
 
-def test_second_backup_into_folder_is_refused_and_writes_nothing(
+def test_second_backup_into_folder_is_rejected_and_writes_nothing(
     tmp_path: Path,
 ) -> None:
     with alone_in(tmp_path):

@@ -1,4 +1,4 @@
-"""Backups: online, checked, encrypted with the store's key; restores that replace nothing."""
+"""Backups: online, verified, encrypted with the store's key; restores that overwrite nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_restored_store_equals_the_original(tmp_path: Path, key: str | Non
     assert names(tmp_path) == {"a.db", "backup", "again.db"}
 
 
-async def test_the_key_is_needed_for_both_ways(tmp_path: Path) -> None:
+async def test_backup_and_restore_of_encrypted_store_need_the_key(tmp_path: Path) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"
     await say(address(store), "one", key=KEY)
     with pytest.raises(KeyWrong):
@@ -115,7 +115,7 @@ async def test_writers_continue_during_backup(tmp_path: Path) -> None:
     assert len(await texts(address(store))) == 200 + len(said)
 
 
-async def test_the_empty_folder_one_is_in_becomes_a_backup(
+async def test_backup_into_empty_current_folder_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -136,7 +136,7 @@ async def test_folder_deleted_during_listing_raises_no_os_error(
         await back_up("memory:", tmp_path / "backup")
 
 
-async def test_restore_replaces_nothing_without_the_option(tmp_path: Path) -> None:
+async def test_restore_without_option_overwrites_nothing(tmp_path: Path) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"
     await say(address(store), "old")
     await back_up(address(store), folder)
@@ -193,7 +193,7 @@ async def test_read_only_store_is_backed_up(
     assert await texts(address(tmp_path / "again.db")) == ["one"]
 
 
-async def test_a_damaged_store_is_not_backed_up(tmp_path: Path) -> None:
+async def test_damaged_store_is_not_backed_up(tmp_path: Path) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"
     await say(address(store), "one")
     with raw_database(store) as db:
@@ -203,7 +203,7 @@ async def test_a_damaged_store_is_not_backed_up(tmp_path: Path) -> None:
     assert names(tmp_path) == {"a.db"}
 
 
-async def test_a_restore_ends_at_a_time_or_an_entry(tmp_path: Path) -> None:
+async def test_restore_ends_at_given_time_or_entry(tmp_path: Path) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"
     clock = ManualClock()
     for namespace in ("default", "other"):
@@ -235,7 +235,7 @@ async def test_a_restore_ends_at_a_time_or_an_entry(tmp_path: Path) -> None:
     assert not (tmp_path / "no.db").exists()
 
 
-async def test_other_kinds_of_stores_are_backed_up_and_restored(tmp_path: Path) -> None:
+async def test_other_backends_are_backed_up_and_restored(tmp_path: Path) -> None:
     source, folder = f"jsonl:///{tmp_path / 'a'}", tmp_path / "backup"
     await say(source, "one", "two")
     manifest = await back_up(source, folder, key=KEY)
@@ -248,7 +248,7 @@ async def test_other_kinds_of_stores_are_backed_up_and_restored(tmp_path: Path) 
         await restore_backup(folder, target, key=KEY, is_forced=True)
 
 
-async def test_a_restored_store_holds_nobodys_lease(tmp_path: Path) -> None:
+async def test_restored_store_has_no_leases(tmp_path: Path) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"
     async with open_store(address(store)) as opened:
         session = await opened.create(id="s")
@@ -261,9 +261,7 @@ async def test_a_restored_store_holds_nobodys_lease(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
-async def test_what_was_erased_is_not_in_a_backup_and_stays_erased(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_erased_data_is_not_in_backup_and_stays_erased(tmp_path: Path, kind: str) -> None:
     source, folder = address(tmp_path / "a.db"), tmp_path / "backup"
     await say(source, "secret")
     async with open_store(source) as store:
@@ -284,7 +282,7 @@ async def test_what_was_erased_is_not_in_a_backup_and_stays_erased(
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
-async def test_the_certificate_of_an_erasure_names_the_backups(tmp_path: Path, kind: str) -> None:
+async def test_erasure_certificate_lists_the_backups(tmp_path: Path, kind: str) -> None:
     source = f"{kind}:///{tmp_path / 'a'}"
     await say(source, "secret")
     first, second = tmp_path / "first", tmp_path / "second"

@@ -1,4 +1,4 @@
-"""What others do to the stores of a copy, or of a retention, while it is under way."""
+"""Changes by other processes to the stores of a running copy or retention."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def fill(store: Store) -> None:
 
 
 def first(act: Callable[[], Awaitable[object]], real: Any) -> Any:
-    """`real`, but `act` comes before the first call of it."""
+    """Return `real` with a call of `act` before its first call."""
     was_called = False
 
     async def call(*arguments: Any, **named: Any) -> Any:
@@ -53,7 +53,7 @@ async def remove(store: Store, session: str) -> None:
 
 @pytest.mark.parametrize("into", KINDS)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_two_copies_at_once_both_come_to_an_end(
+async def test_two_concurrent_copies_both_finish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, into: str
 ) -> None:
     """One of them before each part that the other passes on: there it is by then."""
@@ -102,7 +102,7 @@ async def test_session_removed_during_copy_is_left_out(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_retention_continues_after_another_removed_a_session(
+async def test_retention_continues_after_concurrent_removal_of_a_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     async with open_store(address(kind, tmp_path / "here")) as store:
@@ -120,7 +120,7 @@ async def test_retention_continues_after_another_removed_a_session(
         assert [info.id for info in await store.recent()] == ["s2"]
 
 
-async def test_figures_leave_out_what_is_removed_while_they_are_taken(
+async def test_statistics_omit_sessions_removed_during_the_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_store(address("jsonl", tmp_path / "here")) as store:
@@ -138,7 +138,7 @@ async def test_figures_leave_out_what_is_removed_while_they_are_taken(
 
 
 @pytest.mark.parametrize("into", KINDS)
-async def test_copy_with_nothing_new_asks_each_store_once(
+async def test_copy_without_new_entries_queries_each_store_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, into: str
 ) -> None:
     source = open_store(address("sqlite", tmp_path / "from.db"))

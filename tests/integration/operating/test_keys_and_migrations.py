@@ -39,7 +39,7 @@ async def sessions_in(address: str, key: str | None) -> int:
         return len(await store.recent())
 
 
-async def test_a_store_is_encrypted_rekeyed_and_made_plain(address: str) -> None:
+async def test_store_is_encrypted_rekeyed_and_decrypted(address: str) -> None:
     told: list[tuple[int, int]] = []
     assert not await is_encrypted(address)
 
@@ -57,7 +57,7 @@ async def test_a_store_is_encrypted_rekeyed_and_made_plain(address: str) -> None
     assert await sessions_in(address, None) == 1
 
 
-async def test_the_present_key_is_found_as_for_opening(
+async def test_current_key_is_found_as_in_open(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rekey_store(address, FIRST)
@@ -73,7 +73,7 @@ async def test_the_present_key_is_found_as_for_opening(
     assert await sessions_in(address, FIRST) == 1
 
 
-async def test_a_store_that_is_open_here_is_refused(address: str) -> None:
+async def test_rekey_of_store_open_in_this_process_is_rejected(address: str) -> None:
     async with open_store(address) as store:
         with pytest.raises(StoreInUse):
             await rekey_store(address, FIRST)
@@ -86,7 +86,7 @@ async def test_malformed_key_is_refused(address: str) -> None:
     assert await sessions_in(address, None) == 1
 
 
-async def test_a_file_that_is_not_there_is_no_store(tmp_path: Path) -> None:
+async def test_missing_file_is_not_a_store(tmp_path: Path) -> None:
     with pytest.raises(NotAStore):
         await rekey_store(f"sqlite:///{tmp_path / 'nothing.db'}", FIRST)
 
@@ -103,13 +103,13 @@ async def test_unsupported_encryption_or_migration_raises() -> None:
             await store.backend.maintenance.vacuum()
 
 
-async def test_a_store_of_today_needs_no_migration(address: str) -> None:
+async def test_current_store_needs_no_migration(address: str) -> None:
     assert (await planned_migration(address)).steps == ()
     await rekey_store(address, FIRST)
     plan = await planned_migration(address, key=FIRST)
     assert plan.current == plan.latest
 
 
-async def test_a_vacuum_tells_what_it_did(address: str) -> None:
+async def test_vacuum_reports_its_result(address: str) -> None:
     async with open_store(address) as store:
         assert await store.backend.maintenance.vacuum() == VacuumReport(0, 0, 0)

@@ -1,4 +1,4 @@
-"""Files that several processes may make at once: each is there whole, and made by one of them."""
+"""Files that several processes create at once: each file is complete and written by one process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_write_new_keeps_existing_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_file_that_another_makes_meanwhile_stays(
+def test_file_created_concurrently_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, link = tmp_path / "a.txt", os.link
@@ -54,9 +54,7 @@ def test_write_new_works_without_hard_links(
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_nothing_is_left_where_the_disk_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill(self: Path, text: str, _encoding: str) -> None:
         self.write_bytes(text.encode()[:2])
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -68,7 +66,7 @@ def test_nothing_is_left_where_the_disk_is_full(
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_killed_init_leaves_a_namespace_or_none(tmp_path: Path, number: int) -> None:
+def test_killed_init_leaves_complete_namespace_or_none(tmp_path: Path, number: int) -> None:
     """Killed when a file was opened, and nothing is in it."""
 
     def init() -> None:

@@ -1,4 +1,4 @@
-"""A damaged SQLite store: every fault is named, what can be read is kept, the original is kept."""
+"""A damaged SQLite store: faults are reported, readable data is saved, the original stays."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def content(path: Path, key: str | None = None) -> dict[str, bytes]:
 async def check_repaired(
     path: Path, before: dict[str, bytes], done: RepairReport, key: str | None = None
 ) -> None:
-    """The store is whole, holds what it held but for what was told, and nothing else."""
+    """Check that the store is valid and has all original data except the reported losses."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
     async with open_store(address(path), key=key) as store:
         assert (await store.backend.maintenance.verify()).problems == ()
@@ -90,7 +90,7 @@ def with_damage(original: Path, path: Path, offset: int, bit: int = 0) -> None:
 
 
 def differences(one: Path, other: Path) -> int:
-    """Bytes in which two files of one size differ."""
+    """Return the bytes in which two files of one size differ."""
     pairs = zip(one.read_bytes(), other.read_bytes(), strict=True)
     return sum(here != there for here, there in pairs)
 
@@ -104,7 +104,7 @@ def content_of(path: Path) -> bytes:
 
 
 def kinds_of_pages(path: Path) -> dict[str, list[int]]:
-    """Page numbers by what SQLite uses them for."""
+    """Map each use of a page in SQLite to its page numbers."""
     found: dict[str, list[int]] = {}
     with raw_database(path) as db:
         for name, kind, page in db.execute("SELECT name, pagetype, pageno FROM dbstat"):
@@ -112,7 +112,7 @@ def kinds_of_pages(path: Path) -> dict[str, list[int]]:
     return found
 
 
-async def test_a_content_that_is_gone_costs_no_entry(tmp_path: Path) -> None:
+async def test_missing_content_loses_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with open_store(address(path)) as store:
         await (await store.create(id="s")).append(user("look", media(b"\x89PNG" * 50, "image/png")))
@@ -138,7 +138,7 @@ async def test_a_content_that_is_gone_costs_no_entry(tmp_path: Path) -> None:
         pytest.param("head", 1, marks=ALL_ONLY),
     ],
 )
-async def test_a_flipped_bit_on_every_kind_of_page(
+async def test_flipped_bit_on_every_kind_of_page_is_repaired(
     store_file: Path, tmp_path: Path, places: str, step: int
 ) -> None:
     before = await content(store_file)
@@ -163,7 +163,7 @@ async def test_a_flipped_bit_on_every_kind_of_page(
     assert damaged * step > 6  # some bits lie in the free space of their page
 
 
-async def test_a_flipped_bit_in_a_body_costs_that_body_and_no_hash(
+async def test_flipped_bit_in_body_loses_that_body_and_no_hash(
     store_file: Path, tmp_path: Path
 ) -> None:
     before = await content(store_file)
@@ -186,7 +186,9 @@ async def test_a_flipped_bit_in_a_body_costs_that_body_and_no_hash(
     assert kept.before == state.hash  # the chain is the old one, and goes on
 
 
-async def test_entries_that_are_gone_keep_their_places(store_file: Path, tmp_path: Path) -> None:
+async def test_lost_entries_are_reported_and_other_seqs_are_unchanged(
+    store_file: Path, tmp_path: Path
+) -> None:
     before = await content(store_file)
     path = tmp_path / "damaged.db"
     path.write_bytes(content_of(store_file))
@@ -211,7 +213,7 @@ async def test_entries_that_are_gone_keep_their_places(store_file: Path, tmp_pat
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
-async def test_a_file_that_was_cut_off(store_file: Path, tmp_path: Path, share: float) -> None:
+async def test_truncated_file_is_repaired(store_file: Path, tmp_path: Path, share: float) -> None:
     path = tmp_path / "cut.db"
     whole = content_of(store_file)
     path.write_bytes(whole[: int(len(whole) * share)])
@@ -238,7 +240,9 @@ async def test_lost_tail_is_reported_if_nothing_of_it_is_left(
     ]
 
 
-async def test_the_settings_of_search_are_no_namespaces(store_file: Path, tmp_path: Path) -> None:
+async def test_search_settings_are_not_reported_as_namespaces(
+    store_file: Path, tmp_path: Path
+) -> None:
     before = await content(store_file)
     path = tmp_path / "store.db"
     whole = bytearray(content_of(store_file))
@@ -260,7 +264,7 @@ async def test_the_settings_of_search_are_no_namespaces(store_file: Path, tmp_pa
         assert await bodies(store) == before
 
 
-async def test_a_lost_first_page_costs_nothing_else(store_file: Path, tmp_path: Path) -> None:
+async def test_lost_first_page_loses_nothing_else(store_file: Path, tmp_path: Path) -> None:
     before = await content(store_file)
     path = tmp_path / "store.db"
     whole = content_of(store_file)
@@ -289,7 +293,7 @@ async def test_store_without_wal_has_state_of_last_checkpoint(
 
 @pytest.mark.all_only
 @pytest.mark.parametrize("step", [61, pytest.param(9, marks=ALL_ONLY)])
-async def test_a_damaged_encrypted_store(tmp_path: Path, step: int) -> None:
+async def test_damaged_encrypted_store_is_repaired(tmp_path: Path, step: int) -> None:
     original = tmp_path / "original.db"
     await filled(original, KEY)
     before = await content(original, KEY)
@@ -307,7 +311,7 @@ async def test_a_damaged_encrypted_store(tmp_path: Path, step: int) -> None:
 
 
 @pytest.mark.parametrize("damage", ["a bit", "all of it", "all but what tells what it is"])
-async def test_a_lost_first_page_of_an_encrypted_store_costs_nothing_else(
+async def test_lost_first_page_of_encrypted_store_loses_nothing_else(
     tmp_path: Path, damage: str
 ) -> None:
     path = tmp_path / "store.db"
@@ -329,7 +333,7 @@ async def test_a_lost_first_page_of_an_encrypted_store_costs_nothing_else(
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-async def test_another_key_repairs_nothing(tmp_path: Path, *, is_damaged: bool) -> None:
+async def test_repair_with_wrong_key_repairs_nothing(tmp_path: Path, *, is_damaged: bool) -> None:
     path, original = tmp_path / "d" / "store.db", tmp_path / "original.db"
     await filled(original, KEY)
     with_damage(original, path, 50, bit=0)
@@ -342,7 +346,7 @@ async def test_another_key_repairs_nothing(tmp_path: Path, *, is_damaged: bool) 
     assert names(path.parent) == {"store.db"}
 
 
-async def test_file_without_store_is_refused_with_a_key_too(tmp_path: Path) -> None:
+async def test_file_without_store_is_rejected_with_a_key_too(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
     with pytest.raises(NotAStore):
@@ -350,7 +354,7 @@ async def test_file_without_store_is_refused_with_a_key_too(tmp_path: Path) -> N
     assert path.read_text().startswith("dear reader")
 
 
-async def test_a_sound_store_is_left_alone(store_file: Path) -> None:
+async def test_repair_of_valid_sqlite_store_changes_nothing(store_file: Path) -> None:
     before = content_of(store_file)
     done = await repair_store(address(store_file))
 
@@ -359,7 +363,9 @@ async def test_a_sound_store_is_left_alone(store_file: Path) -> None:
     assert names(store_file.parent) <= {"original.db", "original.db-wal"}
 
 
-async def test_the_repaired_store_can_go_elsewhere(store_file: Path, tmp_path: Path) -> None:
+async def test_repaired_store_can_be_written_to_another_place(
+    store_file: Path, tmp_path: Path
+) -> None:
     path, new = tmp_path / "d" / "damaged.db", tmp_path / "new.db"
     with_damage(store_file, path, content_of(store_file).index(b"2 44 "))
     before = content_of(path)
@@ -379,7 +385,7 @@ async def test_the_repaired_store_can_go_elsewhere(store_file: Path, tmp_path: P
         await repair_store(address(path), to=address(new))
 
 
-async def test_repair_of_open_store_is_refused(store_file: Path) -> None:
+async def test_repair_of_open_store_is_rejected(store_file: Path) -> None:
     async with open_store(address(store_file)):
         with pytest.raises(StoreInUse):
             await repair_store(address(store_file))

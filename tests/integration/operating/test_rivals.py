@@ -1,4 +1,4 @@
-"""Two processes that do the same to one place at once: one does it, the other is told so."""
+"""Two processes do the same to one place at once: one succeeds, the other gets an error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def other_process(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-async def test_a_backup_that_gets_its_name_just_now_is_not_cleared_by_another(
+async def test_backup_that_is_being_renamed_is_not_removed_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"

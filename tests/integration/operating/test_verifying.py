@@ -1,4 +1,4 @@
-"""A check that is given up in the middle ends there, in every kind of store."""
+"""A check that is cancelled stops, in every kind of store."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ async def test_commit_after_a_call_cancelled_at_any_step_is_stored(store: Postgr
 
 
 async def cancelled_at_lock(store: PostgresStore, call: asyncio.Task[None]) -> None:
-    """Cancel `call`, which goes on to a moment where it waits for the lock of the pool."""
+    """Cancel `call` at a moment when it waits for the lock of the pool."""
     pool = store.handle.db._pool  # pyright: ignore[reportPrivateUsage] - nothing else shows it
     assert pool is not None
     async with pool._lock:  # pyright: ignore[reportPrivateUsage] - else the moment is too short

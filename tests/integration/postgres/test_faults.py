@@ -170,7 +170,7 @@ async def test_commit_pending_in_dying_server_raises(
     assert texts(await store.entries(S)) == ["a", "b"]
 
 
-async def test_commit_that_ends_in_a_deadlock_is_tried_again(
+async def test_commit_that_ends_in_a_deadlock_is_retried(
     store: PostgresStore, db: Database
 ) -> None:
     await create(store, S, said("a"))
@@ -232,7 +232,7 @@ async def until_somebody_waits(address: str) -> None:
 class Cutter:
     """A proxy between store and server that can hold back replies and cut connections.
 
-    It holds the next reply back for `pause_s`, and all of them while it `is_silent`.
+    The cutter delays the next reply by `pause_s`, and all replies while it `is_silent`.
     """
 
     def __init__(self, socket: Path) -> None:
@@ -314,7 +314,7 @@ async def test_commit_with_lost_reply_is_found_by_key(
     await far.close()
 
 
-async def test_commit_that_stood_still_for_too_long_is_tried_again(
+async def test_commit_stalled_for_too_long_is_retried(
     store: PostgresStore, cut: tuple[Cutter, str]
 ) -> None:
     cutter, through = cut
@@ -475,7 +475,7 @@ STAYS: list[tuple[psycopg.Error, bool]] = [
 
 
 @pytest.mark.parametrize(("error", "is_lasting"), STAYS)
-def test_refusal_that_waiting_does_not_help_is_lasting(
+def test_rejection_that_waiting_cannot_fix_is_permanent(
     error: psycopg.Error, is_lasting: bool
 ) -> None:
     told = meaning_of(error, "postgresql:///x")
@@ -483,7 +483,7 @@ def test_refusal_that_waiting_does_not_help_is_lasting(
     assert told.is_lasting is is_lasting
 
 
-async def test_server_that_is_too_old_is_a_lasting_refusal(
+async def test_server_that_is_too_old_is_rejected_permanently(
     address: str, open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrate, "OLDEST_SERVER", 990_000)

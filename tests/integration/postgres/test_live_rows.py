@@ -25,7 +25,7 @@ LIMIT_S = 60
 
 
 class HeldModel(ScriptedModel):
-    """A model that tells the secret in pieces, and waits after the first until it `goes_on`."""
+    """A model that reveals the secret in pieces, and waits after the first until it `goes_on`."""
 
     def __init__(self) -> None:
         reply = Reply(steps=(Say(SECRET),), chunk_chars=1, chunk_delay_s=0.05)
@@ -56,7 +56,7 @@ def rows(address: str) -> list[bytes]:
 
 
 def leave_row(address: str, age_s: int) -> None:
-    """Write a row as a process would that died `age_s` ago."""
+    """Write a row as a process that died `age_s` ago would leave."""
     with psycopg.connect(address, autocommit=True) as db:
         db.execute(
             "INSERT INTO perdure.live_delta VALUES"
@@ -130,7 +130,7 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '
 
 
 async def shown_elsewhere(watch: Watch) -> None:
-    """Return once `watch` shows what the model tells."""
+    """Return once `watch` shows the text of the model."""
     async with asyncio.timeout(LIMIT_S):
         while not isinstance(await anext(watch), LiveEvent | Snapshot):
             pass

@@ -57,7 +57,7 @@ async def test_turn_on_server_that_lost_its_commits_raises_store_behind(
 
     @tool(effect="read")
     async def lag() -> str:
-        """Take a copy of the server, which gets no later commit."""
+        """Copy the server; the copy gets no later commit."""
         own.kill()
         copy(data, replica)
         await restart()

@@ -13,7 +13,7 @@ from tests.fakes.clock import SeededRandom
 
 
 class SlowDatabase(Database):
-    """A database whose new connection takes its time to end when it is cancelled."""
+    """A database whose new connection ends slowly after a cancellation."""
 
     is_ending: asyncio.Event
     may_end: asyncio.Event

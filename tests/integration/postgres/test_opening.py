@@ -176,7 +176,7 @@ async def test_unreachable_server_raises_unavailable(open_store: Open) -> None:
         await open_store("postgresql://postgres@/none?host=/nowhere")
 
 
-async def test_missing_database_is_named_in_error(address: str, open_store: Open) -> None:
+async def test_missing_database_is_reported_by_name(address: str, open_store: Open) -> None:
     with pytest.raises(StoreUnavailable, match="no_such_database"):
         await open_store(address.replace(name_of(address), "no_such_database"))
 
@@ -211,7 +211,7 @@ async def test_invalid_address_or_durability_is_rejected(address: str) -> None:
             )
 
 
-async def test_perdure_opens_it_by_its_address(address: str) -> None:
+async def test_perdure_opens_database_by_its_address(address: str) -> None:
     for where in (address, address.replace("postgresql:", "postgres:", 1)):
         async with open_by_address(where, durability="normal") as store:
             session = await store.create(title="by address")

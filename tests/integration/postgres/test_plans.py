@@ -68,7 +68,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 class Plans:
-    """The plans of all statements while it `is_on`, as the server executed them."""
+    """The plans of all statements that the server executed while `is_on` was set."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -104,7 +104,7 @@ class Plans:
 
 
 def steps(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield `step` and those below it."""
+    """Yield `step` and the steps below it."""
     yield step
     for part in step.get("Plans", ()):
         yield from steps(part)
@@ -116,7 +116,7 @@ def _conditions(step: dict[str, Any]) -> list[str]:
 
 
 def gone_through(step: dict[str, Any]) -> Iterator[float]:
-    """Yield the rows that each step of a plan returned or filtered out."""
+    """Yield the number of rows that each step of a plan returned or filtered out."""
     for each in steps(step):
         left_out = sum(value for key, value in each.items() if key.startswith("Rows Removed"))
         yield (each["Actual Rows"] + left_out) * each["Actual Loops"]

@@ -28,7 +28,7 @@ def pooler(postgres: PostgresServer) -> Iterator[Pooler]:
         yield found
 
 
-async def test_sessions_of_two_namespaces_share_a_connection_and_stay_apart(
+async def test_sessions_of_two_namespaces_share_a_connection_and_stay_separate(
     pooler: Pooler, address: str
 ) -> None:
     pooled = pooler.address_of(address)
@@ -86,14 +86,14 @@ async def test_transaction_leaves_no_setting_on_the_shared_connection(
     assert [row[0] or "" for row in found if row] == ["", "", "none", "on", "0"]
 
 
-async def test_pooler_without_the_address_of_its_server_is_refused(
+async def test_pooler_without_the_address_of_its_server_is_rejected(
     pooler: Pooler, address: str
 ) -> None:
     with pytest.raises(StoreUnavailable, match=r"connection pooler.*\?direct=HOST:PORT"):
         await perdure.open(pooler.address_of(address, is_direct_named=False))
 
 
-async def test_other_isolation_behind_a_pooler_is_refused(pooler: Pooler, address: str) -> None:
+async def test_other_isolation_behind_a_pooler_is_rejected(pooler: Pooler, address: str) -> None:
     name = sql.Identifier(str(conninfo_to_dict(address)["dbname"]))
     setting = sql.SQL("ALTER DATABASE {} SET default_transaction_isolation = {}")
     with psycopg.connect(address, autocommit=True) as db:
@@ -105,7 +105,7 @@ async def test_other_isolation_behind_a_pooler_is_refused(pooler: Pooler, addres
             db.execute(setting.format(name, sql.Literal("read committed")))
 
 
-def test_route_of_an_address_with_a_pooler_keeps_the_rest_of_it() -> None:
+def test_route_of_an_address_with_a_pooler_preserves_the_rest_of_the_address() -> None:
     kept = "options=-c%20statement_timeout%3D5s&application_name=my%20app"
     route = route_of(f"postgresql://u:se[cret]w@pool:6432/db?{kept}&hostaddr=10.0.0.5&direct=srv")
     pooled, direct = conninfo_to_dict(route.pooled), conninfo_to_dict(route.direct)

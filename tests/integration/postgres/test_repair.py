@@ -68,7 +68,7 @@ def execute(address: str, statement: str) -> None:
 
 
 async def check_repaired(place: str, before: Held, done: RepairReport) -> None:
-    """Check that the store is sound, and has all content except the reported losses."""
+    """Check that the store is valid, and has all content except the reported losses."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
     of_commits = [loss for loss in done.losses if "hash of its commit" in loss.problem]
     lost |= {f"{loss.stream}/{(loss.seq or 0) + 1}" for loss in of_commits}  # each has two entries
@@ -124,7 +124,7 @@ async def test_repair_keeps_readable_entries_and_reports_lost_ones(
     await check_repaired(place, {k: v for k, v in before.items() if k not in gone}, done)
 
 
-async def test_repair_leaves_sound_store_unchanged(
+async def test_repair_leaves_valid_store_unchanged(
     address: str, place: str, tmp_path: Path
 ) -> None:
     await filled(address)

@@ -1,4 +1,4 @@
-"""Lists and search on a streaming replica: as new as the primary, and without it if it fails."""
+"""Lists and search on a streaming replica: as new as the primary; the primary if it fails."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ NUMBERS = itertools.count()
 
 
 class Replicated(Servers):
-    """A server and its replica, as a test of lists uses them."""
+    """A server and its replica for the tests of lists."""
 
     def at(self, database: str, server: int = PRIMARY, user: str = "postgres") -> str:
-        """Return the address of a database on one of them, for a test that looks itself."""
+        """Return the address of a database on one server, for direct queries of a test."""
         folder, _, port = self.socket_of(server).rpartition(":")
         return f"postgresql://{user}@/{database}?host={folder}&port={port}"
 
     def store_at(self, database: str, user: str = "postgres") -> str:
-        """Return the address of a store there that reads lists from the replica."""
+        """Return the address of a store on this server that reads lists from the replica."""
         return f"{self.at(database, user=user)}&replica={self.socket_of(REPLICA)}"
 
     def on_replica(self, statement: str) -> list[tuple[object, ...]]:
@@ -83,7 +83,7 @@ def servers() -> Iterator[Replicated]:
 
 @pytest.fixture
 def database(servers: Replicated) -> Iterator[str]:
-    """The name of a new database, which the replica has too."""
+    """The name of a new database that the replica has too."""
     name = f"lists_{next(NUMBERS)}"
     with psycopg.connect(servers.at("postgres"), autocommit=True) as db:
         db.execute(f"CREATE DATABASE {name}".encode())
@@ -100,7 +100,7 @@ async def store(servers: Replicated, database: str) -> AsyncIterator[Store]:
 
 @pytest.fixture(autouse=True)
 def _used_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try the replica at each read, and let it take its time: the machine may be busy."""
+    """Try the replica at each read, with a long time limit, because the machine can be busy."""
     monkeypatch.setattr(replica_module, "LAG_PAUSE_S", 0)
     monkeypatch.setattr(replica_module, "DOWN_PAUSE_S", 0)
     monkeypatch.setattr(replica_module, "CATCH_UP_S", 20)
@@ -108,14 +108,14 @@ def _used_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Readers:
-    """Which servers run a statement, by their logs since this was made."""
+    """The servers that ran a statement, by their logs since this object was created."""
 
     def __init__(self, servers: Replicated) -> None:
         self._servers = servers
         self._seen = [len(servers.log_of(number)) for number in (PRIMARY, REPLICA)]
 
     def of(self, part: str) -> set[int]:
-        """Return the servers that ran a statement with `part` in it."""
+        """Return the servers that ran a statement containing `part`."""
         logged = [self._servers.log_of(number) for number in (PRIMARY, REPLICA)]
         ends = zip(logged, self._seen, strict=True)
         return {number for number, (log, seen) in enumerate(ends) if part in log[seen:]}
@@ -159,7 +159,7 @@ async def test_lists_search_and_recall_read_the_replica(servers: Replicated, sto
         assert readers.of(SNAPSHOT) == {REPLICA}
 
 
-async def test_turns_leases_and_commits_leave_the_replica_alone(
+async def test_turns_leases_and_commits_never_use_the_replica(
     servers: Replicated, database: str
 ) -> None:
     readers = Readers(servers)
@@ -228,7 +228,7 @@ async def test_lagging_replica_is_bypassed_with_one_warning_until_it_catches_up(
     assert readers.of("FROM perdure.stream") == {REPLICA}
 
 
-async def test_erased_session_is_in_no_list_of_a_lagging_replica(
+async def test_erased_session_is_not_listed_from_lagging_replica(
     servers: Replicated, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await store.create(id="gone")
@@ -265,7 +265,7 @@ async def test_stopped_replica_is_bypassed_with_one_warning_until_it_is_back(
     assert readers.of("FROM perdure.stream") == {REPLICA}
 
 
-async def test_replica_that_is_down_at_the_start_is_bypassed(
+async def test_replica_that_is_down_at_opening_is_bypassed(
     servers: Replicated, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = f"{servers.at(database)}&replica=127.0.0.1:1"
@@ -277,7 +277,7 @@ async def test_replica_that_is_down_at_the_start_is_bypassed(
     assert len(warnings_in(caplog)) == 1
 
 
-async def test_replica_that_failed_is_left_alone_for_a_while(
+async def test_failed_replica_is_not_tried_again_for_a_while(
     servers: Replicated, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
@@ -303,7 +303,7 @@ async def test_replica_that_failed_is_left_alone_for_a_while(
         assert asked == before
 
 
-async def test_server_that_is_no_replica_of_this_one_is_not_read(
+async def test_server_that_is_not_a_replica_of_this_primary_is_not_read(
     servers: Replicated,
     database: str,
     postgres: PostgresServer,
@@ -330,7 +330,7 @@ async def test_server_that_is_no_replica_of_this_one_is_not_read(
 
 
 async def test_namespaces_are_separate_on_the_replica(servers: Replicated, database: str) -> None:
-    """Attack: another namespace, also with SQL of its own, sees nothing and writes nothing."""
+    """Attack: another namespace, even with its own SQL, sees nothing and writes nothing."""
     login = "tenant"
     async with perdure.open(servers.store_at(database), namespace="theirs") as theirs:
         session = await theirs.create(id="secret", title="xyzzy")
@@ -385,7 +385,7 @@ async def test_closed_store_reads_no_replica(servers: Replicated, database: str)
         await asyncio.sleep(0.01)
 
 
-def test_route_of_an_address_with_a_replica_keeps_the_rest_of_it() -> None:
+def test_route_of_an_address_with_a_replica_preserves_the_rest_of_the_address() -> None:
     address = "postgresql://u:se[cret]w@a,b/db?target_session_attrs=read-write&sslmode=require"
     route = route_of(f"{address}&replica=[::1]:6000")
     assert route.replica is not None
@@ -398,12 +398,12 @@ def test_route_of_an_address_with_a_replica_keeps_the_rest_of_it() -> None:
 
 
 @pytest.mark.parametrize("option", ["replica=", "replica=a&replica=b", "replica=a:b"])
-def test_address_with_a_wrong_replica_is_refused(option: str) -> None:
+def test_address_with_a_wrong_replica_is_rejected(option: str) -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"):
         route_of(f"postgresql://u:secret@h/db?{option}")
 
 
-async def test_reads_at_once_wait_for_one_connection_to_a_replica_that_hangs(
+async def test_concurrent_reads_wait_for_one_connection_to_a_hanging_replica(
     servers: Replicated, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_module, "DOWN_PAUSE_S", 60)
@@ -421,7 +421,7 @@ async def test_reads_at_once_wait_for_one_connection_to_a_replica_that_hangs(
     silent.close()
 
 
-async def test_read_cancelled_during_the_check_of_the_server_leaves_it_to_the_next(
+async def test_read_cancelled_during_the_server_check_leaves_the_check_to_the_next_read(
     servers: Replicated, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, never, ask_once = asyncio.Event(), asyncio.Event(), Database.ask_once

@@ -142,7 +142,7 @@ async def test_index_with_other_rules_is_rebuilt(store: PostgresStore, db: Datab
 
 
 def damage(said: list[Said]) -> None:
-    """Change a text and the title, the first, and remove others."""
+    """Change a text and the first title, and remove other rows."""
     for number in (4, 0):
         said[number] = said[number]._replace(at=1)
     for number in (MANY + 1, 10):
@@ -212,7 +212,7 @@ async def test_damaged_index_raises_and_its_content_can_be_erased(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_erased_text_leaves_no_word_and_others_are_found(
+async def test_erased_text_leaves_no_word_and_other_texts_are_found(
     store: PostgresStore, db: Database
 ) -> None:
     await filled(store)
@@ -232,9 +232,7 @@ async def test_erased_text_leaves_no_word_and_others_are_found(
     assert b"number8\n" in bodies(db)
 
 
-async def test_words_of_another_namespace_cannot_be_asked_for(
-    open_store: Open, db: Database
-) -> None:
+async def test_words_of_another_namespace_cannot_be_queried(open_store: Open, db: Database) -> None:
     mine, theirs = await open_store(namespace="mine"), await open_store(namespace="theirs")
     await filled(mine)
     await filled(theirs)

@@ -14,7 +14,7 @@ TEXTS = ("the moon rose over the harbour", "a boat came in", "we mended the nets
 
 
 async def scores(address: str) -> list[tuple[str, float]]:
-    """Fill a store; return what a recall with vectors finds."""
+    """Fill a store; return the results of a recall with vectors."""
     async with perdure.open(address) as store:
         session = await store.create(id="trip")
         await session.append_many([user(text) for text in TEXTS])

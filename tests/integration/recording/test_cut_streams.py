@@ -1,4 +1,4 @@
-"""`perdure.record` when a stream ends badly: cancelled readers, errors in the stream."""
+"""`perdure.record` with a stream that fails: cancelled readers, errors in the stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FINISHED = threading.Event()
 
 
 class Provider(BaseHTTPRequestHandler):
-    """Streams "one two " and then does what the last message says: "hang" or "fail"."""
+    """Streams "one two " and then hangs or fails, as the last message requests."""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -120,7 +120,7 @@ async def cancel_often(reading: Callable[[Callable[[], None]], Awaitable[None]])
 
 
 async def leave_scope(reading: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-    """Cancel as anyio does: again at each wait until the scope is left."""
+    """Cancel as anyio does: repeat at each wait until the scope ends."""
     with anyio.CancelScope() as scope:
         await reading(scope.cancel)
     assert scope.cancelled_caught
@@ -132,7 +132,7 @@ Cancel = Callable[[Callable[[Callable[[], None]], Awaitable[None]]], Awaitable[N
 @pytest.mark.parametrize("cancel", [cancel_once, cancel_often, leave_scope])
 @pytest.mark.parametrize("library", ["openai", "anthropic"])
 @pytest.mark.parametrize("is_blocking", [False, True])
-async def test_part_of_a_cancelled_stream_is_recorded(
+async def test_received_part_of_a_cancelled_stream_is_recorded(
     library: str, cancel: Cancel, provider: str, tmp_path: Path, *, is_blocking: bool
 ) -> None:
     address = f"sqlite:///{tmp_path / 's.db'}"

@@ -124,7 +124,7 @@ def response_events() -> Iterator[object]:
 
 
 class Provider(BaseHTTPRequestHandler):
-    """Answers all three APIs; a request that says "fail" fails."""
+    """Answers all three APIs; a request with the text "fail" fails."""
 
     protocol_version = "HTTP/1.1"
     whole: ClassVar[dict[str, object]] = {
@@ -230,7 +230,7 @@ def test_chat_completions_are_one_conversation(provider: str, *, streams: bool) 
         ).replace(b"key_", b"")
 
 
-def test_other_beginning_is_a_branch_and_failure_a_note(provider: str) -> None:
+def test_other_beginning_is_a_branch_and_failure_is_recorded(provider: str) -> None:
     with (
         perdure.blocking.open("memory:") as store,
         openai.OpenAI(api_key="key", base_url=f"{provider}/v1", max_retries=0) as client,
@@ -252,7 +252,7 @@ def test_other_beginning_is_a_branch_and_failure_a_note(provider: str) -> None:
         ] == ["HTTP 400"]
 
 
-def test_stream_left_early_is_an_aborted_answer(provider: str) -> None:
+def test_stream_closed_early_is_an_aborted_answer(provider: str) -> None:
     with (
         perdure.blocking.open("memory:") as store,
         openai.OpenAI(api_key="key", base_url=f"{provider}/v1") as client,
@@ -394,7 +394,7 @@ READ: list[Callable[[Any], object]] = [
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("streams", [False, True])
-def test_response_is_recorded_however_it_is_read(
+def test_response_is_recorded_with_every_way_of_reading(
     provider: str, *, compressed: bool, streams: bool
 ) -> None:
     encoding = {"accept-encoding": "gzip" if compressed else "identity"}
@@ -437,9 +437,7 @@ def test_raw_responses_are_recorded(provider: str) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_async_response_is_recorded_when_it_is_read_as_sent(
-    provider: str, *, streams: bool
-) -> None:
+async def test_async_raw_response_is_recorded_when_read(provider: str, *, streams: bool) -> None:
     async with (
         perdure.open("memory:") as store,
         anthropic.AsyncAnthropic(api_key="key", base_url=provider) as client,
@@ -478,7 +476,7 @@ def test_response_closed_early_or_unread_is_reported(provider: str) -> None:
         ] * 2
 
 
-async def test_other_clients_and_stores_are_refused() -> None:
+async def test_other_clients_and_stores_are_rejected() -> None:
     client = openai.OpenAI(api_key="key")
     with pytest.raises(WrongArgument, match="a client of openai or anthropic, not object"):
         perdure.record(object())

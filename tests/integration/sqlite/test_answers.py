@@ -1,4 +1,4 @@
-"""What a caller of the writer awaits: a future to his task, whatever becomes of either."""
+"""A caller of the writer awaits a future; cancellation and errors reach the right task."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_timeout_ends_only_the_wait(store: SqliteStore) -> None:
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_task_keeps_its_context_over_a_commit(store: SqliteStore) -> None:
+async def test_task_keeps_its_context_during_a_commit(store: SqliteStore) -> None:
     await create(store)
 
     async def write(name: str) -> str:

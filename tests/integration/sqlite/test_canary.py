@@ -1,7 +1,7 @@
-"""A word that is in everything an encrypted store holds is in no byte that reaches the disk.
+"""A word in all content of an encrypted store is in no byte that reaches the disk.
 
 A layer below the encryption sees every write to every file: database, log, shared memory, journal,
-temporary file, copy. What lies in the folder afterwards is looked through as well.
+temporary file, copy. The files that remain in the folder are scanned as well.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SPILL_BYTES = 8_000_000
 
 @dataclass
 class Seen:
-    """What was written, and where the word was in it."""
+    """The bytes that were written, and the places of the word in them."""
 
     files: set[str] = field(default_factory=set[str])
     leaks: list[str] = field(default_factory=list[str])
@@ -59,7 +59,7 @@ FORMS = (
 
 @contextmanager
 def watched() -> Generator[Seen]:
-    """Every write of SQLite, seen below the encryption."""
+    """Every write of SQLite, captured below the encryption."""
     seen = Seen()
     with faulty_vfs() as layer:
         layer.witness = seen.look
@@ -67,7 +67,7 @@ def watched() -> Generator[Seen]:
 
 
 def leaks_in(folder: Path) -> list[str]:
-    """Files of `folder` that hold the word."""
+    """Return the files of `folder` that contain the word."""
     files = [file for file in folder.rglob("*") if file.is_file()]
     return [str(file) for file in files if any(form in file.read_bytes() for form in FORMS)]
 

@@ -1,4 +1,4 @@
-"""Large contents: once however often they are used, compressed, checked, removed when unused."""
+"""Large contents: stored once, compressed, checked, and removed when unused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOISE = os.urandom(100_000)
 
 
 async def attach(store: SqliteStore, *contents: bytes, stream: StreamId = S) -> None:
-    """Contents, and a message that shows them."""
+    """Return contents, and a message that shows them."""
     shown = [MediaPart("image/png", f"media://{blob_hash(each)}", len(each)) for each in contents]
     write = Write(stream=stream, entries=(new_tree(user("look", *shown)),))
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))

@@ -1,4 +1,4 @@
-"""What is kept beside the log of a file: exact, flat to read, and checked by verify."""
+"""Counts beside the log of a file: exact, cheap to read at any size, and checked by verify."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_verify_finds_wrong_counts_of_received_file(
 
 
 def _fold_first(db: Any, fold: str) -> None:
-    """Count what no commit has counted yet, as the next 64 entries would."""
+    """Count the entries that no commit has counted yet, as the next 64 entries would."""
     db.execute(
         """UPDATE usage SET entries = usage.entries + t.c, kept = usage.kept + t.k,
         body_bytes = usage.body_bytes + t.b FROM (SELECT s.namespace, count(*) AS c,
@@ -106,7 +106,7 @@ async def test_verify_finds_an_index_that_hides_a_session(open_store: Opener, pa
 
 
 class Steps:
-    """Counts the instructions of SQLite's machine in every connection that is opened."""
+    """Counts the instructions of SQLite's virtual machine in every opened connection."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -115,7 +115,7 @@ class Steps:
         self.count += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
 
     async def of(self, read: Callable[[], Awaitable[object]]) -> int:
-        """The instructions of one call, and of what else the handle does meanwhile."""
+        """Return the instructions of one call, including other work of the handle meanwhile."""
         before = self.count
         await read()
         return self.count - before

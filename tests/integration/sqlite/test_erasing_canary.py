@@ -1,4 +1,4 @@
-"""What was erased is in no byte of the files: plain or encrypted, many sessions or one, and killed.
+"""Erased text is in no byte of the files: plain or encrypted, many sessions or one, after kills.
 
 A plain store shows every byte; for an encrypted one the pages are read after their encryption is
 taken away, since nothing could be found in them before.
@@ -92,7 +92,7 @@ async def test_erased_namespace_leaves_no_canary(path: Path) -> None:
 
 @pytest.mark.all_only
 async def test_split_and_refilled_pages_leave_no_canary(path: Path) -> None:
-    """Rows that grow move between pages; what they leave behind in each is overwritten, too."""
+    """Rows that grow move between pages; the old bytes in each page are overwritten, too."""
     store = await opened(path)
     names = [StreamId(f"s{number:03}") for number in range(120)]
     for name in names:
@@ -161,7 +161,7 @@ async def test_erasure_waits_for_or_reports_older_reader(
     await store.close()
 
 
-def test_page_left_in_free_space_of_a_file_is_seen(path: Path) -> None:
+def test_page_left_in_free_space_of_a_file_is_detected(path: Path) -> None:
     part = make_part([text(1, f"before {WORD} behind")])
     with raw_database(path) as db:
         db.execute("PRAGMA secure_delete = OFF")

@@ -1,4 +1,4 @@
-"""Two processes that finish what was begun: who comes late leaves what came next alone."""
+"""Two processes finish the same erasure: the slower one leaves later work unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is full, fails, or lies: what the caller is told, and what is kept."""
+"""A disk that is full, fails, or lies: the error for the caller, and the remaining data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_full_disk_appends_nothing_and_store_recovers(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_on_a_full_disk_small_commits_may_still_fit(
+async def test_small_commits_can_still_fit_on_a_full_disk(
     layer: FaultyVfs, open_store: Opener
 ) -> None:
     store = await open_store()
@@ -114,7 +114,7 @@ def test_file_size_limit_counts_as_full_disk(path: Path) -> None:
 
 
 async def damaged(open_store: Opener, path: Path) -> int:
-    """A store in which the page behind the last entries is overwritten; entries in it."""
+    """A store with an overwritten page behind the last entries; the entries in that page."""
     store = await open_store()
     await create(store)
     for number in range(40):
@@ -141,7 +141,7 @@ async def test_damaged_page_is_reported_and_writing_stops(open_store: Opener, pa
     assert (await store.state(StreamId("other"))).head == -1
 
 
-async def test_verify_names_entries_lost_in_damaged_page(open_store: Opener, path: Path) -> None:
+async def test_verify_reports_entries_lost_in_damaged_page(open_store: Opener, path: Path) -> None:
     count = await damaged(open_store, path)
     store = await open_store()
 

@@ -27,7 +27,7 @@ from tests.integration.sqlite.test_neighbours import steps_of
 
 
 async def chain(store: SqliteStore, length: int) -> StreamId:
-    """Make a session of some entries, and `length` forks, each of the one before; return the last.
+    """Create a session and `length` forks, each of the one before; return the last fork.
 
     Each fork has a word of its own.
     """
@@ -46,7 +46,7 @@ async def chain(store: SqliteStore, length: int) -> StreamId:
 
 
 def steps_of_begin(path: Path) -> int:
-    """How many steps of SQLite the first transaction of the erasure takes; it is rolled back."""
+    """Return the SQLite steps of the erasure's first transaction, which is rolled back."""
     db = cast("Connection", apsw.Connection(str(path)))
     request = erasure(S, forks="keep")
     steps = 0
@@ -104,7 +104,7 @@ async def test_newest_of_a_deep_fork_takes_same_steps_at_any_depth(
     assert {name: steps for name, steps in many.items() if steps > few[name] * 1.1 + 20} == {}
 
 
-async def test_erasure_changes_few_rows_in_each_transaction_at_any_length(
+async def test_erasure_changes_few_rows_per_transaction_at_any_length(
     open_store: Opener, tmp_path: Path
 ) -> None:
     widest: list[int] = []
@@ -137,7 +137,7 @@ async def test_erasure_changes_few_rows_in_each_transaction_at_any_length(
     assert widest[1] <= widest[0]
 
 
-async def test_labels_of_a_deep_fork_name_only_the_streams_that_have_some(
+async def test_labels_of_a_deep_fork_read_only_streams_with_labels(
     open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store(tmp_path / "a.db")

@@ -1,8 +1,8 @@
 """Databases of every schema since the first release: they open with all their content, forever.
 
 ``schema-N.sqlite`` was written by a program of schema N, ``schema-N.jsonl`` is its content. Neither
-is ever changed once it is released. Schema 11 is the last unreleased one: it can only be copied.
-"""
+file is ever changed after its release. Schema 11 is the last unreleased schema: its stores can only
+be copied."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Statements:
         self.ran.append(" ".join(event["sql"].split()[:6]))
 
     async def of(self, act: Act) -> list[str]:
-        """Return the fewest of some calls: each reader's thread learns names at its first one."""
+        """Return the fewest statements of some calls: the first call of a thread needs more."""
         found: list[list[str]] = []
         for _ in range(8):
             self.ran.clear()

@@ -1,4 +1,4 @@
-"""Long branches: what is shown or sent is read, whatever the length; counted, not timed."""
+"""Long branches: only shown or sent entries are read, at any length; counted, not timed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Act = Callable[[], Awaitable[object]]
 
 
 class Counts:
-    """How many rows became entries, and how many bodies of messages were decoded."""
+    """The number of rows that became entries, and of decoded bodies of messages."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows = self.bodies = 0
@@ -78,7 +78,7 @@ AGENT = perdure.Agent("reader", model="scripted:test", tools=(look,))
 
 @asynccontextmanager
 async def working(store: Store, session: Session) -> AsyncGenerator[Chat]:
-    """An agent of which each turn calls two tools, in `session`; its answers report all usage."""
+    """Return an agent in `session` with two tool calls per turn; its answers report all usage."""
 
     def calling(number: int) -> Reply:
         call = ScriptedCall("look", f'{{"where": "place {number}"}}')
@@ -105,7 +105,7 @@ async def looks(store: Store, session: Session, size: int) -> dict[str, Act]:
 
 
 @pytest.mark.parametrize("has_worked", [False, True])
-async def test_looks_at_long_session_read_same_rows_at_any_length(
+async def test_views_of_long_session_read_same_rows_at_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_worked: bool
 ) -> None:
     counts = Counts(monkeypatch)
@@ -189,7 +189,7 @@ async def sent_seqs(session: Session, budget_tokens: int | None = None) -> list[
     return [int(entry.rpartition("/")[2]) for entry in ids]
 
 
-async def test_labels_of_fork_are_one_read_however_many(
+async def test_labels_of_fork_take_one_read_at_any_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/a.db", durability="normal") as store:
@@ -219,7 +219,7 @@ def counting(reads: list[str], name: str, backend: object) -> Callable[..., obje
     return counted
 
 
-async def test_looks_at_long_session_need_same_memory_at_any_length(tmp_path: Path) -> None:
+async def test_views_of_long_session_need_same_memory_at_any_length(tmp_path: Path) -> None:
     peaks: dict[str, list[int]] = {}
     for size in SIZES:
         async with perdure.open(f"sqlite:///{tmp_path}/{size}.db", durability="normal") as store:

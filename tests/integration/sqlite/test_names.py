@@ -1,4 +1,4 @@
-"""Parts of names in a file: written as names change, added to old files, erased to the byte."""
+"""Parts of names in a file: updated with the names, added to old files, erased completely."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TITLE = "Canary 7f3a9c of Zanzibar"
 
 @pytest.fixture
 def named() -> Iterator[list[str]]:
-    """The statements about parts of names, of every connection that is opened."""
+    """The statements about parts of names, of every opened connection."""
     found: list[str] = []
 
     def note(event: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ async def test_erased_name_leaves_no_part_in_file(how: str, open_store: Opener, 
     assert {piece for piece in left if piece.strip() not in b" of z"} == set()
 
 
-async def test_erased_key_that_an_old_version_listed_leaves_no_part(
+async def test_erased_key_listed_by_an_old_version_leaves_no_part(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -96,7 +96,7 @@ async def test_erased_key_that_an_old_version_listed_leaves_no_part(
         assert list(reader.execute("SELECT part FROM name_part")) == []
 
 
-async def test_list_with_id_prefix_reads_sessions_with_it_only(
+async def test_list_with_id_prefix_reads_only_matching_sessions(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()

@@ -1,4 +1,4 @@
-"""A small namespace beside a large one costs what it holds, counted in steps of SQLite."""
+"""A small namespace beside a large one costs as much as alone, counted in steps of SQLite."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ READS: dict[str, Callable[[Tables], object]] = {
 
 
 async def filled(open_store: Opener, path: Path, large: int) -> None:
-    """A file in which a small namespace stands between two halves of another."""
+    """A file in which a small namespace is between two halves of another."""
     big = await open_store(path, "big")
     await create(big)
     await say(big, *(f"word {number}" for number in range(large // 2)))
@@ -51,7 +51,7 @@ async def filled(open_store: Opener, path: Path, large: int) -> None:
 
 
 def steps_of(path: Path, work: Callable[[Tables], object]) -> int:
-    """How many steps of SQLite `work` takes."""
+    """Return the number of SQLite steps of `work`."""
     db = apsw.Connection(str(path))
     steps = 0
 

@@ -1,4 +1,4 @@
-"""Where a session stands and its newest entries, asked at once."""
+"""The state of a session and its newest entries, in one call."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_newest_of_missing_session_raises(store: SqliteStore) -> None:
         await store.newest(StreamId("nobody"))
 
 
-async def test_resolved_entry_is_that_of_id_or_alias(store: SqliteStore) -> None:
+async def test_entry_is_resolved_by_id_or_alias(store: SqliteStore) -> None:
     await create(store)
     await say(store, "first")
     first = (await store.entries(S))[0]

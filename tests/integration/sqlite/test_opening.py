@@ -1,4 +1,4 @@
-"""What may lie at a store's path, and what becomes of it: nothing is changed unless it is ours."""
+"""Files at a store's path: only files of perdure are changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.integration.sqlite.conftest import Opener
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """Every file of `folder` and its bytes; SQLite's shared memory is no content."""
+    """Return every file of `folder` with its bytes, except SQLite's shared memory."""
     return {
         file.name: file.read_bytes()
         for file in sorted(folder.iterdir())
@@ -185,7 +185,7 @@ async def test_newer_schema_only_in_log_is_rejected_and_unchanged(
     assert snapshot(path.parent) == before
 
 
-async def test_open_store_refuses_writes_after_newer_perdure_migrated_it(
+async def test_open_store_rejects_writes_after_newer_perdure_migrated_it(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -258,7 +258,7 @@ async def test_handles_of_one_file_share_its_writer_and_close_one_by_one(
         await say(first, "gone")
 
 
-async def test_address_names_its_file(path: Path) -> None:
+async def test_address_contains_path_of_file(path: Path) -> None:
     store = await open_sqlite(
         f"sqlite:///{path}",
         namespace="default",
@@ -305,7 +305,7 @@ async def test_unfinished_read_releases_its_snapshot(store: SqliteStore) -> None
         assert (await store.state(S)).head == 0
 
 
-async def test_reads_one_after_another_share_a_thread(store: SqliteStore) -> None:
+async def test_sequential_reads_share_a_thread(store: SqliteStore) -> None:
     def thread_name(_: Tables) -> str:
         return threading.current_thread().name
 
@@ -316,7 +316,7 @@ async def test_reads_one_after_another_share_a_thread(store: SqliteStore) -> Non
     assert len(set(await asyncio.gather(*together))) == READERS
 
 
-async def test_reads_that_wait_when_store_closes_get_an_outcome(
+async def test_pending_reads_get_an_outcome_when_store_closes(
     open_store: Opener,
 ) -> None:
     store = await open_store()

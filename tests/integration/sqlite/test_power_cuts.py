@@ -1,4 +1,4 @@
-"""A power cut: of what was written since the last sync of its file, anything may be lost."""
+"""A power cut can lose everything that was written since the last sync of its file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Write = tuple[int, bytes | None]
 
 
 class Disk:
-    """What of the files is safe, and what was only written."""
+    """The bytes of the files that are safe, and the bytes that were only written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,7 +52,7 @@ class Disk:
             self._written[name.removeprefix(str(self._path))].append((self._local.offset, data))
 
     def cut(self, at: Path, chance: random.Random) -> None:
-        """What is left of the files when the power fails now, as files at `at`."""
+        """Write to `at` the files that remain if the power fails now."""
         with self._lock:
             for end, safe in self._safe.items():
                 left = bytearray(safe)

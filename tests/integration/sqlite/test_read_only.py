@@ -1,4 +1,4 @@
-"""A store that may be read but not written: a mounted backup, another user's file."""
+"""A store that can be read but not written: a mounted backup, another user's file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHILD = Path(__file__).parent / "children" / "read_only.py"
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """A file in a folder that other users may enter, unlike pytest's own."""
+    """A file in a folder that other users can enter, unlike pytest's own."""
     folder = Path(tempfile.mkdtemp(prefix="perdure-read-only-"))
     folder.chmod(0o755)
     yield folder / "sessions.db"
@@ -28,7 +28,7 @@ def path() -> Iterator[Path]:
 
 
 def lock(path: Path) -> None:
-    """Take away the right to write, from everybody."""
+    """Remove the write permission of all users."""
     for file in path.parent.iterdir():
         file.chmod(0o444)
     path.parent.chmod(0o555)
@@ -39,7 +39,7 @@ def forbid(path: Path) -> None:
 
 
 def as_reader(path: Path) -> list[str]:
-    """What somebody without the right to write gets."""
+    """Return the result for a user without write permission."""
     child = subprocess.run(
         [sys.executable, str(CHILD), str(path)],
         capture_output=True,
@@ -76,7 +76,7 @@ async def test_store_written_by_another_process_can_be_read(open_store: Opener, 
     assert as_reader(path) == ["1", "True", "store_read_only"]
 
 
-def test_store_cannot_be_made_in_a_read_only_folder(path: Path) -> None:
+def test_store_cannot_be_created_in_a_read_only_folder(path: Path) -> None:
     lock(path)
 
     assert as_reader(path) == ["store_read_only"]

@@ -1,4 +1,4 @@
-"""Another key for a store: what it takes, what it leaves, and who may be there meanwhile."""
+"""Another key for a store: requirements, remaining files, and concurrent processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def opened(path: Path, key: StoreKey | None) -> SqliteStore:
 
 
 async def planted(path: Path, key: StoreKey | None) -> bytes:
-    """A store with something of everything; what can be read of it."""
+    """A store with data of every kind; its readable content."""
     store = await opened(path, key)
     await plant(store, WORD)
     content = await content_of(store, WORD)
@@ -174,7 +174,7 @@ async def test_rekey_of_store_open_in_process_is_rejected(path: Path) -> None:
 
 
 def refused_while_held(path: Path, key: StoreKey | None) -> None:
-    """Another process opens the store, is not disturbed by a rekey, and goes on writing."""
+    """Check that a process with the open store is not disturbed by a rekey and can still write."""
     command = [sys.executable, str(HOLDER), str(path)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as holder:
@@ -251,7 +251,7 @@ async def test_leftover_copy_of_killed_rekey_is_overwritten(path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", [None, FIRST])
-async def test_opening_removes_the_copy_of_a_killed_rekey(path: Path, key: StoreKey | None) -> None:
+async def test_opening_removes_copy_of_killed_rekey(path: Path, key: StoreKey | None) -> None:
     await planted(path, key)
     copy = unfinished_copy(path)
     for end in ("", "-wal", "-shm", "-journal"):
@@ -279,7 +279,7 @@ async def test_opening_keeps_copy_of_running_rekey(path: Path) -> None:
     assert not copy.exists()
 
 
-async def test_link_to_a_store_stays_a_link(path: Path) -> None:
+async def test_symlink_to_store_stays_a_symlink_after_rekey(path: Path) -> None:
     before = await planted(path, None)
     link = path.with_name("link.db")
     link.symlink_to(path)
@@ -318,7 +318,7 @@ def error_of_rekey(path: Path) -> StoreUnavailable | None:
 
 
 def tells_a_key(error: BaseException | None) -> bool:
-    """Whether the error, or one behind it, holds a key."""
+    """Return if the error, or a cause of it, contains a key."""
     keys = (FIRST.reveal(), SECOND.reveal())
     while error is not None:
         told = f"{error!r} {error} {vars(error)}"

@@ -1,4 +1,4 @@
-"""A store whose file is replaced by another process just as it is opened: the new one is opened."""
+"""A store whose file another process replaces during opening: the new file is opened."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def say(path: Path, text: str) -> None:
 
 
 class Once:
-    """Lets another process replace the file, the first time it is called."""
+    """Lets another process replace the file at its first call."""
 
     def __init__(self, how: str, path: Path, real: Any) -> None:
         self._command = [sys.executable, str(CHILD), how, str(path)]

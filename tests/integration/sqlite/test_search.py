@@ -1,4 +1,4 @@
-"""The index in the file: how it follows the log, survives, is damaged, forgets and is checked."""
+"""The index in the file: updates, restarts, damage, erasure and verification."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ async def test_search_works_on_full_disk(open_store: Opener) -> None:
 async def indexed(
     open_store: Opener, path: Path, *alterations: Alteration, count: int = MANY
 ) -> SqliteStore:
-    """A store whose index was altered behind its back."""
+    """A store whose index was changed directly in the file."""
     store = await open_store()
     await filled(store, count)
     await search(store, "word")
@@ -271,7 +271,7 @@ REORDERED = "UPDATE search_loose SET said = ' number7  word ' WHERE n = 8"
         (["INSERT INTO search_loose VALUES (1, 8000, 1, 1, '', 'x')"], [None]),
     ],
 )
-async def test_verify_names_entry_that_differs_in_index(
+async def test_verify_reports_entry_that_differs_in_index(
     open_store: Opener, path: Path, alterations: list[str], seqs: list[int | None]
 ) -> None:
     store = await indexed(open_store, path, *alterations)
@@ -298,7 +298,7 @@ async def test_verify_names_entry_that_differs_in_index(
         (["DELETE FROM search_part"], range(MOST_LOOSE)),
     ],
 )
-async def test_verify_names_entries_of_differing_index_part(
+async def test_verify_reports_entries_of_differing_index_part(
     open_store: Opener,
     path: Path,
     alterations: list[Alteration],
@@ -370,7 +370,7 @@ def positions(tables: Tables, seqs: tuple[int, int]) -> list[int]:
 
 
 def forget(path: Path, seqs: tuple[int, int]) -> None:
-    """Forget entries as an erasure would, with the store's settings."""
+    """Remove entries from the index as an erasure would, with the store's settings."""
     with raw_database(path) as db:
         db.execute("PRAGMA secure_delete = ON")
         db.execute("BEGIN IMMEDIATE")

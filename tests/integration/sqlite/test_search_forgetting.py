@@ -1,4 +1,4 @@
-"""What an erasure takes from the index of a file, and how much of the index it reads for that."""
+"""The text that an erasure removes from a file's index, and the blocks that it reads for this."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def filled(open_store: Opener, namespace: str, texts: int = PART * PARTS) 
 
 @pytest.fixture
 def blocks_read(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
-    """Each block that is read after this, in order."""
+    """Return a list to which each block that is read later is added, in order."""
     read: list[Block] = []
     blocks = SqliteReader.blocks
 
@@ -64,7 +64,7 @@ def blocks_read(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
 
 
 @pytest.mark.parametrize("is_hit", [False, True])
-async def test_erasure_in_damaged_index_keeps_that_of_other_namespaces(
+async def test_erasure_in_damaged_index_leaves_index_of_other_namespaces(
     open_store: Opener, path: Path, *, is_hit: bool
 ) -> None:
     other, own = await filled(open_store, "other"), await filled(open_store, "own")
@@ -91,7 +91,7 @@ async def test_erasure_in_damaged_index_keeps_that_of_other_namespaces(
         assert not (await own.maintenance.verify()).is_ok
 
 
-async def test_erasure_reads_only_blocks_that_may_have_the_text(
+async def test_erasure_reads_only_blocks_that_can_contain_the_text(
     open_store: Opener, path: Path, blocks_read: list[Block]
 ) -> None:
     await filled(open_store, "other")
@@ -116,7 +116,7 @@ async def test_erasure_reads_only_blocks_that_may_have_the_text(
     assert (await own.maintenance.verify()).problems == ()
 
 
-async def test_forgetting_costs_the_same_beside_a_large_namespace(
+async def test_erasure_from_index_costs_the_same_beside_a_large_namespace(
     open_store: Opener, path: Path
 ) -> None:
     def forget_newest(tables: Tables) -> None:

@@ -1,4 +1,4 @@
-"""What an append costs, and what it notices, when somebody else has committed to the same file."""
+"""The cost and the result of an append after another process committed to the same file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def store(open_store: Opener) -> SqliteStore:
 
 @pytest.fixture
 async def statements(store: SqliteStore) -> Statements:
-    """What the writer of `store` runs from now on."""
+    """Return a list of the statements that the writer of `store` runs from now on."""
     ran: Statements = []
     await create(store, S)
     await say(store, "first")
@@ -47,19 +47,19 @@ async def statements(store: SqliteStore) -> Statements:
 
 
 def touch(path: Path) -> None:
-    """Commit something that is nothing to the session."""
+    """Commit something that does not affect the session."""
     with raw_database(path) as other:
         other.execute("UPDATE namespace SET name = name")
 
 
 async def until_asked(statements: Statements) -> None:
-    """Until the writer has asked for the file."""
+    """Wait until the writer has requested the file."""
     async with asyncio.timeout(60):
         while "BEGIN IMMEDIATE" not in statements:  # noqa: ASYNC110 - said by another thread
             await asyncio.sleep(0)
 
 
-async def test_commit_of_another_process_costs_an_append_two_statements(
+async def test_append_after_commit_of_another_process_takes_two_more_statements(
     store: SqliteStore, path: Path, statements: Statements
 ) -> None:
     await say(store, "alone")

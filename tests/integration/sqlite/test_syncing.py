@@ -1,4 +1,4 @@
-"""When the log of the file is synced: before anybody is told, and not while the file is locked."""
+"""The log of the file is synced before a commit is acknowledged, and while the file is unlocked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def layer() -> Iterator[FaultyVfs]:
 
 @pytest.fixture
 def synced(layer: FaultyVfs) -> list[str]:
-    """Ends of the names of files that were synced."""
+    """Return the ends of the names of files that were synced."""
     names: list[str] = []
 
     def plan(operation: Operation, name: str, _offset: int) -> None:
@@ -43,7 +43,7 @@ def synced(layer: FaultyVfs) -> list[str]:
 
 
 @pytest.mark.parametrize("key", [None, StoreKey(bytes(range(32)))], ids=["plain", "encrypted"])
-def test_new_store_is_synced_whole_before_it_has_its_name(
+def test_new_store_is_synced_completely_before_it_is_renamed(
     monkeypatch: pytest.MonkeyPatch, path: Path, key: StoreKey | None
 ) -> None:
     synced: list[tuple[list[str], bytes]] = []
@@ -63,13 +63,13 @@ def test_new_store_is_synced_whole_before_it_has_its_name(
 
 
 def committed_elsewhere(path: Path) -> None:
-    """A commit of somebody who did not sync it."""
+    """A commit of a process that did not sync it."""
     with raw_database(path) as other:
         other.execute("PRAGMA synchronous = NORMAL")
         other.execute("UPDATE namespace SET name = name")
 
 
-async def test_file_is_unlocked_when_a_commit_is_synced(
+async def test_file_is_unlocked_during_sync_of_a_commit(
     layer: FaultyVfs, open_store: Opener, path: Path
 ) -> None:
     store = await open_store(durability="full")

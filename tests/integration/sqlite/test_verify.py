@@ -1,4 +1,4 @@
-"""Every number kept beside the log, altered behind the store's back, is found and named."""
+"""Each number stored beside the log: a change of it behind the store's back is reported."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def verified(open_store: Opener, path: Path, *alterations: str) -> Verific
     return await (await open_store()).maintenance.verify()
 
 
-async def test_untouched_store_is_sound(open_store: Opener, path: Path) -> None:
+async def test_unchanged_store_is_valid(open_store: Opener, path: Path) -> None:
     verification = await verified(open_store, path)
 
     assert verification.is_ok
@@ -75,7 +75,7 @@ async def test_untouched_store_is_sound(open_store: Opener, path: Path) -> None:
         ("state", "1"),
     ],
 )
-async def test_altered_entry_is_named(
+async def test_changed_entry_is_reported(
     open_store: Opener, path: Path, column: str, value: str
 ) -> None:
     alteration = f"UPDATE entry SET {column} = {value} WHERE stream = 1 AND seq = 5"
@@ -87,7 +87,7 @@ async def test_altered_entry_is_named(
     assert 3 not in named
 
 
-async def test_one_altered_body_is_one_problem(open_store: Opener, path: Path) -> None:
+async def test_one_changed_body_is_one_problem(open_store: Opener, path: Path) -> None:
     verification = await verified(
         open_store, path, "UPDATE entry SET body = x'7b7d' WHERE stream = 1 AND seq = 1"
     )
@@ -120,7 +120,7 @@ async def test_one_altered_body_is_one_problem(open_store: Opener, path: Path) -
         "UPDATE kind SET name = 'custom_messages' WHERE no = 1",
     ],
 )
-async def test_verify_names_session_of_any_altered_row(
+async def test_verify_reports_session_of_any_changed_row(
     open_store: Opener, path: Path, alteration: str
 ) -> None:
     verification = await verified(open_store, path, alteration)
@@ -128,7 +128,7 @@ async def test_verify_names_session_of_any_altered_row(
     assert S in {problem.stream for problem in verification.problems}
 
 
-async def test_title_with_the_key_that_an_older_version_stored_is_sound(
+async def test_title_with_the_key_of_an_older_version_is_valid(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
@@ -153,7 +153,7 @@ async def test_fork_with_changed_origin_is_reported(open_store: Opener, path: Pa
     assert {problem.stream for problem in verification.problems} == {FORK}
 
 
-async def test_damaged_blob_is_named(open_store: Opener, path: Path) -> None:
+async def test_damaged_blob_is_reported(open_store: Opener, path: Path) -> None:
     verification = await verified(open_store, path, "UPDATE blob SET content = x'00'")
 
     assert {problem.problem for problem in verification.problems} == {
@@ -170,7 +170,7 @@ async def test_missing_body_without_erasure_is_a_problem(open_store: Opener, pat
     assert [problem.seq for problem in verification.problems if problem.seq is not None] == [7]
 
 
-async def test_siblings_of_one_write_form_runs(open_store: Opener) -> None:
+async def test_siblings_of_one_commit_form_valid_runs(open_store: Opener) -> None:
     store = await open_store()
     await create(store)
     entries = [new_tree(user(str(n)), Sibling(n // 2) if n else None) for n in range(30)]

@@ -25,7 +25,7 @@ async def woken(changes: Changes) -> None:
 
 
 async def woken_until(store: SqliteStore, changes: Changes, head: int) -> None:
-    """Wait for wake-ups until the stream stands at `head`."""
+    """Wait for wake-ups until the head of the stream is `head`."""
     while (await store.state(S)).head < head:
         await woken(changes)
 

@@ -1,4 +1,4 @@
-"""The writer's thread: shared transactions, failures that stay alone, checkpoints, forks."""
+"""The writer's thread: shared transactions, isolated failures, checkpoints, forks."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_durability_of_a_shared_transaction_is_the_highest(
         await normal.close()
 
 
-async def test_refused_commit_fails_alone(store: SqliteStore) -> None:
+async def test_rejected_commit_fails_alone(store: SqliteStore) -> None:
     await create(store)
     outcomes = await asyncio.gather(
         say(store, "a"),
@@ -203,7 +203,7 @@ async def test_log_is_checkpointed_during_writes(store: SqliteStore, path: Path)
     assert size_of(log) == 0
 
 
-def test_log_that_cannot_restart_is_not_checkpointed_every_commit(path: Path) -> None:
+def test_log_that_cannot_restart_is_not_checkpointed_at_every_commit(path: Path) -> None:
     copies = 0
 
     class Counting(apsw.Connection):
@@ -268,7 +268,7 @@ async def test_write_waits_for_lock_of_another_program(store: SqliteStore, path:
     assert len(await waiting) == 1
 
 
-async def test_lock_never_released_names_its_process(
+async def test_lock_that_is_never_released_is_reported_with_its_process(
     store: SqliteStore, open_store: Opener, path: Path
 ) -> None:
     await create(store)

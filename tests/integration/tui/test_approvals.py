@@ -40,7 +40,7 @@ rules:
 
 
 async def asked(seen: Seen) -> Approval:
-    """Wait for a question that takes answers."""
+    """Wait for a question that accepts answers."""
     await seen.until(lambda: bool(seen.program.screen.query(Approval)))
     panel = seen.program.screen.query_one(Approval)
     await seen.until(lambda: panel.has_focus)
@@ -51,7 +51,7 @@ async def asked(seen: Seen) -> Approval:
 async def answered(
     store: Store, folder: Path, act: Callable[[Seen], Awaitable[None]], told: str
 ) -> str:
-    """The content of the file after the user acted on the question, and `told` was shown."""
+    """Return the content of the file after the user answered and `told` was shown."""
     (folder / "notes.txt").write_text("the sea\n")
     async with chatting(store, folder, scenario=WRITES) as seen:
         await seen.type("change it")
@@ -66,7 +66,7 @@ async def answered(
     return (folder / "notes.txt").read_text()
 
 
-async def test_y_allows_what_was_shown(store: Store, tmp_path: Path) -> None:
+async def test_y_allows_the_shown_call(store: Store, tmp_path: Path) -> None:
     async def act(seen: Seen) -> None:
         await seen.press("y")
 
@@ -111,9 +111,7 @@ async def test_key_typed_before_the_question_does_not_answer(store: Store, tmp_p
         await seen.shows("You refused it.")
 
 
-async def test_always_names_what_it_allows_and_is_not_asked_again(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_always_shows_its_scope_and_is_not_asked_again(store: Store, tmp_path: Path) -> None:
     may_run = Permissions(allowed_commands=("git status",))
     async with chatting(
         store, tmp_path, scenario=RUNS, size=(100, 40), permissions=may_run
@@ -129,7 +127,7 @@ async def test_always_names_what_it_allows_and_is_not_asked_again(
         await seen.until(lambda: seen.transcript.count("It ran.") == 2)
 
 
-async def test_question_about_a_new_file_is_short_and_names_every_key(
+async def test_question_about_a_new_file_is_short_and_lists_every_key(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path, scenario=CREATES, size=(120, 40)) as seen:
@@ -162,7 +160,7 @@ async def test_question_answered_elsewhere_is_closed(store: Store, tmp_path: Pat
         assert seen.program.input.composer.display
 
 
-async def test_turn_stopped_at_a_question_is_not_called_answered(
+async def test_turn_stopped_at_a_question_is_not_shown_as_answered(
     store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("the sea\n")
@@ -204,7 +202,7 @@ async def test_always_and_the_scrolling_keys_are_visible_in_24_rows(
         await seen.idle()
 
 
-async def test_command_that_the_model_may_not_run_names_how_to_allow_it(
+async def test_forbidden_command_of_model_shows_how_to_allow_it(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path, scenario=RUNS) as seen:

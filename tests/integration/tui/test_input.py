@@ -1,4 +1,4 @@
-"""What is typed, pasted, completed and attached."""
+"""Text that is typed, pasted, completed and attached."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 
 
 async def said(store: Store) -> list[str]:
-    """The texts of the user's messages in the newest session."""
+    """Return the texts of the user's messages in the newest session."""
     (info, *_) = await store.recent()
     messages = await (await store.open(info.id)).messages()
     return [message.text for message in messages if message.role == "user"]
 
 
 async def paste(seen: Seen, text: str) -> None:
-    """Paste `text` where the focus is."""
+    """Paste `text` into the focused widget."""
     seen.program.post_message(events.Paste(text))
     await seen.pilot.pause()
 
@@ -42,7 +42,7 @@ async def test_paste_is_one_message_with_its_indentation(store: Store, tmp_path:
     assert await said(store) == ["def f():\n    return 1\n\N{REPLACEMENT CHARACTER}[31m"]
 
 
-async def test_lines_are_added_by_keys_and_by_a_backslash(store: Store, tmp_path: Path) -> None:
+async def test_keys_and_a_backslash_add_lines(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path) as seen:
         await seen.press("a", "ctrl+j", "b", "backslash", "enter", "c", "enter")
         await seen.shows("you wrote")
@@ -109,7 +109,9 @@ async def test_name_removed_from_the_message_is_not_attached(store: Store, tmp_p
     assert await said(store) == ["without it"]
 
 
-async def test_command_is_completed_and_a_whole_one_is_sent(store: Store, tmp_path: Path) -> None:
+async def test_partial_command_is_completed_and_complete_command_is_sent(
+    store: Store, tmp_path: Path
+) -> None:
     async with chatting(store, tmp_path) as seen:
         await seen.press("/", "c", "o", "s")
         await seen.until(lambda: seen.program.input.offers is not None)
@@ -119,12 +121,12 @@ async def test_command_is_completed_and_a_whole_one_is_sent(store: Store, tmp_pa
 
 
 def press_at_once(seen: Seen, *keys: str) -> None:
-    """Press keys without a pause, as a fast typist or a program that types does."""
+    """Press keys without a pause, as a fast typist or a script does."""
     for key in keys:
         seen.program.post_message(events.Key(key, key if len(key) == 1 else None))
 
 
-async def test_every_command_typed_at_once_runs(store: Store, tmp_path: Path) -> None:
+async def test_every_command_typed_without_pause_runs(store: Store, tmp_path: Path) -> None:
     session = await store.create(cwd=str(tmp_path))
     await session.append_many([user(f"Message {n}") for n in range(40)])
     async with chatting(store, tmp_path, session=session.id) as seen:
@@ -152,7 +154,7 @@ async def test_sent_text_that_arrives_late_leaves_the_offers_open(
         assert area.composer.text == "/co"
 
 
-async def test_keys_typed_at_once_mean_the_offers_of_the_whole_text(
+async def test_keys_typed_without_pause_use_completions_of_the_whole_text(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path) as seen:
@@ -171,7 +173,9 @@ async def test_keys_typed_at_once_mean_the_offers_of_the_whole_text(
         await seen.until(lambda: area.composer.text == "/label 2 B")
 
 
-async def test_own_command_runs_and_the_model_sees_its_output(store: Store, tmp_path: Path) -> None:
+async def test_custom_command_runs_and_the_model_sees_its_output(
+    store: Store, tmp_path: Path
+) -> None:
     async with chatting(store, tmp_path) as seen:
         await seen.type("!echo one; echo two >&2; exit 3")
         await seen.shows("!echo one; echo two >&2; exit 3", "one two", "(exit code 3)")
@@ -231,7 +235,7 @@ async def test_draft_belongs_to_its_session(store: Store, tmp_path: Path) -> Non
     assert drafts.take(str(tmp_path)) == ""
 
 
-async def test_file_named_by_hand_is_attached_or_reported(store: Store, tmp_path: Path) -> None:
+async def test_file_with_typed_name_is_attached_or_reported(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "sea.py").write_text("print('sea')\n")
@@ -269,7 +273,7 @@ async def test_file_named_in_a_steering_message_is_attached(store: Store, tmp_pa
         await seen.idle()
 
 
-async def test_key_in_a_message_is_no_title_and_not_in_a_redacted_export(
+async def test_secret_in_a_message_is_not_in_the_title_or_a_redacted_export(
     store: Store, tmp_path: Path
 ) -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
@@ -298,7 +302,7 @@ UNCLEAR = {
 }
 
 
-async def test_export_with_unclear_words_writes_no_file(store: Store, tmp_path: Path) -> None:
+async def test_export_with_invalid_arguments_writes_no_file(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     async with chatting(store, tmp_path, size=(200, 60)) as seen:
@@ -311,7 +315,9 @@ async def test_export_with_unclear_words_writes_no_file(store: Store, tmp_path: 
     assert not list(folder.iterdir())
 
 
-async def test_export_takes_the_redaction_first_or_last(store: Store, tmp_path: Path) -> None:
+async def test_export_accepts_the_redaction_option_first_or_last(
+    store: Store, tmp_path: Path
+) -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
     forms = ("--redact secrets,paths '{}'", "--redact=secrets,paths '{}'", "'{}' --redact secrets")
     async with chatting(store, tmp_path, size=(120, 40)) as seen:

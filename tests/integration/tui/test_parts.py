@@ -24,12 +24,12 @@ FILES = ["notes.txt", "src/sea.py", "src/seaside.py"]
 
 
 def offered(line: str, *, is_first: bool = True) -> tuple[str, ...]:
-    """The offers at the end of `line`."""
+    """Return the completions at the end of `line`."""
     found = offers_for(line, len(line), is_first=is_first, commands=COMMANDS, files=FILES)
     return found.values if found is not None else ()
 
 
-def test_completion_offers_what_fits_before_the_cursor() -> None:
+def test_completion_offers_matches_before_the_cursor() -> None:
     assert offered("/t") == ("/tree", "/thinking")
     assert offered("/tree") == ()
     assert offered("/thinking h") == ("high",)
@@ -106,7 +106,7 @@ async def test_tree_folds_and_unfolds_runs_and_branches(store: Store) -> None:
     assert lines() == ["0", "1", "2", "3", "4", "5", "7"]
 
 
-def test_attachment_is_text_or_media_or_refused(tmp_path: Path) -> None:
+def test_attachment_is_text_or_media_or_rejected(tmp_path: Path) -> None:
     (tmp_path / "code.md").write_text("```\nx\n```\n")
     found = attach("code.md", tmp_path)
     assert found.content == "code.md:\n````\n```\nx\n```\n````"

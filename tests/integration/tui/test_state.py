@@ -1,4 +1,4 @@
-"""What the chat shows of its state: branches, calls, waiting messages, costs, help, hints."""
+"""The state that the chat shows: branches, calls, waiting messages, costs, help, hints."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_call_without_a_result_on_its_branch_is_not_running(
         assert "running" not in seen.transcript + seen.screen
 
 
-async def test_branch_before_the_first_message_says_where_the_others_are(
+async def test_branch_before_the_first_message_shows_where_other_branches_are(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path, size=(100, 24)) as seen:
@@ -147,7 +147,7 @@ async def test_message_typed_during_a_command_is_shown_while_it_waits(
         assert "waits:" not in seen.screen
 
 
-async def test_session_is_not_left_while_its_turn_runs(store: Store, tmp_path: Path) -> None:
+async def test_session_cannot_be_changed_while_its_turn_runs(store: Store, tmp_path: Path) -> None:
     scenario = "rules:\n  - steps: [{text: Working.}, hang]\n"
     async with chatting(store, tmp_path, scenario=scenario) as seen:
         await seen.type("go")
@@ -163,7 +163,7 @@ async def test_session_is_not_left_while_its_turn_runs(store: Store, tmp_path: P
 
 
 async def imported(store: Store, folder: Path, cost: object, model: str = "claude") -> str:
-    """Return a session that pi recorded, whose call has this cost."""
+    """Return a session recorded by pi whose call has this cost."""
     usage = {"input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 15}
     lines: list[dict[str, object]] = [
         {"type": "session", "version": 3, "id": "s1", "timestamp": AT, "cwd": str(folder)},
@@ -197,7 +197,9 @@ def _line(id: str, parent: str | None, message: dict[str, object]) -> dict[str, 
     return {"type": "message", "id": id, "parentId": parent, "timestamp": AT, "message": message}
 
 
-async def test_cost_of_an_imported_session_is_that_of_its_log(store: Store, tmp_path: Path) -> None:
+async def test_cost_of_an_imported_session_is_read_from_its_log(
+    store: Store, tmp_path: Path
+) -> None:
     costs = {"input": 0.25, "output": 0.5, "cacheRead": 0, "cacheWrite": 0, "total": 0.75}
     session = await imported(store, tmp_path, costs)
     async with chatting(store, tmp_path, session=session) as seen:
@@ -207,7 +209,7 @@ async def test_cost_of_an_imported_session_is_that_of_its_log(store: Store, tmp_
         await seen.shows("1 call of anthropic:claude: 10 tokens sent, 5 received")
 
 
-async def test_cost_that_no_log_has_is_unknown(store: Store, tmp_path: Path) -> None:
+async def test_cost_missing_in_the_log_is_unknown(store: Store, tmp_path: Path) -> None:
     session = await imported(store, tmp_path, None)
     async with chatting(store, tmp_path, session=session) as seen:
         await seen.shows("Ahoy", "$?")
@@ -217,7 +219,9 @@ async def test_cost_that_no_log_has_is_unknown(store: Store, tmp_path: Path) -> 
         await seen.shows("prices go into [models.prices] of your settings")
 
 
-async def test_cost_that_no_log_has_is_that_of_the_price_list(store: Store, tmp_path: Path) -> None:
+async def test_cost_missing_in_the_log_is_computed_from_the_price_list(
+    store: Store, tmp_path: Path
+) -> None:
     session = await imported(store, tmp_path, None, "claude-sonnet-4-5")
     async with chatting(store, tmp_path, session=session) as seen:
         await seen.type("/cost")
@@ -252,7 +256,7 @@ async def test_help_opens_once_and_scrolls_in_24_rows(store: Store, tmp_path: Pa
         await seen.until(lambda: len(seen.program.screen_stack) == 1)
 
 
-async def test_hint_covers_no_messages(store: Store, tmp_path: Path) -> None:
+async def test_hint_hides_no_messages(store: Store, tmp_path: Path) -> None:
     session = await store.create(cwd=str(tmp_path))
     await session.append(user("Hi"), *(assistant(f"Line {n} {'x' * 60}") for n in range(30)))
     async with chatting(store, tmp_path, session=session.id) as seen:
@@ -268,7 +272,7 @@ async def test_hint_covers_no_messages(store: Store, tmp_path: Path) -> None:
         assert not seen.program.screen.query(Toast)
 
 
-async def test_imported_call_without_a_result_has_none(store: Store, tmp_path: Path) -> None:
+async def test_imported_call_without_a_result_shows_no_result(store: Store, tmp_path: Path) -> None:
     session = await store.create(cwd=str(tmp_path))
     await session.append(user("Hi"), assistant(tool_call("c1", "grep", {"pattern": "x"})))
     async with chatting(store, tmp_path, session=session.id) as seen:

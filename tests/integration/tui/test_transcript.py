@@ -1,4 +1,4 @@
-"""Stored sessions, hostile text, and what is read of long sessions."""
+"""Stored sessions, hostile text, and the entries that are read of long sessions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_hostile_text_is_shown_as_text_everywhere(store: Store, tmp_path: 
             await seen.press("escape")
 
 
-async def test_hostile_text_that_streams_is_shown_as_text(store: Store, tmp_path: Path) -> None:
+async def test_streamed_hostile_text_is_shown_as_text(store: Store, tmp_path: Path) -> None:
     scenario = 'rules:\n  - text: "\\e]0;owned\\a\\e[2J **[red]x[/red]** `[b]`"\n'
     async with chatting(store, tmp_path, scenario=scenario) as seen:
         await seen.type("hi")
@@ -74,7 +74,7 @@ async def test_hostile_text_that_streams_is_shown_as_text(store: Store, tmp_path
         assert "\ufffd[2J" in seen.transcript
 
 
-async def test_long_session_reads_only_what_is_shown(store: Store, tmp_path: Path) -> None:
+async def test_long_session_reads_only_the_shown_entries(store: Store, tmp_path: Path) -> None:
     session = await store.create(cwd=str(tmp_path))
     for start in range(0, 1_000, 250):
         await session.append_many([user(f"message {n}") for n in range(start, start + 250)])

@@ -1,4 +1,4 @@
-"""What the chat shows while a command or a message is on its way, and how Escape stops it."""
+"""The display while a command or message is being processed, and how Escape stops it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ rules:
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
-    """The library of every provider loads until this is set."""
+    """The library of every provider does not finish loading until this event is set."""
     event, require = Event(), AnswerOptions.require
 
     def slow(answering: AnswerOptions, model: str) -> None:
@@ -32,7 +32,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
     event.set()
 
 
-async def test_message_whose_model_loads_is_shown_as_being_sent(
+async def test_message_whose_model_is_loading_is_shown_as_being_sent(
     store: Store, tmp_path: Path, loaded: Event
 ) -> None:
     async with chatting(store, tmp_path) as seen:
@@ -44,7 +44,7 @@ async def test_message_whose_model_loads_is_shown_as_being_sent(
         await seen.until(lambda: "sending" not in seen.screen)
 
 
-async def test_escape_stops_a_message_whose_model_loads(
+async def test_escape_stops_a_message_whose_model_is_loading(
     store: Store, tmp_path: Path, loaded: Event
 ) -> None:
     async with chatting(store, tmp_path) as seen:
@@ -56,7 +56,7 @@ async def test_escape_stops_a_message_whose_model_loads(
         assert not await store.recent()
 
 
-async def test_escape_stops_the_command_that_runs_not_the_message_that_waits(
+async def test_escape_stops_the_running_command_and_not_the_waiting_message(
     store: Store, tmp_path: Path, loaded: Event
 ) -> None:
     async with chatting(store, tmp_path) as seen:
@@ -72,7 +72,7 @@ async def test_escape_stops_the_command_that_runs_not_the_message_that_waits(
         assert "the new session will use" not in seen.transcript
 
 
-async def test_failed_call_shows_when_it_is_made_again(store: Store, tmp_path: Path) -> None:
+async def test_failed_call_shows_the_time_of_its_retry(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path, scenario=FAILS_ONCE) as seen:
         await seen.type("hi")
         await seen.shows("call failed, retry in 2 s")

@@ -1,4 +1,4 @@
-"""A turn that is cancelled while the outcome of an effect is committed keeps the outcome."""
+"""A turn that is cancelled during the commit of an effect's outcome stores the outcome."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 class Cancelling:
     """Cancels the task of a turn `times` while an outcome of `kind` is committed.
 
-    The first time is `after` rounds of the loop after the commit was called.
+    The first cancellation is `after` rounds of the loop after the call of the commit.
     """
 
     def __init__(self, kind: str, after: int, times: int) -> None:
@@ -111,7 +111,7 @@ async def test_outcome_survives_cancellations_at_each_step_of_its_commit(
     assert len(paid) <= STEPS
 
 
-async def test_suspending_ends_while_a_commit_never_returns(
+async def test_suspending_ends_although_a_commit_never_returns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cancellation, "FINISH_S", 0.05)

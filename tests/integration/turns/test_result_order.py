@@ -1,4 +1,4 @@
-"""Results of calls side by side: every program gets each after its call, before the next answer."""
+"""Results of parallel calls: every program gets each after its call, before the next answer."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def ended_in_reverse(store: perdure.Store) -> perdure.Session:
 
 
 async def stored_in_reverse(store: perdure.Store) -> perdure.Session:
-    """Return a session of another program, which stored the last result first."""
+    """Return a session of another program that stored the last result first."""
     session = await store.create(id="oa:s")
     parts = [tool_call(id, "look", {"number": number}) for number, id in enumerate(CALLS)]
     await session.append(user("go"))
@@ -61,7 +61,7 @@ async def stored_in_reverse(store: perdure.Store) -> perdure.Session:
 
 
 def as_results(text: str) -> list[list[str]]:
-    """Return the ids of calls that each line of an export has, and "finally" for the answer."""
+    """Return the ids of calls in each line of an export, and "finally" for the answer."""
     found: list[list[str]] = []
     for line in text.splitlines():
         if '"tool_started"' in line or '"tool_finished"' in line:

@@ -15,12 +15,12 @@ def test_legal_id_stays_readable() -> None:
 @pytest.mark.parametrize(
     "foreign", ["", "a b", "ä", "x" * 200, "a/b", "\ud800", "line\nline", "a\n"]
 )
-def test_illegal_id_is_hashed_to_a_legal_one(foreign: str) -> None:
+def test_illegal_id_is_hashed_to_a_legal_id(foreign: str) -> None:
     id = session_id_of("oa", foreign)
     assert id.startswith("oa:h:")
     assert stream_id(id) == id
 
 
-def test_id_that_looks_like_a_hash_gets_no_others_session() -> None:
+def test_id_that_looks_like_a_hash_never_collides_with_another_session() -> None:
     hashed = session_id_of("oa", "a b").removeprefix("oa:")
     assert session_id_of("oa", hashed) != session_id_of("oa", "a b")

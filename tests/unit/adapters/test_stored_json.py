@@ -1,4 +1,4 @@
-"""Any JSON value can be stored in a note, also what the log cannot hold as JSON."""
+"""Any JSON value can be stored in a custom entry, even if the log cannot store it as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import perdure
 from perdure.adapters.stored_json import json_text, read_json, stored_json
 
 
-def test_text_with_half_a_character_pair_is_escaped() -> None:
+def test_text_with_lone_surrogate_is_escaped() -> None:
     assert json_text({"a": "ä"}) == '{"a":"ä"}'
     assert json.loads(json_text({"a": "\ud800"})) == {"a": "\ud800"}
     json_text({"a": "\ud800"}).encode()

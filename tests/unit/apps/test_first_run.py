@@ -1,4 +1,4 @@
-"""The first run: who is asked, and what becomes of the answer."""
+"""The first run: the question about a key, and the effect of its answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def nobody() -> bool:
 
 
 @pytest.mark.usefixtures("kept")
-def test_yes_makes_a_key_and_keeps_it() -> None:
+def test_yes_creates_and_stores_a_key() -> None:
     key = offered_key(ADDRESS, lambda: True)
 
     assert key is not None
@@ -54,7 +54,7 @@ def test_no_keeps_nothing(kept: MemoryKeyring) -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_key_that_was_kept_for_the_store_is_not_replaced() -> None:
+def test_existing_key_of_the_store_is_not_replaced() -> None:
     before = StoreKey(b"\x01" * 32)
     keep_key(ADDRESS, before)
     assert offered_key(ADDRESS, lambda: True) == before
@@ -89,7 +89,7 @@ def test_keyring_that_rejects_the_key_leaves_store_plain(
     assert "plain" in capsys.readouterr().err
 
 
-def test_no_key_is_kept_for_a_store_that_cannot_be_made(
+def test_no_key_is_stored_for_a_store_that_cannot_be_created(
     tmp_path: Path, kept: MemoryKeyring
 ) -> None:
     """Who opens it says why."""
@@ -98,7 +98,7 @@ def test_no_key_is_kept_for_a_store_that_cannot_be_made(
     assert kept.kept == {}
 
 
-def test_two_first_runs_at_once_have_one_key(
+def test_two_concurrent_first_runs_share_one_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, address = keyring.get_keyring(), f"sqlite:///{tmp_path}/data/perdure.db"
@@ -110,7 +110,7 @@ def test_two_first_runs_at_once_have_one_key(
     with ExitStack() as stack:
 
         def rival(at: str) -> tuple[StoreKey, ...]:
-            """Another run begins after this one has looked."""
+            """Start another run after this run has checked for a key."""
             found = look(at)
             others.append(stack.enter_context(child(FIRST_RUN, at)))
             others[0].tell()

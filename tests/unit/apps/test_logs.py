@@ -41,17 +41,17 @@ def written(asked: str) -> str:
 
 
 @pytest.mark.parametrize("asked", ["", "off"])
-def test_nothing_is_written_unless_asked_for(asked: str) -> None:
+def test_no_log_is_written_by_default(asked: str) -> None:
     assert written(asked) == ""
 
 
-def test_line_says_whose_work_it_is_about() -> None:
+def test_log_line_names_its_session() -> None:
     first = written("info").splitlines()[0]
     assert "info perdure.test: two lines with [redacted]" in first
     assert first.endswith("flow=f role=writer session=s turn=2")
 
 
-def test_json_lines_are_for_programs() -> None:
+def test_json_log_lines_are_machine_readable() -> None:
     first, second = map(json.loads, written("info,json").splitlines())
     assert first["message"] == "two lines with [redacted]"
     assert (first["level"], first["logger"]) == ("info", "perdure.test")
@@ -60,7 +60,7 @@ def test_json_lines_are_for_programs() -> None:
 
 
 @pytest.mark.parametrize("asked", ["debug", "info,json", "warning"])
-def test_no_secret_is_written_nor_what_libraries_chat_about(asked: str) -> None:
+def test_secrets_and_chatter_of_libraries_are_not_logged(asked: str) -> None:
     text = written(asked)
     assert KEY not in text
     assert "of no concern" not in text

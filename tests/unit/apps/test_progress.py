@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_line_says_how_much_of_how_much() -> None:
+def test_progress_line_shows_done_and_total() -> None:
     assert line("index", 0, 10).endswith("0 % of 10")
     assert line("index", 5, 10).endswith("50 % of 10")
     assert line("index", 20, 10).endswith("100 % of 10")

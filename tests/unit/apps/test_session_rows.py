@@ -14,7 +14,7 @@ ALL = RowFilter()
 AGENTS = tuple(perdure.Agent(name, model="scripted:echo") for name in ("clerk", "guide"))
 
 
-async def test_state_tells_open_turns_apart() -> None:
+async def test_state_distinguishes_open_turns() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(title="Trip")
         assert (await newest_rows(store, ALL, 1))[0].state == "idle"
@@ -61,7 +61,7 @@ async def test_agents_of_all_rows_are_read_at_once(monkeypatch: pytest.MonkeyPat
     assert sorted(reads) == ["notes", "notes", "notes_of_all", "notes_of_all"]  # notes: of the fork
 
 
-async def test_rows_lie_between_since_and_until() -> None:
+async def test_rows_are_between_since_and_until() -> None:
     async with perdure.open("memory:") as store:
         await store.create(title="Trip")
         past, future = datetime(2001, 1, 1, tzinfo=UTC), datetime(2201, 1, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ async def test_rows_lie_between_since_and_until() -> None:
         assert await newest_rows(store, RowFilter(until=past), 5) == []
 
 
-async def test_short_ids_name_exactly_one_session() -> None:
+async def test_short_ids_match_exactly_one_session() -> None:
     async with perdure.open("memory:") as store:
         ids = ["abcdefghij-1", "abcdefghij-2", "abcdefghij-22", "abcdefgx", "zz"]
         for id in ids:

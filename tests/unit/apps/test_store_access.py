@@ -1,4 +1,4 @@
-"""Which store commands work on, and that looking makes none."""
+"""The store that commands use; reading commands create no store."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from perdure.apps.store_access import (
 from perdure.errors import ConfigError, StoreCorrupt
 
 
-def test_named_store_counts_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_option_has_priority_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_STORE", "memory:")
     assert store_address("sqlite:///x.db") == "sqlite:///x.db"
     assert store_address(None) == "memory:"
 
 
-def test_without_either_it_is_a_file_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_store_is_a_file_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PERDURE_STORE", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
     assert store_address(None).endswith("/perdure/perdure.db")
@@ -61,7 +61,7 @@ async def test_reading_missing_folder_does_not_create_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "address", ["sqlite:///", "sqlite:////", "sqlite:///.", "sqlite:///x?mode=ro", "x.db", "mysql:"]
 )
-def test_invalid_address_is_refused_first(address: str) -> None:
+def test_invalid_address_is_rejected_first(address: str) -> None:
     with pytest.raises(ConfigError):
         store_address(address)
 
@@ -76,7 +76,7 @@ async def test_empty_file_is_reported_as_damaged_and_left_as_it_is(tmp_path: Pat
     assert file.stat().st_size == 0
 
 
-async def test_writing_makes_it_private(tmp_path: Path) -> None:
+async def test_store_created_by_writing_is_private(tmp_path: Path) -> None:
     file = tmp_path / "sub" / "x.db"
     async with writable_store(file_address(file)) as store:
         await store.create(id="s")

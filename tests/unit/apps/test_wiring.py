@@ -1,4 +1,4 @@
-"""What an agent of the command line is made of."""
+"""The components of an agent of the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
 
 
-def test_tool_that_does_more_than_read_is_approved_first() -> None:
+def test_tool_that_does_more_than_read_needs_approval() -> None:
     everything = Permissions(
         allowed_commands=("ls",), allowed_domains=("a.com",), search_endpoint="https://a.com"
     )
@@ -20,7 +20,7 @@ def test_tool_that_does_more_than_read_is_approved_first() -> None:
         assert spec.effect == "read" or spec.action is not None
 
 
-def test_tools_that_are_allowed_nothing_are_not_offered() -> None:
+def test_tools_without_permissions_are_not_offered() -> None:
     names = {spec.name for spec in builtin_tools(Permissions())}
     assert names.isdisjoint({"run_command", "http_request", "web_search"})
     allowed = chat_agent(permissions=Permissions(allowed_command_globs=("ls *",)))
@@ -41,7 +41,7 @@ def test_agent_can_be_given_more_tools() -> None:
     assert chat_agent(tools=[note]).registry.names[-1] == "note"
 
 
-async def test_scenario_replaces_all_other_models(tmp_path: Path) -> None:
+async def test_scenario_replaces_all_models(tmp_path: Path) -> None:
     file = tmp_path / "trip.yaml"
     file.write_text("sequence:\n  - text: Hello\n", encoding="utf-8")
     router = models(scenario_in(file))
@@ -54,7 +54,7 @@ def test_missing_scenario_is_a_usage_error(tmp_path: Path) -> None:
         scenario_in(tmp_path / "none.yaml")
 
 
-def test_missing_provider_set_up_is_explained(
+def test_missing_provider_setup_is_explained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

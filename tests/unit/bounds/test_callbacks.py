@@ -25,7 +25,7 @@ async def test_base_exception_of_a_callback_becomes_an_error(error: BaseExceptio
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), RuntimeError("b")])
-async def test_exception_of_a_callback_passes(error: Exception) -> None:
+async def test_exception_of_a_callback_is_passed_on(error: Exception) -> None:
     with pytest.raises(type(error)):
         await run_guarded(raised(error))
 
@@ -50,7 +50,7 @@ async def test_plain_and_async_functions_are_called() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_end_of_the_program_is_an_error_outside_the_main_thread(error: BaseException) -> None:
+def test_exit_of_the_program_is_an_error_outside_the_main_thread(error: BaseException) -> None:
     outcomes: list[BaseException] = []
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""The one line that `repr` gives of a value."""
+"""The line that `repr` returns for a value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.tools.mcp.servers import McpServer
 SECRET = "the-harbour"
 
 
-def test_fields_at_their_defaults_are_left_out() -> None:
+def test_fields_with_default_values_are_omitted() -> None:
     call = tool_call("c1", "send_mail", {"to": SECRET})
     assert repr(assistant("Hi", call)) == (
         "Message(role='assistant', parts=(TextPart(text='Hi'), "
@@ -17,7 +17,7 @@ def test_fields_at_their_defaults_are_left_out() -> None:
     )
 
 
-def test_mapping_shows_its_keys_and_address_no_password() -> None:
+def test_repr_of_mapping_shows_keys_and_of_address_no_password() -> None:
     server = McpServer(name="files", url="https://a.test/", headers={"x-team": SECRET})
     assert repr(server) == "McpServer(name='files', url='https://a.test/', headers={x-team})"
     given = f"postgresql://ana:{SECRET}@host/db"

@@ -1,4 +1,4 @@
-"""Tests of where the files of a user are."""
+"""The folders with the files of a user."""
 
 from __future__ import annotations
 

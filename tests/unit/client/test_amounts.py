@@ -1,4 +1,4 @@
-"""Numbers that callers give."""
+"""Numbers in arguments of callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the library asks the machine for."""
+"""The time, ids and folders that the library gets from the machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_steady_time_never_goes_back() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1e-6])
-async def test_sleeping_no_time_returns(seconds: float) -> None:
+async def test_sleep_of_zero_returns(seconds: float) -> None:
     await SystemClock().sleep(seconds)
 
 

@@ -1,4 +1,4 @@
-"""Erasing through the handles: what is asked of the backend, and what becomes of the handles."""
+"""Erasing through the handles: the requests to the backend, and the state of the handles."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_erase_all_erases_everything() -> None:
         assert await store.recent(scope="all") == []
 
 
-async def test_one_thing_is_named_and_only_one() -> None:
+async def test_erase_accepts_exactly_one_target() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(ValueError, match="say what to erase"):
             await store.erase()

@@ -1,4 +1,4 @@
-"""Where the key of a store comes from, in which order, and what is refused."""
+"""The sources of a store's key, their order, and rejected keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ADDRESS = "sqlite:///x.db"
 FIRST, SECOND, THIRD = (StoreKey(bytes([number]) * 32) for number in range(3))
 
 
-def test_argument_comes_before_the_environment_and_that_before_its_file(tmp_path: Path) -> None:
+def test_key_argument_has_priority_over_environment_and_key_file(tmp_path: Path) -> None:
     file = tmp_path / "key"
     write_key_file(file, THIRD)
     in_file = {"PERDURE_KEY_FILE": str(file)}
@@ -62,7 +62,7 @@ def test_missing_or_damaged_key_file_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no modes there")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
-def test_key_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_key_file_readable_by_others_is_rejected(tmp_path: Path, mode: int) -> None:
     file = tmp_path / "key"
     write_key_file(file, FIRST)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -72,7 +72,7 @@ def test_key_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> 
         key_in_file(file, ADDRESS)
 
 
-def test_key_file_is_never_written_over(tmp_path: Path) -> None:
+def test_key_file_is_never_overwritten(tmp_path: Path) -> None:
     write_key_file(tmp_path / "key", FIRST)
     with pytest.raises(FileExistsError):
         write_key_file(tmp_path / "key", SECOND)
@@ -119,7 +119,7 @@ def test_unusable_keyring_gives_no_key_and_no_error() -> None:
     assert told.split() == ["()", "False"]
 
 
-def test_without_the_package_there_is_no_key_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_keyring_package_gives_no_key_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     assert keys.keyring_keys(ADDRESS) == ()
     assert not keys.keep_next_key(ADDRESS, FIRST)

@@ -28,7 +28,7 @@ from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.memory_keyring import memory_keyring
 
 
-async def test_store_in_memory_lives_as_long_as_its_block() -> None:
+async def test_store_in_memory_exists_until_the_end_of_its_block() -> None:
     async with open_store("memory:") as store:
         session = await store.create()
         await session.append(user("hi"))
@@ -77,13 +77,13 @@ async def test_file_is_made_and_found_again(tmp_path: Path) -> None:
         ("C:\\agents.db", "use sqlite:///FILE, "),
     ],
 )
-async def test_other_addresses_are_refused_with_what_there_is(address: str, told: str) -> None:
+async def test_unknown_address_is_rejected_with_the_known_ones(address: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         async with open_store(address):
             raise AssertionError("it was opened")
 
 
-async def test_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_driver_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("perdure.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -113,7 +113,7 @@ async def test_memory_takes_no_name() -> None:
             raise AssertionError("it was opened")
 
 
-async def test_nothing_named_opens_the_default_store(
+async def test_open_without_address_opens_the_default_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERDURE_STORE", f"sqlite:///{tmp_path / 'default.db'}")
@@ -155,7 +155,7 @@ def test_default_store_is_named_one_or_user_file(
     assert default_address(environment, platform) == address
 
 
-def test_without_a_home_a_store_has_to_be_named() -> None:
+def test_store_without_a_home_folder_needs_an_address() -> None:
     with pytest.raises(ConfigError, match="PERDURE_STORE"):
         default_address({}, "linux")
 
@@ -190,7 +190,7 @@ async def sessions_in(address: str, key: str | None = None) -> int:
         return len(await store.recent())
 
 
-async def test_store_made_with_a_key_opens_with_it_only(encrypted: str) -> None:
+async def test_store_created_with_a_key_opens_only_with_this_key(encrypted: str) -> None:
     assert await sessions_in(encrypted, KEY) == 1
     with pytest.raises(KeyMissing):
         await sessions_in(encrypted)
@@ -259,7 +259,7 @@ async def test_awaited_open_returns_a_store_that_close_closes(tmp_path: Path) ->
         assert [info.id for info in await again.recent()] == [session.id]
 
 
-async def test_store_used_before_it_is_opened_says_what_to_write() -> None:
+async def test_store_used_before_it_is_opened_raises_error_with_the_correct_code() -> None:
     opening: Any = open_store("memory:")
     with pytest.raises(AttributeError, match=r"no 'create': use `async with perdure\.open"):
         opening.create()
@@ -277,7 +277,7 @@ def test_program_that_never_closes_an_awaited_store_ends(tmp_path: Path) -> None
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_plain_with_says_what_to_write() -> None:
+def test_plain_with_raises_error_with_the_correct_code() -> None:
     opening: Any = open_store("memory:")
     with (
         pytest.raises(TypeError, match=r"async with perdure\.open.*perdure\.blocking\.open"),

@@ -1,4 +1,4 @@
-"""Knowing for certain that a process is dead, and never being wrong about it."""
+"""A process is reported dead only if this is certain."""
 
 from __future__ import annotations
 

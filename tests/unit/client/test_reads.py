@@ -23,7 +23,7 @@ async def session(store: Store) -> Session:
     return await store.create(id="s")
 
 
-async def test_empty_session_has_nothing_to_show(session: Session) -> None:
+async def test_empty_session_shows_nothing(session: Session) -> None:
     assert await session.path() == []
     assert await session.tree() == ()
     assert await session.messages() == []
@@ -77,7 +77,7 @@ async def test_context_begins_at_the_compaction(session: Session) -> None:
     assert "long ago" not in told
 
 
-async def test_budget_narrows_the_context_only(session: Session) -> None:
+async def test_budget_limits_only_the_context(session: Session) -> None:
     for n in range(20):
         await session.append(user(f"question {n} " + "x" * 400), assistant("y" * 400))
     whole = await session.context()

@@ -1,4 +1,4 @@
-"""Files of routes that are invalid, and addresses of none."""
+"""Invalid files of routes, and addresses without a routes file."""
 
 from __future__ import annotations
 

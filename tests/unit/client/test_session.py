@@ -38,7 +38,7 @@ async def session(store: Store) -> Session:
 
 
 async def note(memory: MemoryStore, new: NewEntry) -> Entry:
-    """A side entry that somebody else appends."""
+    """Return a side entry that another writer appends."""
     write = Write(stream=(await memory.find("s")), entries=(new,))
     return (await memory.commit(Commit(writes=(write,), at=START_MS))).entries[0][0]
 
@@ -66,7 +66,7 @@ async def test_text_is_not_a_message(session: Session) -> None:
     assert await session.path() == []
 
 
-async def test_there_must_be_something_to_append(session: Session) -> None:
+async def test_append_of_nothing_is_rejected(session: Session) -> None:
     with pytest.raises(ValueError, match="nothing to append"):
         await session.append_many([])
 
@@ -125,9 +125,7 @@ async def test_entry_of_another_store_with_the_same_session_id_is_looked_up(
     assert (session.head, await session.labels()) == (note.seq, {first.id: "x"})
 
 
-async def test_expected_head_lets_only_the_first_writer_through(
-    store: Store, session: Session
-) -> None:
+async def test_expected_head_accepts_only_the_first_writer(store: Store, session: Session) -> None:
     other = await store.open("s")
     await session.append_many([user("a")], expected_head=session.head)
     with pytest.raises(HeadConflict) as conflict:
@@ -136,7 +134,7 @@ async def test_expected_head_lets_only_the_first_writer_through(
     assert len(await session.path()) == 1
 
 
-async def test_expected_leaf_minds_the_branch_and_not_the_notes(session: Session) -> None:
+async def test_expected_leaf_checks_the_branch_and_not_the_side_entries(session: Session) -> None:
     first = await session.append(user("a"))
     await session.label(first, "start")
     await session.append_many([user("b")], expected_leaf=first)
@@ -155,7 +153,7 @@ async def test_idempotency_key_appends_once(session: Session) -> None:
         await session.append_many([user("other")], idempotency_key="k")
 
 
-async def test_handle_learns_what_others_wrote_before_it(store: Store, session: Session) -> None:
+async def test_handle_sees_earlier_commits_of_others(store: Store, session: Session) -> None:
     other = await store.open("s")
     await other.append(user("first"))
     await other.rename("Renamed")
@@ -164,7 +162,9 @@ async def test_handle_learns_what_others_wrote_before_it(store: Store, session: 
     assert (session.head, session.leaf, session.title) == (2, "s/2", "Renamed")
 
 
-async def test_beside_a_turn_an_entry_waits(session: Session, memory: MemoryStore) -> None:
+async def test_entry_appended_during_a_turn_is_queued(
+    session: Session, memory: MemoryStore
+) -> None:
     first = await session.append(user("a"))
     await open_turn(memory)
     waiting = await session.append(user("b"))
@@ -175,7 +175,7 @@ async def test_beside_a_turn_an_entry_waits(session: Session, memory: MemoryStor
 # ---------------------------------------------------------------- labels, titles
 
 
-async def test_branch_cannot_be_moved_under_a_turn(session: Session, memory: MemoryStore) -> None:
+async def test_branch_cannot_be_moved_during_a_turn(session: Session, memory: MemoryStore) -> None:
     entry = await session.append(user("a"))
     await session.append(user("b"))
     await open_turn(memory)
@@ -184,7 +184,9 @@ async def test_branch_cannot_be_moved_under_a_turn(session: Session, memory: Mem
 
 
 @pytest.mark.parametrize("reference", ["s/9", "0", "nobody"])
-async def test_unknown_entry_is_no_place_to_go_or_to_name(session: Session, reference: str) -> None:
+async def test_unknown_entry_cannot_be_branched_to_or_labelled(
+    session: Session, reference: str
+) -> None:
     await session.append(user("a"))
     with pytest.raises(EntryNotFound):
         await session.branch(reference)
@@ -195,7 +197,7 @@ async def test_unknown_entry_is_no_place_to_go_or_to_name(session: Session, refe
     assert session.head == 0
 
 
-async def test_note_cannot_be_labelled_or_gone_to(session: Session) -> None:
+async def test_side_entry_cannot_be_labelled_or_branched_to(session: Session) -> None:
     label = await session.label(await session.append(user("a")), "x")
     with pytest.raises(InvalidEntry):
         await session.label(label, "label of a label")
@@ -204,7 +206,7 @@ async def test_note_cannot_be_labelled_or_gone_to(session: Session) -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  "])
-async def test_label_and_a_title_can_be_taken_away(session: Session, nothing: str | None) -> None:
+async def test_label_and_title_can_be_removed(session: Session, nothing: str | None) -> None:
     entry = await session.append(user("a"))
     await session.label(entry, " start ")
     assert await session.labels() == {entry.id: "start"}
@@ -226,7 +228,7 @@ async def test_title_of_two_lines_keeps_them_and_is_listed_on_one(session: Sessi
 # ---------------------------------------------------------------- compactions, ends, questions
 
 
-async def test_compaction_can_be_taken_back_once(session: Session) -> None:
+async def test_compaction_can_be_undone_once(session: Session) -> None:
     _, kept = await session.append(user("a"), user("b"))
     compaction = await session.append(Compaction("summary", first_kept=kept.id))
     assert len((await session.context()).messages[0].merged) == 1
@@ -235,7 +237,7 @@ async def test_compaction_can_be_taken_back_once(session: Session) -> None:
     assert await session.uncompact(compaction) is None
 
 
-async def test_without_a_compaction_there_is_nothing_to_take_back(session: Session) -> None:
+async def test_undo_without_a_compaction_is_rejected(session: Session) -> None:
     entry = await session.append(user("a"))
     with pytest.raises(InvalidEntry, match="no compaction"):
         await session.uncompact()
@@ -252,7 +254,7 @@ async def test_session_ends_and_opens_again(session: Session) -> None:
     assert (await session.info()).status == "active"
 
 
-async def test_session_does_not_end_under_a_turn(session: Session, memory: MemoryStore) -> None:
+async def test_session_cannot_end_during_a_turn(session: Session, memory: MemoryStore) -> None:
     await open_turn(memory)
     with pytest.raises(TurnOpen):
         await session.end()
@@ -301,7 +303,9 @@ async def test_earlier_answer_without_key_is_the_first(
     assert (late.value.choice, late.value.by) == ("yes", "me")
 
 
-async def test_only_what_was_offered_is_an_answer(session: Session, memory: MemoryStore) -> None:
+async def test_only_an_offered_choice_is_accepted_as_answer(
+    session: Session, memory: MemoryStore
+) -> None:
     question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
     with pytest.raises(InvalidEntry, match="yes, no"):
         await session.answer(question, "maybe", by="me")

@@ -1,4 +1,4 @@
-"""Titles, subjects and metadata that no store could give back are refused before anything."""
+"""Titles, subjects and metadata that cannot be stored unchanged are rejected first."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_deep_metadata_and_a_list_in_itself_are_refused() -> None:
             await Theatre().store.create(metadata=metadata)
 
 
-def test_title_loses_the_space_around_it_only() -> None:
+def test_title_loses_only_surrounding_space() -> None:
     assert title_of(" \ufeff Tide\n tables\n") == "Tide\n tables"
     assert [title_of(nothing) for nothing in (None, "", " \n\u3000")] == [None] * 3
 

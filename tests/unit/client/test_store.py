@@ -1,4 +1,4 @@
-"""Making, finding and listing sessions."""
+"""Creating, finding and listing sessions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_sessions_are_listed_by_their_newest_activity(
     assert [info.id for info in await store.recent(query="sEC")] == ["new"]
 
 
-async def test_looking_at_a_session_or_naming_it_is_no_activity(
+async def test_reading_or_renaming_a_session_is_no_activity(
     store: Store, clock: ManualClock
 ) -> None:
     session = await store.create()

@@ -43,7 +43,7 @@ async def test_key_that_cannot_be_kept_serves_this_process_only(tmp_path: Path) 
         await folder.trust(store_with(TRUSTED), 1, ())
 
 
-async def test_trusting_a_store_covers_what_is_in_it_now(tmp_path: Path) -> None:
+async def test_trusting_a_store_covers_its_current_content(tmp_path: Path) -> None:
     folder, store = TrustFolder(tmp_path), store_with(TRUSTED)
     entries = await begun(store)
     marks = folder.marks(is_trusted=False)

@@ -1,4 +1,4 @@
-"""Events of a log without gap or repetition, and live ones in their places."""
+"""Events of a log without gap or repetition, with live events at their positions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def take(watch: Watch, count: int) -> list[AnyEvent]:
 
 
 async def nothing_follows(watch: Watch) -> bool:
-    """Whether the watch waits; it is of no use afterwards."""
+    """Return if the watch waits; the watch cannot be used afterwards."""
     following = asyncio.ensure_future(anext(watch))
     for _ in range(20):
         await asyncio.sleep(0)
@@ -60,7 +60,7 @@ def seqs(events: list[AnyEvent]) -> list[int]:
 
 
 def told(events: list[AnyEvent]) -> list[str]:
-    """Durable events by type, live ones by their text, snapshots by what they hold."""
+    """Return durable events as type, live events as text, and snapshots as content."""
     return [
         event.type
         if isinstance(event, Event)
@@ -167,7 +167,7 @@ async def test_entry_appended_during_a_read_is_not_missed(clock: ManualClock) ->
         assert seqs(await take(watch, 2)) == [0, 1]
 
 
-async def test_watcher_that_gives_up_takes_no_page_from_the_others(session: Session) -> None:
+async def test_cancelled_watcher_takes_no_page_from_the_others(session: Session) -> None:
     watches = [session.watch(after=-1) for _ in range(3)]
     waiting = [asyncio.ensure_future(take(watch, 1)) for watch in watches]
     await asyncio.sleep(0)
@@ -189,7 +189,7 @@ async def test_watch_continues_after_any_seq(session: Session) -> None:
     assert seqs(await take(session.watch(after=3), 2)) == [4, 5]
 
 
-async def test_by_default_a_watch_begins_after_what_the_handle_has_seen(
+async def test_watch_begins_by_default_after_the_last_seen_entry(
     store: Store, session: Session
 ) -> None:
     await session.append(user("seen"))
@@ -317,7 +317,7 @@ async def test_draft_is_watched_into_its_store(store: Store) -> None:
 # ---------------------------------------------------------------- the whole namespace
 
 
-async def test_store_tells_the_events_of_all_sessions_in_commit_order(store: Store) -> None:
+async def test_store_yields_the_events_of_all_sessions_in_commit_order(store: Store) -> None:
     one, two = await store.create(id="one"), await store.create(id="two")
     watch = store.watch(after=0)
     await one.append(user("1"))
@@ -452,7 +452,7 @@ async def test_live_events_of_other_sessions_are_not_yielded(
     assert await nothing_follows(watch)
 
 
-async def test_store_tells_live_events_too(store: Store, session: Session, engine: Engine) -> None:
+async def test_store_yields_live_events_too(store: Store, session: Session, engine: Engine) -> None:
     watch = store.watch(after=0)
     await engine.begins()
     await engine.calls()
@@ -462,7 +462,7 @@ async def test_store_tells_live_events_too(store: Store, session: Session, engin
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_however_things_interleave_every_watch_tells_the_turn_in_order(
+async def test_every_watch_yields_the_turn_in_order_for_any_interleaving(
     seed: int, session: Session, engine: Engine
 ) -> None:
     chance = random.Random(seed)

@@ -25,7 +25,7 @@ def texts(context: Context) -> list[str]:
 
 
 def exchanges(*names: str, size: int = 400) -> list[Message]:
-    """For each name: a question with it, a tool round, and an answer of `size` bytes."""
+    """Return for each name: a question with it, a tool round, and an answer of `size` bytes."""
     said: list[Message] = []
     for name in names:
         said += [

@@ -131,7 +131,7 @@ def test_retained_messages_follow_summary() -> None:
     assert said.messages[2].message.usage is None
 
 
-def test_retained_messages_replace_kept_entries() -> None:
+def test_messages_retained_by_compaction_replace_its_kept_entries() -> None:
     log = TreeLog()
     kept = log.append(user("kept"))
     log.append(Compaction("so far", kept, retained=(user("tail"),)))

@@ -37,7 +37,7 @@ def test_good_history_has_no_problems() -> None:
 
 
 @pytest.mark.parametrize("said", [[], [user("hi"), assistant("yes")]])
-def test_there_must_be_something_to_answer(said: list[Message]) -> None:
+def test_history_without_a_message_to_answer_is_a_problem(said: list[Message]) -> None:
     assert sending_problems(said)
 
 

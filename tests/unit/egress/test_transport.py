@@ -26,7 +26,7 @@ async def test_unix_socket_is_rejected() -> None:
         await backend.connect_unix_socket("/var/run/docker.sock")
 
 
-async def test_name_is_asked_for_at_the_address_that_was_checked() -> None:
+async def test_name_is_requested_at_the_checked_address() -> None:
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> list[str]:

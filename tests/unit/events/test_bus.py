@@ -22,7 +22,7 @@ def live(
     return LiveEvent(StreamId(stream), of, n, type_, 1000 + n, text)
 
 
-def test_subscriber_gets_what_is_published_in_order() -> None:
+def test_subscriber_receives_events_in_published_order() -> None:
     bus = LiveBus()
     subscription = bus.subscribe(S)
     events = [live(1), live(2)]
@@ -32,7 +32,7 @@ def test_subscriber_gets_what_is_published_in_order() -> None:
     assert subscription.take() == []
 
 
-def test_subscriber_of_one_stream_gets_no_other() -> None:
+def test_subscriber_of_one_stream_receives_no_other_events() -> None:
     bus = LiveBus()
     one, all_of_them = bus.subscribe(S), bus.subscribe()
     other = live(1, stream="other")
@@ -64,7 +64,7 @@ def test_closed_call_has_no_snapshot() -> None:
     assert bus.subscribe(S).take() == []
 
 
-def test_closing_a_call_that_produced_nothing_is_no_error() -> None:
+def test_closing_call_without_events_is_no_error() -> None:
     LiveBus().close_call(S, 1)
 
 
@@ -83,7 +83,7 @@ def test_slow_subscriber_gets_snapshot_instead_of_backlog() -> None:
     assert [gaps.missed_count(event) for event in (*caught_up, *slow.take())] == [0, 0]
 
 
-def test_falling_behind_over_whole_call_gives_nothing() -> None:
+def test_subscriber_that_missed_a_whole_call_gets_no_snapshot() -> None:
     bus = LiveBus(capacity=1)
     slow = bus.subscribe(S)
     for n in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""The public surface is walked: whatever a public call returns has a JSON form, with each field."""
+"""Every class that a public call returns has a JSON form with each of its fields."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FORMS_OF_THEIR_OWN = (perdure.Event, perdure.LiveEvent, perdure.Snapshot, Unknow
 
 
 def returned() -> Iterator[tuple[str, Any]]:
-    """Name and type of what each public method and property of a handle gives."""
+    """Return the name and return type of each public method and property of a handle."""
     for known in HANDLES:
         for name, member in inspect.getmembers_static(known):
             read = member.fget if isinstance(member, property) else member
@@ -62,7 +62,7 @@ def returned() -> Iterator[tuple[str, Any]]:
 
 
 def parts_of(kind: Any) -> Iterator[Any]:
-    """The classes that `kind` is made of."""
+    """Return the classes in the annotation `kind`."""
     if get_origin(kind) in (Callable, Literal):
         return
     if args := get_args(kind):
@@ -73,7 +73,7 @@ def parts_of(kind: Any) -> Iterator[Any]:
 
 
 def classes() -> dict[type, str]:
-    """Every class with fields that is in what a public call returns -> the call or field."""
+    """Return every class with fields that a public call returns -> the call or field."""
     found: dict[type, str] = {}
     waiting = list(returned())
     while waiting:
@@ -87,7 +87,7 @@ def classes() -> dict[type, str]:
 
 
 def sample(kind: Any, above: tuple[Any, ...] = ()) -> Any:
-    """A value of `kind` with every field set, until it would hold itself."""
+    """Return a value of `kind` with every field set, except fields that repeat `kind`."""
     origin, args = get_origin(kind), get_args(kind)
     if kind in PLAIN:
         return PLAIN[kind]

@@ -1,4 +1,4 @@
-"""Payloads of events have the keys and types that checkers know."""
+"""Payloads of events have the keys and types that type checkers see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRIES = [
 ]
 
 
-def test_payloads_are_as_checkers_know_them() -> None:
+def test_payloads_match_their_static_types() -> None:
     known: dict[str, Any] = {"__name__": "stub"}
     code = compile(STUB.read_text(encoding="utf-8"), STUB, "exec", dont_inherit=True)
     exec(code, known)

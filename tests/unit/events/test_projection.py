@@ -39,7 +39,7 @@ def entry_with(body: Message | kinds.TreeBody | notes.SideBody) -> Entry:
 
 
 def told(body: Message | kinds.TreeBody | notes.SideBody) -> list[tuple[str, dict[str, object]]]:
-    """Return types and payloads of the events of `body`, without the entry's position."""
+    """Return the types and payloads of the events of `body`, without the entry's position."""
     events = events_of(entry_with(body))
     place = {"entryId", "parentId", "about"}
     return [

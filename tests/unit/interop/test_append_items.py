@@ -43,7 +43,7 @@ def contents(entries: list[Entry]) -> list[Entry]:
 
 
 class Interrupted(MemoryStore):
-    """A store whose commits fail from the one numbered `fails_at` on."""
+    """A store whose commits fail, beginning with commit number `fails_at`."""
 
     def __init__(self, fails_at: int) -> None:
         super().__init__(clock=ManualClock(), random=SeededRandom(1))
@@ -153,7 +153,7 @@ GROWTH = {
         ("copilot_first", []),
     ],
 )
-async def test_lines_that_an_older_version_read_get_no_stray_branch(
+async def test_growth_of_import_by_older_version_creates_no_extra_branch(
     name: str, said: list[str], bounds: Bounds
 ) -> None:
     store = empty_store()
@@ -174,7 +174,7 @@ async def test_lines_that_an_older_version_read_get_no_stray_branch(
     assert b"".join([await store.blob(part.blob) for part in parts(entries)]) == content
 
 
-async def test_growth_continues_from_the_opaque_entry_of_a_line_that_is_readable_now() -> None:
+async def test_growth_continues_from_opaque_entry_that_is_readable_now() -> None:
     lines = pi_file("v3.jsonl").splitlines(keepends=True)
     begin, content = b"".join(lines[:3]), b"".join(lines[:4])
     reading, store = empty_store(), empty_store()
@@ -203,7 +203,7 @@ async def test_growth_continues_from_the_opaque_entry_of_a_line_that_is_readable
     assert OPAQUE in [entry.kind for entry in tree]
 
 
-async def test_growth_adds_all_that_one_import_adds() -> None:
+async def test_import_of_growing_file_adds_same_entries_as_one_import() -> None:
     for content in FILES:
         lines = content.splitlines(keepends=True)
         for count in range(1, len(lines), max(1, len(lines) // 4)):

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> list[Path]:
     return paths
 
 
-async def test_every_file_has_its_outcome_in_the_order_given(folder: list[Path]) -> None:
+async def test_outcomes_of_files_are_in_the_given_order(folder: list[Path]) -> None:
     store = empty_store()
     found = await outcomes(store, folder)
     assert [outcome.path for outcome in found] == folder
@@ -79,7 +79,7 @@ async def test_missing_file_is_reported_and_others_continue(folder: list[Path]) 
     assert size_of(Path("/nowhere/x.jsonl")) == 0
 
 
-async def test_how_far_each_file_was_read_is_reported(folder: list[Path]) -> None:
+async def test_progress_of_each_file_is_reported(folder: list[Path]) -> None:
     read: dict[Path, int] = {}
     await outcomes(empty_store(), folder, told=read.__setitem__)
     good = [path for path in folder if path.stat().st_size > 20]
@@ -87,7 +87,7 @@ async def test_how_far_each_file_was_read_is_reported(folder: list[Path]) -> Non
 
 
 class Counted:
-    """Jobs of a size, and the maximum number of bytes held at once."""
+    """Jobs with sizes, and the maximum number of bytes in memory at the same time."""
 
     def __init__(self) -> None:
         self.held = self.most = self.running = self.most_running = 0
@@ -105,7 +105,9 @@ class Counted:
 
 
 @pytest.mark.parametrize("sizes", [[3] * 50, [1, 9, 2, 8] * 9, [100, 1, 100], []])
-async def test_memory_at_once_is_bounded(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_of_parallel_jobs_is_bounded(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bulk, "BYTES_AT_ONCE", 10)
     counted = Counted()
     done = [size async for size in in_order(counted.job(size) for size in sizes)]

@@ -52,7 +52,7 @@ async def test_bundle_has_log_ids_and_blobs() -> None:
     assert len(bundle.blobs) == 2
 
 
-async def test_text_that_looks_like_a_blob_stays_text() -> None:
+async def test_text_that_resembles_a_blob_stays_text() -> None:
     store = empty_store()
     await create(store)
     await say(store, "sha256-" + "0" * 64)
@@ -64,7 +64,7 @@ async def test_missing_session_raises_not_found() -> None:
         await bundle_of(empty_store(), S)
 
 
-async def test_fork_of_path_takes_that_path_and_its_labels_only() -> None:
+async def test_bundle_of_path_fork_contains_only_that_path_and_its_labels() -> None:
     store = empty_store()
     await create(store)
     one, two = await say(store, "one", "two")
@@ -91,7 +91,7 @@ async def test_fork_of_tree_starts_at_fork_point() -> None:
     assert body_of(bundle.entries[-1]) == LeafMoved(EntryId("fork/0"))
 
 
-async def test_references_of_shared_entries_follow() -> None:
+async def test_references_to_shared_entries_are_renamed() -> None:
     store = empty_store()
     await create(store)
     (one,) = await say(store, "one")
@@ -101,7 +101,7 @@ async def test_references_of_shared_entries_follow() -> None:
     assert body_of(bundle.entries[1]) == Compaction("sum", EntryId("fork/0"))
 
 
-async def test_fork_of_a_fork_is_one_log_too() -> None:
+async def test_fork_of_a_fork_becomes_one_log() -> None:
     store = empty_store()
     await create(store)
     (one,) = await say(store, "one")
@@ -128,7 +128,7 @@ async def test_title_is_inherited_as_of_fork_point() -> None:
     assert (await bundle_of(store, SECOND)).header.title == "Given"
 
 
-async def test_fork_of_a_path_holds_nothing_of_the_import_original() -> None:
+async def test_bundle_of_path_fork_omits_import_original() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v3.jsonl"))).session
     await fork(store, origin, FORK, await store.resolve(origin, "b0000003"))

@@ -1,4 +1,4 @@
-"""Files that hold several sessions: each becomes one, whatever the others are."""
+"""Files that contain several sessions: each is imported, whatever the others contain."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_database_becomes_its_sessions_and_grows(database: Path) -> None:
     assert titles[reports[1].session] == "Plums and figs"
 
 
-async def test_session_that_goose_took_into_its_database_is_imported_once(tmp_path: Path) -> None:
+async def test_session_migrated_into_goose_database_is_imported_once(tmp_path: Path) -> None:
     file, database, store = (
         tmp_path / "20250101_090000.jsonl",
         tmp_path / "sessions.db",
@@ -120,7 +120,7 @@ async def test_session_that_goose_took_into_its_database_is_imported_once(tmp_pa
         assert (outcome.report.session, outcome.report.messages) == (file.stem, messages)
 
 
-async def test_session_that_is_too_large_does_not_stop_the_others(database: Path) -> None:
+async def test_too_large_session_does_not_stop_import_of_others(database: Path) -> None:
     before = limits()
     use_input_limits(InputLimits(import_file_bytes=1_000))
     try:
@@ -131,7 +131,7 @@ async def test_session_that_is_too_large_does_not_stop_the_others(database: Path
     assert small.report is not None
 
 
-def test_named_format_must_be_that_of_the_database(database: Path) -> None:
+def test_requested_format_must_match_the_database(database: Path) -> None:
     with FileContent(database) as content:
         found = sessions_in(content, "codex")
         assert found is not None
@@ -139,7 +139,7 @@ def test_named_format_must_be_that_of_the_database(database: Path) -> None:
             next(found)
 
 
-def test_unknown_database_names_what_is_supported(tmp_path: Path) -> None:
+def test_error_for_unknown_database_lists_supported_formats(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     make_database(path, "CREATE TABLE notes (x)", [])
     with FileContent(path) as content:
@@ -149,7 +149,7 @@ def test_unknown_database_names_what_is_supported(tmp_path: Path) -> None:
             next(found)
 
 
-def test_file_with_one_session_is_no_container(tmp_path: Path) -> None:
+def test_file_with_one_session_is_not_a_container(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(LINES)
     with FileContent(path) as content:
@@ -158,7 +158,7 @@ def test_file_with_one_session_is_no_container(tmp_path: Path) -> None:
     assert [name for name in names if is_known_name(name)] == list(names[:3])
 
 
-def test_newest_commits_in_the_log_of_a_database_are_read(database: Path) -> None:
+def test_newest_commits_in_the_write_ahead_log_of_a_database_are_read(database: Path) -> None:
     with closing(sqlite3.connect(database)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute("UPDATE sessions SET name = 'In the log'")

@@ -1,4 +1,4 @@
-"""A session for other programs: file, place and command."""
+"""The file, location and command with which another program continues a session."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def test_same_leaf_gives_the_same_file_and_command(program: Program) -> No
     assert b"And this one?" in later.exported.content
 
 
-async def test_earlier_leaf_leaves_the_rest_out() -> None:
+async def test_export_at_earlier_leaf_omits_later_messages() -> None:
     store = await stored()
     asked = (await store.tree(SESSION))[0].id
     made = await continuation_of(store, SESSION, "codex", cwd="/srv", leaf=asked)
     assert b"A heron." not in made.exported.content
 
 
-async def test_folder_of_claude_code_and_pi_tells_the_working_directory() -> None:
+async def test_folder_of_claude_code_and_pi_encodes_the_working_directory() -> None:
     store = await stored()
     claude = await continuation_of(store, SESSION, "claude-code", cwd="/srv/birds")
     assert claude.path.parts[0] == "-srv-birds"
@@ -58,7 +58,7 @@ async def test_folder_of_claude_code_and_pi_tells_the_working_directory() -> Non
     assert pi.path.parts[0] == "--srv-birds--"
 
 
-async def test_operator_reads_the_whole_session_and_its_leaf() -> None:
+async def test_operator_export_contains_whole_session_and_its_leaf() -> None:
     store = await stored()
     first = (await store.tree(SESSION))[0].id
     made = await continuation_of(store, SESSION, "operator", cwd="/srv/birds")
@@ -89,7 +89,7 @@ async def test_folder_with_control_characters_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_continued_session_that_comes_back_counts_no_answer_twice(program: Program) -> None:
+async def test_reimported_continuation_counts_no_answer_twice(program: Program) -> None:
     store = empty_store()
     await create(store, SESSION)
     spent = Usage(input_tokens=900, output_tokens=90, cost_microcents=5)

@@ -58,7 +58,7 @@ async def test_same_session_gives_the_same_bytes(format: ExportFormat) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("sort", [*REDACTIONS, None])
-async def test_redacted_export_is_never_the_file_that_was_imported(
+async def test_redacted_export_is_never_the_imported_original(
     format: ExportFormat, sort: Redaction | None
 ) -> None:
     store, session = await stored()
@@ -115,7 +115,7 @@ async def test_summary_that_was_erased_in_a_fork_is_counted(format: ExportFormat
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_leaf_alone_gives_its_branch(format: ExportFormat) -> None:
+async def test_export_at_leaf_contains_only_its_branch(format: ExportFormat) -> None:
     store, session = await stored()
     tree = await store.tree(session)
     first = next(entry for entry in tree if entry.kind == "message")
@@ -133,7 +133,7 @@ async def test_leaf_alone_gives_its_branch(format: ExportFormat) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_leaf_with_all_branches_exports_everything_at_leaf(
+async def test_export_at_leaf_with_all_branches_contains_whole_session(
     format: ExportFormat,
 ) -> None:
     store, session = await stored()
@@ -154,14 +154,14 @@ async def test_leaf_with_all_branches_exports_everything_at_leaf(
         assert len(await again.branch(report.session, state.leaf)) == 1
 
 
-async def test_leaf_that_is_no_entry_is_not_found() -> None:
+async def test_leaf_that_is_not_an_entry_raises_not_found() -> None:
     store, session = await stored()
     for leaf in ("nowhere/1", f"{session}/0"):  # the second is a side entry
         with pytest.raises(EntryNotFound):
             await export_session(store, session, "html", ExportSelection(EntryId(leaf)))
 
 
-async def test_markdown_numbers_entries_as_the_store_does() -> None:
+async def test_entry_numbers_in_markdown_match_the_store() -> None:
     store, session = await stored()
     state = await store.state(session)
     assert state.leaf is not None
@@ -182,7 +182,7 @@ async def test_markdown_numbers_entries_as_the_store_does() -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_fork_is_exported_from_an_entry_it_shares(format: ExportFormat) -> None:
+async def test_fork_can_be_exported_at_a_shared_entry(format: ExportFormat) -> None:
     store, session = await stored()
     state = await store.state(session)
     fork = ForkPoint(session, state.leaf, state.head, "tree")
@@ -287,7 +287,7 @@ async def test_session_without_import_original_is_rewritten(format: ExportFormat
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_note_of_a_newer_perdure_stops_no_export(format: ExportFormat) -> None:
+async def test_unknown_note_of_a_newer_version_does_not_stop_export(format: ExportFormat) -> None:
     store, stream = await stored()
     notes = (
         NewEntry(SessionInfoChanged.kind, b'{"title":7}', v=9, lane="side"),
@@ -299,7 +299,7 @@ async def test_note_of_a_newer_perdure_stops_no_export(format: ExportFormat) -> 
 
 
 @pytest.mark.parametrize("format", ["pi", "operator"])
-async def test_bytes_of_tool_calls_are_base64_again_in_foreign_formats(
+async def test_bytes_of_tool_calls_are_restored_to_base64_in_other_formats(
     format: ExportFormat,
 ) -> None:
     store = empty_store()

@@ -1,4 +1,4 @@
-"""Facts in whole-store export and import: one file for each subject, nothing forgotten in it."""
+"""Facts in export and import of a whole store: one file per subject, without forgotten facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fakes.samples import case
 
 
 async def filled(store: Store) -> None:
-    """Remember facts about two subjects and none, one corrected and one forgotten."""
+    """Remember facts of two subjects and one without subject; correct one and forget one."""
     session = await store.create(subject="ana")
     said = await session.append(user("I like tea"))
     tea = await store.memory.remember("Ana likes tea", subject="ana", source=said)
@@ -64,7 +64,7 @@ async def test_export_and_import_keep_facts_byte_for_byte(store: Store, tmp_path
         assert (await other.verify()).is_ok
 
 
-async def test_import_adds_what_is_new_and_leaves_own_facts(store: Store, tmp_path: Path) -> None:
+async def test_import_adds_new_facts_and_keeps_existing_facts(store: Store, tmp_path: Path) -> None:
     await filled(store)
     await store.export("perdure", tmp_path / "one")
     async with perdure.open("memory:") as other:
@@ -97,7 +97,9 @@ async def test_import_adds_what_is_new_and_leaves_own_facts(store: Store, tmp_pa
         assert sorted(texts) == ["Ana hates rain", "Ana likes black tea"]
 
 
-async def test_import_gives_facts_another_subject_if_asked(store: Store, tmp_path: Path) -> None:
+async def test_import_assigns_another_subject_to_facts_on_request(
+    store: Store, tmp_path: Path
+) -> None:
     await filled(store)
     file = tmp_path / "one" / f"{memory_stream('bob')}.jsonl"
     await store.export("perdure", tmp_path / "one")
@@ -117,7 +119,7 @@ async def test_facts_of_an_erased_subject_stay_erased(store: Store, tmp_path: Pa
     assert await store.memory.facts(subject="ana") == []
 
 
-async def test_file_with_anything_but_facts_is_refused(store: Store, tmp_path: Path) -> None:
+async def test_file_with_other_entries_than_facts_is_rejected(store: Store, tmp_path: Path) -> None:
     await filled(store)
     await store.export("perdure", tmp_path / "one")
     stream = memory_stream("bob")
@@ -150,7 +152,7 @@ async def test_other_formats_and_queries_export_no_facts(store: Store, tmp_path:
     assert await store.export("perdure", tmp_path / "some", query="nothing") == []
 
 
-async def test_session_files_refuse_facts(store: Store, tmp_path: Path) -> None:
+async def test_session_file_with_facts_is_rejected(store: Store, tmp_path: Path) -> None:
     await filled(store)
     await store.export("perdure", tmp_path / "one")
     async with perdure.open(f"jsonl:///{tmp_path / 'files'}") as other:

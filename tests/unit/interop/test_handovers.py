@@ -1,4 +1,4 @@
-"""Files with which other programs continue a session, imported: unchanged, and continued."""
+"""Import of files with which other programs continue a session, unchanged and continued."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HANDED: tuple[Program, ...] = ("claude-code", "codex", "opencode")
 
 
 async def edited() -> MemoryStore:
-    """A store with a session that has written a file."""
+    """Return a store with a session that has written a file."""
     store = empty_store()
     header = StreamHeader(SESSION, START_MS, cwd="/srv/birds", title="Birds")
     await store.commit(Commit(writes=(Write(stream=SESSION, create=header),), at=START_MS))
@@ -56,12 +56,12 @@ async def edited() -> MemoryStore:
 
 
 async def written(store: MemoryStore, program: Program) -> bytes:
-    """The file with which `program` continues the session."""
+    """Return the file with which `program` continues the session."""
     return (await continuation_of(store, SESSION, program, cwd="/srv/birds")).exported.content
 
 
 def continued_there(content: bytes, program: Program) -> bytes:
-    """The file after one more question in `program`."""
+    """Return the file after one more question in `program`."""
     if program == "opencode":
         document = json.loads(content)
         first, own = document["messages"][0], document["info"]["id"]
@@ -85,7 +85,7 @@ def continued_there(content: bytes, program: Program) -> bytes:
 
 
 async def activity_of(store: MemoryStore) -> tuple[int, int]:
-    """The messages and tool calls that all sessions count."""
+    """Return the counts of messages and tool calls over all sessions."""
     totals = await Tallies(store).activity("day", None, None, UTC)
     return sum(each.messages for each in totals), sum(each.tool_calls for each in totals)
 
@@ -125,7 +125,9 @@ async def test_continued_file_counts_each_entry_once(program: Program) -> None:
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_large_continued_file_marks_the_copies_in_every_piece(program: Program) -> None:
+async def test_large_continued_file_marks_the_copied_entries_in_every_piece(
+    program: Program,
+) -> None:
     store = await edited()
     before, calls = await activity_of(store)
     content = continued_there(await written(store, program), program)
@@ -156,7 +158,9 @@ async def test_mark_of_another_session_is_ignored(program: Program) -> None:
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_erasure_names_the_session_that_continues_the_erased_one(program: Program) -> None:
+async def test_erasure_report_names_the_session_that_continues_the_erased_one(
+    program: Program,
+) -> None:
     store = await edited()
     content = continued_there(await written(store, program), program)
     copied = (await imported(store, content)).session
@@ -169,7 +173,7 @@ async def test_erasure_names_the_session_that_continues_the_erased_one(program: 
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_file_of_erased_session_is_imported_only_again(program: Program) -> None:
+async def test_file_of_erased_session_is_imported_only_on_second_attempt(program: Program) -> None:
     store = await edited()
     content = await written(store, program)
     erasing = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=SESSION)

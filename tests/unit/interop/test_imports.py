@@ -119,7 +119,7 @@ async def test_entries_keep_the_times_and_ids_of_the_source() -> None:
     assert entry.seq == 3
 
 
-async def test_references_name_the_entries_that_were_made() -> None:
+async def test_references_use_ids_of_the_imported_entries() -> None:
     store = empty_store()
     await imported(store, pi_file("v1.jsonl"))
     path = await store.branch(V1, (await store.state(V1)).leaf)
@@ -277,7 +277,7 @@ async def test_moved_leaf_stays() -> None:
     assert (await store.state(V3)).leaf == target
 
 
-async def test_continued_conversation_keeps_its_leaf() -> None:
+async def test_leaf_of_session_continued_in_perdure_stays_after_import() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     [said] = await append(store, new_tree(user("Here")), stream=V3)
@@ -298,7 +298,7 @@ async def test_new_entries_have_their_named_parents() -> None:
 
 
 @pytest.mark.parametrize("written", [1, 30, 100, 200])
-async def test_half_written_line_is_read_once_it_is_whole(written: int) -> None:
+async def test_incomplete_last_line_is_read_once_it_is_complete(written: int) -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     cut = len(lines(content, 3)) + written
@@ -321,7 +321,7 @@ async def test_usage_of_answer_is_not_counted_again_when_file_grows() -> None:
     assert len(counted) == 3
 
 
-async def test_lines_that_are_only_malformed_are_kept_too() -> None:
+async def test_growth_of_only_malformed_lines_is_stored() -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     await imported(store, content)
@@ -330,7 +330,7 @@ async def test_lines_that_are_only_malformed_are_kept_too() -> None:
     assert (await export_session(store, V3, "pi")).content == content + b"noise\n"
 
 
-async def test_file_does_not_grow_into_an_open_turn() -> None:
+async def test_file_that_grew_is_not_imported_into_an_open_turn() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     lease = await store.acquire_lease(V3, "me", 1000)
@@ -350,7 +350,7 @@ async def test_import_is_retried_after_concurrent_write() -> None:
 
 
 class RacedStore(MemoryStore):
-    """A store in which another writer is faster, `failures` times."""
+    """A store in which another process appends first, `failures` times."""
 
     def __init__(self) -> None:
         super().__init__(clock=ManualClock(), random=SeededRandom(1))
@@ -386,7 +386,7 @@ async def test_migrated_file_is_matched_by_content_and_time() -> None:
 
 
 async def export_after_one_more(content: bytes) -> bytes:
-    """Return `content` with an added entry, as a later version of pi would leave it."""
+    """Return `content` with an added entry, in the form of a later version of pi."""
     store = empty_store()
     await imported(store, content)
     await append(store, new_tree(user("One more")), stream=V1)
@@ -412,7 +412,7 @@ async def test_own_session_is_never_taken_for_import() -> None:
 
 
 async def append_native(store: SessionStore, stream: StreamId) -> list[Entry]:
-    """Append a session that never was a file."""
+    """Append a session that was not imported."""
     said = (new_tree(user("Hello")), new_tree(assistant("Hi")))
     write = Write(stream=stream, create=StreamHeader(stream, START_MS), entries=said)
     return list((await store.commit(Commit(writes=(write,), at=START_MS))).entries[0])

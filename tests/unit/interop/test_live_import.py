@@ -42,7 +42,7 @@ V3 = StreamId("0f6f3f0e-7d55-4c83-9d0a-6f3ad2b7b003")
 
 
 class Desk:
-    """A folder of session files, a store, and the follower."""
+    """A folder of session files, a store, and the importer that follows the folder."""
 
     def __init__(self, folder: Path, **more: object) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class Desk:
         return path
 
     async def look(self) -> list[Change]:
-        """Return the changes after enough time for every file to be due."""
+        """Return the reported changes after waiting until every file is due for a scan."""
         self.clock.advance(RETRY_S)
         return [change async for change in self.follower.look()]
 
@@ -134,7 +134,7 @@ async def test_new_and_grown_files_are_reported(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("written", [1, 30, 100])
-async def test_half_written_line_waits_for_its_other_half(desk: Desk, written: int) -> None:
+async def test_incomplete_last_line_is_read_after_its_completion(desk: Desk, written: int) -> None:
     content = pi_file("v3.jsonl")
     cut = len(lines(content, 3))
     desk.write("a.jsonl", content[: cut + written], is_fresh=True)
@@ -168,7 +168,7 @@ async def test_last_line_without_lf_is_read_when_file_is_quiet(desk: Desk) -> No
     assert (change.report.entries, change.report.malformed) == (19, ())
 
 
-async def test_time_in_the_future_hides_nothing(desk: Desk) -> None:
+async def test_file_time_in_the_future_does_not_prevent_import(desk: Desk) -> None:
     path = desk.write("a.jsonl", pi_file("v3.jsonl").removesuffix(b"\n"))
     later = (desk.clock.now_ms() + 10**9) * 1_000_000
     os.utime(path, ns=(later, later))
@@ -186,7 +186,7 @@ async def test_deleted_file_keeps_its_session(desk: Desk) -> None:
     assert await desk.look() == []
 
 
-async def test_folder_may_disappear_and_return(tmp_path: Path) -> None:
+async def test_folder_can_disappear_and_return(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "folder")
     assert await desk.look() == []
     desk.write("a.jsonl", pi_file("v3.jsonl"))
@@ -242,7 +242,7 @@ async def test_unrecognized_file_is_reported_once_and_retried(desk: Desk) -> Non
     assert told(await desk.look()) == [("a.jsonl", "imported", 19)]
 
 
-async def test_empty_file_is_not_talked_about(desk: Desk) -> None:
+async def test_empty_file_is_not_reported(desk: Desk) -> None:
     path = desk.write("a.jsonl", b"")
     assert await desk.look() == []
     desk.write("b.jsonl", b'{"type":"sess', is_fresh=True)
@@ -280,7 +280,7 @@ async def test_own_files_are_ignored(tmp_path: Path) -> None:
     assert await desk.look() == []
 
 
-async def test_file_that_takes_long_to_read_is_read_less_often(tmp_path: Path) -> None:
+async def test_file_with_slow_import_is_read_less_often(tmp_path: Path) -> None:
     class Slow(ManualClock):
         def steady_s(self) -> float:
             self.advance(1.0)

@@ -69,7 +69,7 @@ async def branch(store: MemoryStore, stream: StreamId) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PI)
-async def test_unchanged_import_gives_the_bytes_it_was_read_from(name: str) -> None:
+async def test_unchanged_pi_import_is_exported_with_original_bytes(name: str) -> None:
     for content in (pi_file(name), pi_file(name).removesuffix(b"\n"), pi_file(name) + b"\n\n"):
         store = empty_store()
         stream = (await imported(store, content)).session
@@ -77,7 +77,7 @@ async def test_unchanged_import_gives_the_bytes_it_was_read_from(name: str) -> N
 
 
 @given(spoilt(FILES))
-async def test_damaged_import_gives_the_bytes_it_was_read_from(content: bytes) -> None:
+async def test_damaged_pi_import_is_exported_with_original_bytes(content: bytes) -> None:
     store = empty_store()
     if parse(content).items:
         stream = (await imported(store, content, format="pi")).session

@@ -1,4 +1,4 @@
-"""The session that a file was imported as."""
+"""The session into which a file was imported."""
 
 from __future__ import annotations
 

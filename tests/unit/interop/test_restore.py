@@ -47,7 +47,7 @@ async def restored(
 
 
 async def with_turn(store: MemoryStore) -> Bundle:
-    """Return a session with a turn, in two branches."""
+    """Return a session with a turn and two branches."""
     await create(store)
     (one,) = await say(store, "one")
     lease = await store.acquire_lease(S, "me", 1000)
@@ -63,7 +63,7 @@ async def with_turn(store: MemoryStore) -> Bundle:
     return await bundle_of(store, S)
 
 
-async def test_session_comes_back_the_same_to_the_last_byte() -> None:
+async def test_restored_session_is_identical_to_the_last_byte() -> None:
     for content in every_file():
         with case(content):
             store, other = empty_store(), empty_store()
@@ -117,7 +117,7 @@ async def test_session_continued_elsewhere_adds_the_rest() -> None:
     assert await bundle_of(other, S) == await bundle_of(store, S)
 
 
-async def test_two_sessions_with_one_id_stay_apart() -> None:
+async def test_restore_over_another_session_with_same_id_gets_new_id() -> None:
     store, other = empty_store(), empty_store()
     bundle = await with_turn(store)
     await create(other)
@@ -150,7 +150,7 @@ async def test_session_being_restored_elsewhere_is_skipped() -> None:
 
 
 class DyingStore(MemoryStore):
-    """A store that fails after `left` commits."""
+    """A store that fails after `left` more commits."""
 
     left = 100
 
@@ -231,7 +231,7 @@ async def test_log_with_invalid_end_adds_nothing() -> None:
     assert await store.sessions(scope="all") == []
 
 
-async def test_log_in_pieces_can_take_another_id() -> None:
+async def test_log_in_pieces_can_be_restored_under_another_id() -> None:
     store, other = empty_store(), empty_store()
     bundle = await with_turn(store)
     await create(other)
@@ -241,7 +241,7 @@ async def test_log_in_pieces_can_take_another_id() -> None:
     assert (await other.maintenance.verify()).is_ok
 
 
-async def test_fork_is_recognized_here_and_complete_elsewhere() -> None:
+async def test_fork_is_recognized_in_same_store_and_complete_in_another() -> None:
     store, other = empty_store(), empty_store()
     await with_turn(store)
     await fork(store, S, FORK, EntryId("s/2"), scope="tree")

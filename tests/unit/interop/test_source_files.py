@@ -44,7 +44,7 @@ def item(text: str, offset: int, alias: str | None = None, at: int = 0) -> Item:
     return Item(user(text), 1, offset, 1, alias=alias, at=at)
 
 
-def test_part_at_the_beginning_begins_a_new_version() -> None:
+def test_part_with_offset_zero_begins_a_new_version() -> None:
     notes = [part(0, b"abc", 0), part(5, b"de", 3), part(9, b"xyz", 0)]
     first, second = originals_of(notes)
     assert (first.byte_length, first.seqs) == (5, {0, 5})
@@ -62,7 +62,7 @@ def test_file_is_compared_with_original_by_hashes(contents: list[bytes], more: b
     assert relation_of(Held(changed + more), original) is FileRelation.OTHER
 
 
-def test_entries_of_same_version_are_matched_by_place() -> None:
+def test_entries_of_same_file_version_are_matched_by_place() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1)), entry(2, user("b"), SourcePlace(0, 5, 1))]
     items = [item("changed", 0), item("b", 5), item("new", 9)]
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
@@ -74,13 +74,13 @@ def test_entries_of_one_line_are_distinguished() -> None:
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_place_in_another_version_is_no_match() -> None:
+def test_place_in_another_file_version_does_not_match() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1), at=5)]
     assert known_items([item("z", 0, at=5)], entries, {}, {7}) == {}
     assert known_items([item("z", 0, at=5)], entries, {}, ()) == {}
 
 
-def test_repeated_line_of_a_file_that_grew_is_new() -> None:
+def test_repeated_line_in_file_that_grew_is_a_new_entry() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1))]
     items = [item("a", 0, "x"), item("a", 5, "x")]
     assert known_items(items, entries, {"x": EntryId("s/1")}, {0}) == {0: "s/1"}
@@ -92,7 +92,7 @@ def test_opaque_entries_are_matched_by_bytes_in_order() -> None:
     assert known_items(items, entries, {"x": EntryId("s/2")}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_formerly_opaque_line_is_new() -> None:
+def test_line_stored_as_opaque_before_is_a_new_entry() -> None:
     entries = [Entry(S, 1, "tree", None, None, 0, OPAQUE, 1, b"\xff")]
     assert known_items([item("whole", 0, "x")], entries, {"x": EntryId("s/1")}, {0}) == {}
 

@@ -1,4 +1,4 @@
-"""A file that perdure wrote for another program comes back to its session, continued or not."""
+"""A file that perdure wrote for another program is imported into its session again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WRITERS: tuple[Program, ...] = ("pi", "operator")
 async def written(
     store: SessionStore, stream: StreamId, program: Program, leaf: str | None = None
 ) -> bytes:
-    """The file with which `program` continues `stream`."""
+    """Return the file with which `program` continues `stream`."""
     at = None if leaf is None else await store.resolve(stream, leaf)
     return (await continuation_of(store, stream, program, cwd="/srv", leaf=at)).exported.content
 
@@ -50,7 +50,7 @@ async def written(
 def continued(
     content: bytes, program: Program, text: str = "From there", id: str = "ffffffff"
 ) -> bytes:
-    """`content` after one more message, below its last record."""
+    """Return `content` with one more message below its last record."""
     last = json.loads(content.rstrip().split(b"\n")[-1])
     said = {"role": "user", "content": text, "timestamp": 1}
     record = {"type": "message", "message": said}
@@ -59,7 +59,7 @@ def continued(
 
 
 async def spent(store: SessionStore) -> int:
-    """The tokens of all messages in the store."""
+    """Return the number of tokens of all messages in the store."""
     found = 0
     for info in await store.sessions(limit=None, scope="all"):
         for entry in await store.entries(info.id):
@@ -74,7 +74,7 @@ async def count(store: SessionStore) -> int:
 
 @pytest.mark.parametrize("program", WRITERS)
 @pytest.mark.parametrize("name", FILES)
-async def test_file_written_of_an_import_returns_to_its_session(
+async def test_file_exported_from_an_import_returns_to_its_session(
     name: str, program: Program
 ) -> None:
     store = empty_store()
@@ -91,7 +91,9 @@ async def test_file_written_of_an_import_returns_to_its_session(
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_original_that_grows_later_still_continues_its_session(program: Program) -> None:
+async def test_original_file_that_grows_after_export_continues_its_session(
+    program: Program,
+) -> None:
     store = empty_store()
     lines = claude_file("chain.jsonl").splitlines(keepends=True)
     stream = (await imported(store, b"".join(lines[:-2]))).session
@@ -104,7 +106,7 @@ async def test_original_that_grows_later_still_continues_its_session(program: Pr
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_file_of_an_earlier_entry_returns_to_its_session(program: Program) -> None:
+async def test_file_exported_at_earlier_entry_returns_to_its_session(program: Program) -> None:
     store, stream = empty_store(), StreamId("ours")
     await create(store, stream)
     asked, *_ = await append(
@@ -126,7 +128,9 @@ async def test_file_of_an_earlier_entry_returns_to_its_session(program: Program)
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_original_and_file_of_an_earlier_entry_grow_in_turns(program: Program) -> None:
+async def test_original_and_file_exported_at_earlier_entry_can_grow_alternately(
+    program: Program,
+) -> None:
     store, original = empty_store(), FILES[program]
     stream = (await imported(store, original)).session
     earlier = (await store.branch(stream, (await store.state(stream)).leaf))[-2].id
@@ -147,7 +151,7 @@ async def test_original_and_file_of_an_earlier_entry_grow_in_turns(program: Prog
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_changes_here_do_not_hide_whose_file_it_is(program: Program) -> None:
+async def test_exported_file_returns_to_session_changed_in_perdure(program: Program) -> None:
     store = empty_store()
     stream = (await imported(store, claude_file("chain.jsonl"))).session
     said = (await store.tree(stream))[0].id
@@ -168,7 +172,7 @@ async def test_changes_here_do_not_hide_whose_file_it_is(program: Program) -> No
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_altered_file_becomes_a_session_of_its_own(program: Program) -> None:
+async def test_altered_file_becomes_a_new_session(program: Program) -> None:
     store = empty_store()
     stream = (await imported(store, claude_file("chain.jsonl"))).session
     content = await written(store, stream, program)
@@ -197,7 +201,7 @@ async def test_altered_file_becomes_a_session_of_its_own(program: Program) -> No
         assert await store.entries(stream) == before, what
 
 
-async def test_export_of_a_session_continued_in_pi_keeps_its_operator_file() -> None:
+async def test_operator_export_after_continuation_in_pi_keeps_operator_original() -> None:
     store = empty_store()
     original = operator_file("current.jsonl")
     stream = (await imported(store, original)).session

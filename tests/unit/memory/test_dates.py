@@ -1,4 +1,4 @@
-"""The time that a question names."""
+"""The period of time that a question mentions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_question_names_no_period(question: str) -> None:
     assert period_of(question, NOW) is None
 
 
-def test_closeness_falls_with_the_distance() -> None:
+def test_closeness_decreases_with_the_distance() -> None:
     period = period_of("in May 2023", NOW)
     assert period is not None
     assert period.closeness(ms(2023, 5, 1)) == period.closeness(ms(2023, 5, 31)) == 1.0
@@ -66,7 +66,7 @@ def test_closeness_falls_with_the_distance() -> None:
     assert before == pytest.approx(2.718281828**-3)
 
 
-def test_month_without_a_year_is_the_month_of_any_year() -> None:
+def test_month_without_year_matches_that_month_of_every_year() -> None:
     period = period_of("What happened in December?", NOW)
     assert period is not None
     assert period.closeness(ms(2019, 12, 31)) == period.closeness(ms(2024, 12, 1)) == 1.0

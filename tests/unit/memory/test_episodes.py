@@ -1,4 +1,4 @@
-"""What an episode says of its entries, and reading it back."""
+"""The fields that an episode gets from its entries, and decoding it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_fold_counts_messages_turns_and_tool_calls() -> None:
     assert (made.title, made.agent) == ("Trip", "helper")
 
 
-def test_fold_without_entries_starts_at_its_end() -> None:
+def test_episode_without_entries_starts_at_its_end() -> None:
     made = EpisodeFold().recorded(INFO, 0, 7, "user", None)
     assert (made.started_at, made.ended_at, made.messages) == (7, 7, 0)
 
@@ -44,7 +44,7 @@ def test_unreadable_message_is_counted_without_calls() -> None:
     assert (made.messages, made.tool_calls) == (1, 0)
 
 
-def test_next_episode_begins_after_the_last_that_ended_before() -> None:
+def test_episode_begins_after_the_end_of_the_previous_episode() -> None:
     recorded = new_side(EpisodeRecorded(0, 0, 0))
     ends = [entry(n + 1, recorded, about=entry_id("s", n)) for n in (4, 9)]
     assert next_first([], 20) == 0
@@ -53,7 +53,7 @@ def test_next_episode_begins_after_the_last_that_ended_before() -> None:
     assert next_first(ends, 3) == 0
 
 
-def test_agent_is_that_of_the_newest_binding() -> None:
+def test_agent_of_episode_comes_from_the_newest_binding() -> None:
     started = entry(0, new_side(SessionStarted({"id": "old"})))
     bound = entry(5, new_side(AgentBound({"id": "new"})))
     assert agent_in([bound, started]) == "new"

@@ -1,4 +1,4 @@
-"""What a model is asked about an episode, and which of its answers count."""
+"""The request to a model for facts of an episode, and the accepted answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_answer_gives_facts_with_their_entries() -> None:
     assert facts_in_answer("p:m", "[]", SAID) == []
 
 
-def test_facts_that_do_not_fit_are_left_out() -> None:
+def test_invalid_facts_in_an_answer_are_skipped() -> None:
     long = "x" * (MOST_CHARACTERS + 1)
     answer = f'[{{"fact": "{long}", "messages": [1]}}, {{"fact": "y", "messages": [0, 3]}}]'
     assert facts_in_answer("p:m", answer, SAID) == []

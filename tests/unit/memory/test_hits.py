@@ -9,7 +9,7 @@ from perdure import MemoryHit, assistant, user
 from perdure.errors import WrongArgument
 
 
-async def test_hit_says_what_it_is_and_why() -> None:
+async def test_hit_has_its_source_and_the_reasons_of_its_rank() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(subject="ana")
         at = 1_700_000_000_000
@@ -32,7 +32,7 @@ async def test_hit_says_what_it_is_and_why() -> None:
     assert others == []
 
 
-async def test_question_that_cannot_be_asked_is_refused() -> None:
+async def test_recall_with_invalid_arguments_is_rejected() -> None:
     async with perdure.open("memory:") as store:
         for question in ("", " ?! "):
             with pytest.raises(WrongArgument, match="no word"):

@@ -1,4 +1,4 @@
-"""Files are cut under their headings, and no word of them is lost."""
+"""Files are split at their headings without losing a word."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_long_text_is_cut_in_linear_time() -> None:
             assert four_times < 10 * once + 0.5
 
 
-def test_source_is_that_of_a_passage_only() -> None:
+def test_only_passages_have_a_source() -> None:
     body = new_tree(Passage("text", "A / B").entry_body("a.md"))
     entry = Entry(StreamId("s"), 0, "tree", None, None, 0, body.kind, body.v, body.body)
     source = source_of(entry)
@@ -70,5 +70,5 @@ def test_source_is_that_of_a_passage_only() -> None:
     assert (source.path, source.heading) == ("a.md", "A / B")
 
 
-def test_subject_of_an_agent_is_no_other_agents() -> None:
+def test_agents_have_different_subjects() -> None:
     assert agent_subject("a") != agent_subject("b")

@@ -50,5 +50,5 @@ def test_words_with_the_same_stem_count_as_one(question: str, text: str, found: 
         ("Kde jsme bydleli loni v zime", ""),
     ],
 )
-def test_language_is_that_of_the_function_words(question: str, language: str) -> None:
+def test_language_is_detected_from_function_words(question: str, language: str) -> None:
     assert language_of(terms(question)).name == language

@@ -1,4 +1,4 @@
-"""The passage of a long text that fits best."""
+"""The passage of a long text that best matches a question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question as recall asks it."""
+"""The query that recall builds from a question."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def test_every_word_of_a_class_has_its_prefix() -> None:
                     assert not each.has(said) or said.startswith(each.prefix)
 
 
-def test_function_words_do_not_count_beside_others() -> None:
+def test_function_words_are_ignored_if_there_are_other_words() -> None:
     assert [word.asked for word in asked("What did the two of them do there?").words] == ["two"]
     assert [word.asked for word in asked("Worüber hat er mit ihr geredet?").words] == ["geredet"]
 
 
-def test_question_of_function_words_alone_asks_for_them() -> None:
+def test_question_of_only_function_words_searches_for_them() -> None:
     assert {word.asked for word in asked("Who was it?").words} == {"who", "was", "it"}
 
 
-def test_question_without_a_word_asks_for_nothing() -> None:
+def test_question_without_words_searches_for_nothing() -> None:
     assert asked("?! …").words == ()
 
 
-def test_long_question_asks_for_a_bounded_number_of_words() -> None:
+def test_long_question_searches_for_a_bounded_number_of_words() -> None:
     question = "What about " + " ".join(f"word{number}" for number in range(10_000))
     assert len(asked(question).words) == MOST_CLASSES
 

@@ -1,4 +1,4 @@
-"""What a ranking says about its hits."""
+"""The reasons that a ranking gives for its hits."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_words_of_a_long_text_count_less_at_its_neighbours() -> None:
     assert of_neighbour(600) < 0.2 * of_neighbour(60)
 
 
-def test_neighbours_are_named_with_their_words() -> None:
+def test_reason_of_neighbours_includes_their_words() -> None:
     texts = [said("a", None, "the hotel"), said("b", None, "by the river"), said("c", None, "so")]
     found = ranked(texts, "Which hotel by the river?")
     assert found["c"].nearby == {"hotel", "river"}
 
 
-def test_weight_of_zero_switches_a_reason_off() -> None:
+def test_weight_of_zero_disables_a_reason() -> None:
     texts = [said("a", "Ana", "the moon"), said("b", "Bob", "what else?")]
     off = Weights(speaker=0, neighbours=False)
     found = ranked(texts, "What did Ana say of the moon?", off)
@@ -75,7 +75,7 @@ def test_weight_of_zero_switches_a_reason_off() -> None:
     assert "speaker" not in found["a"].reasons
 
 
-def test_name_of_a_speaker_counts_among_several_and_not_between_two() -> None:
+def test_mentioned_speaker_name_counts_only_with_more_than_two_speakers() -> None:
     texts = [said("a", "Ana", "so be it"), said("b", "Bob", "we tell Ana of the moon")]
     assert "words" not in ranked(texts, "Who is Ana?").get("b", Ranked(0, 0, {})).reasons
 

@@ -1,4 +1,4 @@
-"""A scope covers one subject, and only by name more than one."""
+"""A scope covers one subject; only an explicit scope covers more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_subject_scope_covers_exactly_one_subject() -> None:
     assert not scope.covers(fact(None, None))
 
 
-def test_scope_without_subject_covers_only_what_has_none() -> None:
+def test_scope_without_subject_covers_only_entries_without_subject() -> None:
     assert MemoryFilter().covers(fact(None, None))
     assert not MemoryFilter().covers(fact("ana", None))
 

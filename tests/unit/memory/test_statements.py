@@ -1,4 +1,4 @@
-"""The ranking of facts and summaries beside texts."""
+"""The ranking of facts and summaries together with texts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_summary_of_a_session_out_of_scope_is_not_ranked_and_changes_no_score() 
     assert alone == beside
 
 
-def test_statement_is_found_by_its_meaning_without_a_word() -> None:
+def test_statement_is_found_by_meaning_without_matching_words() -> None:
     near = Statement("an inn", START_MS, nearness=0.6)
     far = Statement("an inn", START_MS, nearness=0.1)
     assert [each.number for each in ranked("Which hotel?", far, near)] == [1]
@@ -51,7 +51,7 @@ def test_statement_is_found_by_its_meaning_without_a_word() -> None:
     assert found.reasons.keys() == {"vector", "own vector"}
 
 
-def test_time_of_a_statement_ranks_it_and_does_not_find_it() -> None:
+def test_time_of_a_statement_affects_rank_but_is_not_a_match() -> None:
     old = Statement("the hotel", START_MS - 90 * DAY_MS)
     new = Statement("the hotel", START_MS - DAY_MS)
     other = Statement("a house", START_MS - DAY_MS)
@@ -61,7 +61,7 @@ def test_time_of_a_statement_ranks_it_and_does_not_find_it() -> None:
 
 
 @pytest.mark.parametrize("sums", [PlainSums, arrays.ArraySums])
-def test_both_sums_tell_the_same_size_and_scope(sums: type[PlainSums]) -> None:
+def test_sums_with_and_without_numpy_report_same_size_and_scope(sums: type[PlainSums]) -> None:
     texts = [SaidText("a", None, "the hotel", START_MS), SaidText("b", None, "so", START_MS)]
     corpus, _ = corpus_of([texts, [SaidText("c", None, "hotel hotel", START_MS)]])
     asked = question_of("Which hotel?", START_MS)

@@ -33,7 +33,7 @@ def test_scores_match_formula(sums: Sums) -> None:
 
 
 @EACH
-def test_limit_gives_the_first_of_all(sums: Sums) -> None:
+def test_limited_ranking_is_start_of_full_ranking(sums: Sums) -> None:
     corpus, _ = corpus_of(random_sessions(1))
     asked = question_of("the moon and the boats", START_MS)
     counts = [corpus.counts((), word) for word in asked.words]
@@ -57,7 +57,7 @@ def test_sessions_out_of_scope_do_not_count(sums: Sums) -> None:
 
 
 @EACH
-def test_question_of_a_speaker_alone_finds_what_was_said(sums: Sums) -> None:
+def test_question_with_only_a_speaker_name_finds_texts_of_that_speaker(sums: Sums) -> None:
     sessions = random_sessions(5)
     corpus, names = corpus_of(sessions)
     asked = question_of("Bob?", START_MS)

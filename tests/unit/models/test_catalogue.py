@@ -1,4 +1,4 @@
-"""The table of providers: where each is, and when its key is needed."""
+"""The table of providers: their addresses, and the addresses that need a key."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_model_name_without_provider_is_rejected_with_remedy(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai", "openai:", "openai: "])
-def test_provider_without_model_is_rejected_with_the_form_to_write(name: str) -> None:
+def test_provider_without_model_is_rejected_with_the_expected_form(name: str) -> None:
     assert not is_model_name(name)
     told = f"^{name!r} names a provider, but no model of it: write openai:NAME$"
     with pytest.raises(WrongArgument, match=told) as refused:

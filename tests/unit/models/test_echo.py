@@ -40,7 +40,7 @@ def test_long_message_is_not_repeated_whole() -> None:
     assert len(text_of(ModelRequest("m", (user("x" * 100_000),)))) < 1_000
 
 
-def test_echo_calls_requested_tools() -> None:
+def test_echo_calls_tools_that_the_message_requests() -> None:
     text = 'Please:\n/tool read_file {"path": "a"}\n/tool list\n/tool write {\n  "n": 1\n}'
     assert calls_for(text) == (
         ScriptedCall("read_file", '{"path": "a"}'),

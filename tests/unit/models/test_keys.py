@@ -22,7 +22,7 @@ def nothing(name: str) -> None:
 
 
 def held(keys: dict[str, str]) -> ModuleType:
-    """Return a module like ``keyring``, with the passwords of the service perdure."""
+    """Return a fake ``keyring`` module with the passwords of the service perdure."""
 
     def get_password(service: str, user: str) -> str | None:
         return keys.get(user) if service == "perdure" else None
@@ -41,14 +41,14 @@ def test_environment_comes_before_the_keyring() -> None:
     assert (key.value, key.source) == (SECRET, "ANTHROPIC_API_KEY")
 
 
-def test_first_variable_that_is_set_counts() -> None:
+def test_first_variable_with_a_value_is_used() -> None:
     environment = {"GEMINI_API_KEY": " ", "GOOGLE_API_KEY": f"{SECRET}\n"}
     key = find_key(PROVIDERS["google"], environment, nothing)
     assert key is not None
     assert (key.value, key.source) == (SECRET, "GOOGLE_API_KEY")
 
 
-def test_both_ways_to_openai_share_a_key_in_the_keyring() -> None:
+def test_both_openai_clients_share_a_key_in_the_keyring() -> None:
     keys = {"openai": f" {SECRET} "}
     for name in ("openai", "openai-responses"):
         key = find_key(PROVIDERS[name], {}, keys.get)
@@ -61,7 +61,7 @@ def test_missing_key_is_none() -> None:
     assert find_key(PROVIDERS["openai"], {"OPENAI_API_KEY": ""}, {"openai": " "}.get) is None
 
 
-def test_without_a_home_folder_the_keyring_is_asked(
+def test_keyring_is_used_if_there_is_no_home_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -74,12 +74,12 @@ def test_without_a_home_folder_the_keyring_is_asked(
         key_file(PROVIDERS["openai"], {})
 
 
-def test_key_does_not_show_itself() -> None:
+def test_text_form_of_key_does_not_contain_its_value() -> None:
     key = ApiKey(SECRET, "keyring")
     assert SECRET not in f"{key} {key!r} {[key]}"
 
 
-def test_keyring_is_asked_for_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keyring_lookup_uses_the_provider_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", held({"openai": SECRET}))
     assert in_keyring("openai") == SECRET
     assert in_keyring("anthropic") is None
@@ -128,7 +128,7 @@ def test_key_file_is_synced_before_it_gets_its_name(
     assert synced == [(len(SECRET) + 1, False)]
 
 
-def test_file_comes_after_the_environment_and_before_the_keyring(tmp_path: Path) -> None:
+def test_environment_precedes_key_file_and_file_precedes_keyring(tmp_path: Path) -> None:
     place = {"XDG_CONFIG_HOME": str(tmp_path)}
     openai = PROVIDERS["openai-responses"]
     write_key_file(key_file(openai, place), SECRET)

@@ -29,7 +29,7 @@ def loaded_by(*modules: str) -> set[str]:
     return set(output.stdout.split())
 
 
-def test_protocol_and_scripted_model_load_nothing_heavy() -> None:
+def test_protocol_and_scripted_model_import_no_large_library() -> None:
     names = (
         "protocol",
         "stream",
@@ -50,7 +50,7 @@ def test_import_of_a_yaml_reader_loads_no_yaml_library(module: str) -> None:
     assert not loaded_by(f"perdure.{module}") & {*HEAVY, "ruamel.yaml"}
 
 
-def test_reading_yaml_loads_the_library_and_no_more() -> None:
+def test_reading_yaml_imports_only_the_yaml_library() -> None:
     loaded = loaded_by("perdure.yaml.parser")
     assert "ruamel.yaml" in loaded
     assert not loaded & set(HEAVY)

@@ -1,4 +1,4 @@
-"""List prices against the list itself."""
+"""Prices compared with the list that they come from."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_model_that_is_not_listed_has_no_price(model: str) -> None:
 
 
 @pytest.mark.full_only
-def test_kept_prices_need_no_list_the_next_time(tmp_path: Path) -> None:
+def test_cached_prices_are_used_without_reading_the_list_again(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "prices.json"
     calls = [Usage(900, 40, 7, 3), Usage(400_000, 10)]  # the second is of a dearer tier
     names = [*MODELS, "scripted:echo"]

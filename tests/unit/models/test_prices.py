@@ -1,4 +1,4 @@
-"""Money is whole micro-cents; whose price counts, and what has none."""
+"""Money in whole micro-cents: the order of price sources, and calls without a price."""
 
 from __future__ import annotations
 

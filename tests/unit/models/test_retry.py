@@ -89,6 +89,6 @@ def test_invalid_policy_is_rejected(wrong: dict[str, float]) -> None:
         RetryPolicy(**wrong)  # pyright: ignore[reportArgumentType] - wrong on purpose
 
 
-def test_waits_may_grow_by_the_same_amount_each_time() -> None:
+def test_waits_can_grow_by_a_constant_amount() -> None:
     policy = RetryPolicy(max_attempts=9, first_wait_s=1, cap_s=3, jitter=0, growth="linear")
     assert [next_wait(policy, n, UNAVAILABLE, 0.5) for n in (1, 2, 3, 4)] == [1.0, 2.0, 3.0, 3.0]

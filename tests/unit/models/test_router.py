@@ -1,4 +1,4 @@
-"""The router finds the client of a model's provider, or says what is missing."""
+"""The router finds the client for the provider of a model, or reports the missing setup."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def said(router: ModelRouter, model: str) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
-async def test_prefix_picks_client_and_client_sees_whole_name() -> None:
+async def test_prefix_selects_client_and_client_receives_whole_name() -> None:
     router = ModelRouter({"a": NamedClient("first"), "b": NamedClient("second")})
     assert await said(router, "a:x") == "first for a:x"
     assert await said(router, "b:vendor/model:tag") == "second for b:vendor/model:tag"
@@ -130,7 +130,7 @@ async def test_prices_come_from_client_of_model_or_are_unknown() -> None:
     assert router.cost_microcents("nowhere:x", Usage(3, 4)) is None
 
 
-async def test_renewed_provider_gets_new_client_and_closes_old() -> None:
+async def test_renewed_provider_gets_new_client_and_closes_old_client() -> None:
     made: list[NamedClient] = []
 
     def factory() -> NamedClient:
@@ -164,7 +164,7 @@ async def test_clients_are_loaded_on_another_thread_once() -> None:
     assert await said(router, "a:x") == "made for a:x"
 
 
-async def test_clients_are_made_and_prepared_within_the_context_of_loading() -> None:
+async def test_clients_are_created_and_prepared_inside_loading_context() -> None:
     seen: list[str] = []
 
     class Prepared(NamedClient):

@@ -1,4 +1,4 @@
-"""The reply to a request is a function of the request alone."""
+"""The reply to a request depends only on the request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def does_hold(when: When, *messages: Message, system: str | None = None) -> bool
     return holds(when, situation_of(ModelRequest("m", messages, system=system)))
 
 
-def test_each_condition_looks_at_its_part_of_the_request() -> None:
+def test_each_condition_checks_its_part_of_the_request() -> None:
     for when, is_true in [
         (When(), True),
         (When(nth=3), True),
@@ -106,11 +106,11 @@ def test_request_for_a_summary_is_recognised() -> None:
     assert not does_hold(When(asks_summary=True))
 
 
-def test_empty_request_is_a_situation_too() -> None:
+def test_empty_request_can_match_conditions() -> None:
     assert does_hold(When(nth=1, round=1, after="user", user_contains=""))
 
 
-def test_first_rule_that_holds_comes_before_the_sequence() -> None:
+def test_first_matching_rule_precedes_the_sequence() -> None:
     scenario = Scenario(
         name="x",
         rules=(
@@ -131,7 +131,7 @@ def test_first_rule_that_holds_comes_before_the_sequence() -> None:
     assert chosen(SUMMARY) is None
 
 
-def test_rule_without_condition_holds_for_everything_but_summaries() -> None:
+def test_rule_without_condition_matches_everything_except_summaries() -> None:
     scenario = Scenario(name="x", rules=(said("always"),))
     assert reply_to(scenario, situation_of(ModelRequest("m", (user("x"),)))) == said("always")
     assert reply_to(scenario, situation_of(ModelRequest("m", (SUMMARY,)))) is None
@@ -154,7 +154,7 @@ def test_continued_answer_counts_once_in_conditions() -> None:
     assert does_hold(When(nth=2, round=2, user_contains="go"), *CUT, assistant("Two. Three."))
 
 
-def test_continued_answer_has_only_the_rest() -> None:
+def test_continued_answer_contains_only_the_remaining_text() -> None:
     reply = Reply(steps=(Think("hm"), Say("One. Two."), Fail("rate_limited"), Say(" Three.")))
     assert said_already(CUT) == "One. "
     assert said_already((*CUT, assistant("Two."), user(CONTINUE_TEXT))) == "One. Two."

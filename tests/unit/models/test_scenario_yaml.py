@@ -1,4 +1,4 @@
-"""Scenarios are read strictly; the one in the documentation is read and played here."""
+"""Scenarios are parsed strictly; the documented example is parsed and played."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_documented_example_is_parsed_as_described() -> None:
     )
 
 
-def test_every_step_and_key_has_its_place() -> None:
+def test_every_step_and_key_is_parsed() -> None:
     scenario = read_scenario(
         """
         sequence:
@@ -120,7 +120,7 @@ def test_every_step_and_key_has_its_place() -> None:
     )
 
 
-def test_file_is_named_for_itself(tmp_path: Path) -> None:
+def test_default_scenario_name_comes_from_file_name(tmp_path: Path) -> None:
     path = tmp_path / "greeting.scenario.yaml"
     path.write_text("sequence: [{text: Hi}]", encoding="utf-8")
     assert load_scenario(path).name == "greeting"

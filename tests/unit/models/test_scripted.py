@@ -55,7 +55,7 @@ async def test_same_request_gets_the_same_answer_in_another_process() -> None:
     assert len({call.id for call in first.tool_calls}) == 2
 
 
-async def test_calls_in_another_place_of_the_conversation_have_other_ids() -> None:
+async def test_calls_at_another_place_of_the_conversation_have_other_ids() -> None:
     model = scripted("rules: [{calls: [{name: t}]}]")
     (first,) = (await answer(model)).tool_calls
     (second,) = (await answer(model, user("Hello"), assistant("a"), user("b"))).tool_calls
@@ -86,7 +86,7 @@ async def test_failure_in_answer_follows_earlier_text() -> None:
     assert (await answer(model)).text == "one two"
 
 
-async def test_delays_are_slept_on_the_clock() -> None:
+async def test_delays_sleep_on_the_clock() -> None:
     clock = ManualClock()
     model = scripted(
         "sequence: [{delay_ms: 1000, chunk_delay_ms: 250, chunk_chars: 1, text: ab}]", clock
@@ -157,7 +157,7 @@ async def test_echo_is_available_without_scenarios() -> None:
     assert message.usage is not None
 
 
-async def test_unscripted_summary_is_written() -> None:
+async def test_summary_without_script_is_generated() -> None:
     asked = user("<conversation>\n[User]: hi\n</conversation>")
     message = await answer(scripted("sequence: [{text: not this}]"), asked)
     assert "## Goal\n[User]: hi" in message.text
@@ -183,7 +183,7 @@ def test_everything_that_is_sent_counts_as_tokens() -> None:
     assert estimated_tokens(larger) > 10 + 10 + 10 + 10
 
 
-def test_scenario_of_the_name_echo_takes_its_place() -> None:
+def test_scenario_named_echo_replaces_the_built_in_one() -> None:
     model = ScriptedModel(Scenario(name="echo", context_window=5), clock=ManualClock())
     assert model.info("scripted:echo").context_window == 5
 
@@ -201,7 +201,7 @@ SAID = (
 
 
 def told(messages: tuple[Message, ...]) -> tuple[int, str]:
-    """Return the number of answers in `messages`, and their name, computed independently."""
+    """Return the number of answers in `messages`, and a digest of them, computed independently."""
     said = msgspec.json.encode(messages)
     answers = sum(message.role == "assistant" for message in uncut(messages))
     return answers, hashlib.blake2b(said, digest_size=6).hexdigest()
@@ -225,7 +225,7 @@ def test_growing_conversation_is_counted_like_new_one(
         assert heard.size_bytes == Heard().and_then(messages).size_bytes
 
 
-def test_diverged_conversation_is_different() -> None:
+def test_diverged_conversation_has_different_digest() -> None:
     hearing, first = MessageCounter(), user("hello")
     left, right = ((first, *(assistant(f"{side}{n}") for n in range(99))) for side in "lr")
     for messages in (left, right, left[:50], left, (first, *right[50:])):
@@ -241,7 +241,7 @@ def test_only_newest_conversations_are_remembered() -> None:
         assert counted(hearing.count_messages(messages)) == told(messages)
 
 
-def test_nothing_is_counted_as_nothing() -> None:
+def test_empty_conversation_has_no_answers() -> None:
     assert counted(MessageCounter().count_messages(())) == told(())
 
 

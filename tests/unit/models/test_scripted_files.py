@@ -1,4 +1,4 @@
-"""Scripted models out of files."""
+"""Scripted models that are loaded from files."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_interleaved_calls_are_separated_by_index() -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", "  ", "null", "{}"])
-def test_no_arguments_are_an_empty_object(nothing: str) -> None:
+def test_call_without_arguments_gets_an_empty_object(nothing: str) -> None:
     (only,) = made(call(0, nothing, id_="a", name="t"), STOP).tool_calls
     assert only.args == {}
 
@@ -110,7 +110,7 @@ def test_no_arguments_are_an_empty_object(nothing: str) -> None:
         '{"a":' + "[" * 100_000,
     ],
 )
-def test_arguments_that_are_no_object_are_kept_unchanged(text: str) -> None:
+def test_arguments_that_are_not_an_object_are_stored_unchanged(text: str) -> None:
     (only,) = made(call(0, text, id_="a", name="t"), STOP).tool_calls
     assert only.args == {INVALID_JSON: text}
     assert invalid_json(only) == text
@@ -182,7 +182,7 @@ def test_stream_without_an_end_is_unavailability() -> None:
         made(TextDelta("half"))
 
 
-def test_nothing_comes_after_the_end() -> None:
+def test_deltas_after_the_end_are_rejected() -> None:
     with pytest.raises(ValueError, match="after the end"):
         made(STOP, TextDelta("more"))
 
@@ -283,7 +283,9 @@ def test_any_answer_can_be_written_to_log(deltas: list[Delta], reason: StopReaso
 
 
 @given(st.lists(st.text(max_size=9)), st.data())
-def test_split_position_makes_no_difference(texts: list[str], data: st.DataObject) -> None:
+def test_positions_of_chunk_boundaries_do_not_change_the_message(
+    texts: list[str], data: st.DataObject
+) -> None:
     whole = "".join(texts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     bounds = zip([0, *cuts], [*cuts, len(whole)], strict=True)

@@ -1,4 +1,4 @@
-"""What `drop_from_keyring` says of an account that is there, absent, locked or not let go."""
+"""Results of `drop_from_keyring` for present, absent, locked and undeletable accounts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_dropped_account_is_removed_then_absent() -> None:
         assert drop_from_keyring("openai") == "absent"
 
 
-def test_keyring_that_refuses_is_told_from_an_absent_account(
+def test_keyring_that_refuses_deletion_differs_from_absent_account(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(self: MemoryKeyring, service: str, username: str) -> None:

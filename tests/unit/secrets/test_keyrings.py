@@ -1,4 +1,4 @@
-"""The package keyring is loaded only where one of its backends can work."""
+"""The package keyring is loaded only if one of its backends can work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ print(in_keyring("x"), "keyring" in sys.modules)
 
 @pytest.mark.full_only
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems always have a keyring")
-def test_keyring_is_loaded_only_where_a_backend_can_work(tmp_path: Path) -> None:
+def test_keyring_is_loaded_only_if_a_backend_can_work(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
     configured = tmp_path / "config" / "python_keyring" / "keyringrc.cfg"
     configured.parent.mkdir(parents=True)

@@ -34,11 +34,11 @@ def test_field_with_secret_name_is_always_masked() -> None:
     }
 
 
-def test_secret_as_the_name_of_a_field_is_masked() -> None:
+def test_secret_in_the_name_of_a_field_is_masked() -> None:
     assert KEY not in str(masked_value({KEY: 1}))
 
 
-def test_reference_to_a_secret_is_no_secret() -> None:
+def test_reference_to_a_secret_is_not_masked() -> None:
     assert masked_value({"password": "{{secrets.DB}}"}) == {"password": "{{secrets.DB}}"}
 
 

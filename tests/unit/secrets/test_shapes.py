@@ -107,7 +107,7 @@ def test_patterns_take_linear_time_on_repetition(piece: str) -> None:
     )  # a quadratic pattern would exceed the time limit
 
 
-def test_password_that_ends_like_a_name_is_found_unless_it_is_one() -> None:
+def test_password_that_ends_like_a_file_name_is_found_unless_it_is_one() -> None:
     for text in (
         "password=hunter2secret",
         "password: hunter2secret",
@@ -147,7 +147,7 @@ def test_password_after_a_short_name_is_found() -> None:
             assert found(text) == {secret: "password"}
 
 
-def test_verdicts_of_tests_and_folders_are_no_passwords() -> None:
+def test_test_results_and_folders_are_not_passwords() -> None:
     for text in [
         "pass: the test passed",
         "pass: 3, fail: 0",

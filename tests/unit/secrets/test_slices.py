@@ -1,4 +1,4 @@
-"""A long text is read in slices; the results do not depend on the cuts."""
+"""A long text is scanned in slices; slice boundaries do not change the results."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_secret_at_every_cut_of_a_slice_is_found_whole(
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9])
-def test_placeholder_cut_by_a_slice_is_no_name_of_a_secret(cut: int) -> None:
+def test_placeholder_at_slice_boundary_is_not_a_secret_name(cut: int) -> None:
     before = "x\n" * shapes.SLICE
     text = f"{before[: shapes.SLICE - cut]}[secret-1]: abc123def and more"
     assert list(shapes.finds(text)) == []
 
 
-def test_key_longer_than_a_slice_is_one_find() -> None:
+def test_key_longer_than_a_slice_is_found_once() -> None:
     key = "sk-ant-" + "a1" * shapes.SLICE
     token = "eyJ" + "b" * 2 * shapes.SLICE + "." + "c" * 2 * shapes.SLICE + ".d"
     text = f"first {key} then {token} end"
@@ -55,7 +55,7 @@ def test_key_longer_than_a_slice_is_one_find() -> None:
     assert found == {("anthropic-key", key), ("jwt", token)}
 
 
-def test_pattern_is_tried_only_in_slices_that_hold_its_hint(
+def test_pattern_is_tried_only_in_slices_that_contain_its_hint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[str] = []
@@ -74,7 +74,7 @@ def test_pattern_is_tried_only_in_slices_that_hold_its_hint(
     assert len([shape for shape in tried if "cookie" in shape]) <= 4  # in two slices at most
 
 
-def test_kinds_of_text_match_its_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_in_text_equal_kinds_of_its_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "SLICE", 256)
     secrets = [*(key for _, key in MARKED), *PLACED]
     for first in range(len(secrets)):
@@ -83,7 +83,9 @@ def test_kinds_of_text_match_its_findings(monkeypatch: pytest.MonkeyPatch) -> No
         assert shapes.kinds_in(text) == {find.kind for find in shapes.finds(text)}, first
 
 
-def test_pattern_is_not_tried_again_once_its_kind_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pattern_is_not_tried_again_after_its_kind_was_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tried: list[str] = []
     compiled = re.compile
 
@@ -128,7 +130,7 @@ def test_patterns_that_ignore_case_are_in_lower_case() -> None:
         assert letters == letters.lower(), shape
 
 
-def test_every_key_of_a_shape_with_alternatives_begins_as_the_scan_expects() -> None:
+def test_every_key_of_alternative_patterns_matches_the_prefix_filter() -> None:
     for begin in ("shpat", "shpca", "shppa", "shpss"):
         assert re.match(shapes.MARKED_BEGIN, f"{begin}_{'0' * 32}"), begin
 
@@ -136,6 +138,6 @@ def test_every_key_of_a_shape_with_alternatives_begins_as_the_scan_expects() -> 
 @pytest.mark.parametrize("shape", shapes.MARKED.values(), ids=str)
 @settings(max_examples=max(6, settings().max_examples // 2))
 @given(data=st.data())
-def test_every_marked_key_begins_as_the_scan_expects(shape: str, data: st.DataObject) -> None:
+def test_every_marked_key_matches_the_prefix_filter(shape: str, data: st.DataObject) -> None:
     key = data.draw(st.from_regex(re.compile(shape, re.ASCII), fullmatch=True))
     assert re.match(shapes.MARKED_BEGIN, key), key

@@ -66,7 +66,7 @@ def test_value_is_scrubbed_in_every_usual_form(form: str) -> None:
     assert taint.scrub(f"<{form}>") == "<[secret:DB]>"
 
 
-def test_another_form_can_be_remembered() -> None:
+def test_additional_encoded_form_of_value_is_scrubbed() -> None:
     taint = Taint(vault())
     taint.took("DB", "dXNlcjpwYXNz")
     assert taint.scrub("dXNlcjpwYXNz") == "[secret:DB]"

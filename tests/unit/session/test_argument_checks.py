@@ -97,14 +97,14 @@ def test_missing_argument_is_pythons_own_error() -> None:
         missing()
 
 
-def test_guarded_function_looks_as_it_did() -> None:
+def test_guarded_function_keeps_its_signature_and_docstring() -> None:
     assert inspect.iscoroutinefunction(greet_later)
     assert list(inspect.signature(greet).parameters) == ["name", "rest", "loud"]
     assert greet.__doc__ == "Greet."
     assert not hasattr(Greeter.alone, "__wrapped__")
 
 
-def test_list_where_a_tuple_is_declared_becomes_one() -> None:
+def test_list_is_converted_if_a_tuple_is_declared() -> None:
     given: Any = ["a"]
     assert Outer(given).names == ("a",)
 
@@ -145,7 +145,7 @@ def test_value_of_a_wrong_shape_is_described_without_its_module() -> None:
         (None, "not None$"),
     ],
 )
-def test_wrong_list_names_what_it_got(tools: object, told: str) -> None:
+def test_error_for_wrong_list_describes_the_actual_value(tools: object, told: str) -> None:
     with pytest.raises(WrongArgument, match=told):
         perdure.Agent("a", model="test:m", tools=tools)  # type: ignore[arg-type] # what is refused
 

@@ -17,7 +17,7 @@ from perdure.session.clock import minute, timestamp
         (-(2**53), "0001-01-01T00:00:00.000Z"),
     ],
 )
-def test_any_time_is_written_as_iso_with_milliseconds(at: int, told: str) -> None:
+def test_any_time_is_formatted_as_iso_with_milliseconds(at: int, told: str) -> None:
     assert timestamp(at) == told
 
 
@@ -25,5 +25,5 @@ def test_any_time_is_written_as_iso_with_milliseconds(at: int, told: str) -> Non
     ("at", "told"),
     [(0, "1970-01-01 00:00"), (10**30, "9999-12-31 23:59"), (-(10**30), "0001-01-01 00:00")],
 )
-def test_any_time_is_written_to_the_minute(at: int, told: str) -> None:
+def test_any_time_is_formatted_to_the_minute(at: int, told: str) -> None:
     assert minute(at) == told

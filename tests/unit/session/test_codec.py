@@ -52,7 +52,7 @@ def test_new_side_entry_is_about_something() -> None:
     assert (new.kind, new.lane, new.about, new.at) == ("label", "side", "s/1", 7)
 
 
-def test_field_that_was_not_given_is_not_written() -> None:
+def test_unset_field_is_not_written() -> None:
     assert encode(SessionInfoChanged(title=None)) == b'{"title":null}'
     assert encode(SessionInfoChanged(cwd="x")) == b'{"cwd":"x"}'
     assert encode(Label()) == b"{}"
@@ -153,7 +153,7 @@ def test_stored_body_is_never_reencoded() -> None:
     assert entry_of_line(line_of(entry)).body == spaced
 
 
-def test_arguments_of_a_call_may_hold_any_json() -> None:
+def test_arguments_of_a_call_can_contain_any_json() -> None:
     args: dict[str, object] = {"n": None, "big": 10**30, "deep": [{"x": [1.5, "😀"]}]}
     message = Message("assistant", (tool_call("c", "t", args),))
     entry = entry_with("message", encode(message))

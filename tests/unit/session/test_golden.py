@@ -1,4 +1,4 @@
-"""The log as version 1 wrote it: it is read like this for ever.
+"""The log that version 1 wrote: every later version decodes it identically.
 
 A line of ``tests/golden`` is never changed. A new field, kind or version is a new line at the end.
 """

@@ -33,7 +33,7 @@ KINDS = [MESSAGE, OPAQUE, *BODIES]
 
 
 def section(title: str) -> str:
-    """The text under a heading, up to the next one."""
+    """Return the text under a heading, up to the next heading."""
     found = re.search(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
     assert found, f"no section {title!r}"
     return found[1]
@@ -44,9 +44,7 @@ def names_in(text: str) -> set[str]:
 
 
 def fields_listed(kind: str) -> dict[str, bool]:
-    """Return name -> whether it is marked as always present, from the bullets of the kind's
-    section.
-    """
+    """Return for each field whether the bullets of the section of `kind` call it always present."""
     listed: dict[str, bool] = {}
     for line in section(f"`{kind}`").splitlines():
         if line.startswith("- "):

@@ -10,7 +10,7 @@ from tests.fakes.tree_log import TreeLog
 
 
 def grown() -> TreeLog:
-    """0 - 1 - 2, with 3 and 4 beside 1, and a second root 5."""
+    """Return a tree of 0 - 1 - 2, with 3 and 4 as siblings of 1, and a second root 5."""
     log = TreeLog()
     log.extend(user("0"), user("1"), user("2"))
     for parent in ("s/0", "s/0", None):
@@ -29,7 +29,7 @@ def test_tree_is_nested_by_parent_with_labels() -> None:
     assert [node.entry.seq for node in first.children[0].children] == [2]
 
 
-def test_branch_is_the_way_from_the_root_to_the_leaf() -> None:
+def test_branch_is_the_path_from_the_root_to_the_leaf() -> None:
     by_id = index_of(grown().entries).by_id
     assert [entry.seq for entry in branch_to(EntryId("s/2"), by_id)] == [0, 1, 2]
     assert [entry.seq for entry in branch_to(EntryId("s/5"), by_id)] == [5]

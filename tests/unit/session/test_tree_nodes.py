@@ -1,4 +1,4 @@
-"""Nodes of deep trees: shown, compared, copied, pickled and written as JSON without recursion."""
+"""Nodes of deep trees: repr, comparison, copy, pickle and JSON work without recursion."""
 
 from __future__ import annotations
 

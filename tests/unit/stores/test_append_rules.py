@@ -1,4 +1,4 @@
-"""The rules of an append, without a store. That backends obey them: tests/conformance/store."""
+"""The rules of an append, without a store. The tests of backends are in tests/conformance/store."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def state_at(
 
 
 def sees(reference: EntryId) -> bool:
-    """Return whether it is s/0, s/2, s/4, or o/1 of the fork's origin."""
+    """Return whether the entry is s/0, s/2, s/4, or o/1 of the fork's origin."""
     return reference in ("s/0", "s/2", "s/4", "o/1")
 
 
@@ -67,7 +67,7 @@ def admitted(
 # ---------------------------------------------------------------- results of a write
 
 
-def test_admission_has_resulting_stream_state() -> None:
+def test_planned_append_has_resulting_stream_state() -> None:
     state = state_at()
 
     admission = admitted(
@@ -316,7 +316,7 @@ ANYTHING = st.builds(
     open_turn=st.sampled_from([None, 3]),
     lease=st.sampled_from([None, LEASE, Lease(S, "old", 1, 0)]),
 )
-def test_any_write_is_rejected_or_admitted_by_rules(
+def test_any_write_is_rejected_or_accepted_by_rules(
     new: list[NewEntry], open_turn: int | None, lease: Lease | None
 ) -> None:
     state = state_at(open_turn=open_turn)

@@ -1,4 +1,4 @@
-"""The hash chain: what it covers, what an erased body leaves, and that it never changes."""
+"""The hash chain: the data that it covers, the effect of an erased body, and pinned hashes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEADER = StreamHeader(S, 5, title="t")
 
 
 def chained(entry: Entry, digest: bytes | None = None) -> bytes:
-    """Return the chain after a commit of `entry` alone."""
+    """Return the chain after a commit of only `entry`."""
     digest = body_digest(entry.body, SALT) if digest is None else digest
     return commit_hash(genesis_hash(HEADER), 7, 1, [header_line(entry, digest)])
 
@@ -59,7 +59,7 @@ def test_every_flipped_bit_of_a_body_changes_its_digest(body: bytes, data: st.Da
     ],
     ids=["seq", "lane", "root", "parent", "parent's stream", "time", "kind", "version", "body"],
 )
-def test_every_field_of_an_entry_is_in_the_chain(other: Entry) -> None:
+def test_every_field_of_an_entry_changes_the_chain(other: Entry) -> None:
     assert chained(other) != chained(ENTRY)
 
 
@@ -115,7 +115,7 @@ def test_fork_genesis_contains_origin_chain() -> None:
 
 
 def test_hashes_match_those_of_stored_logs() -> None:
-    """Pinned: a change here makes every existing log appear damaged."""
+    """Pinned: a changed hash would make every existing log appear damaged."""
     digest = body_digest(ENTRY.body, SALT)
 
     assert header_line(ENTRY, digest) == (

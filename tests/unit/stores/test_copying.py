@@ -1,4 +1,4 @@
-"""A copy with nothing new asks for no stream by itself."""
+"""A copy without new commits does not read streams one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.streams import create, say
 
 
-async def test_copy_with_nothing_new_reads_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_copy_without_new_commits_reads_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = (MemoryStore(clock=ManualClock(), random=SeededRandom(n)) for n in (1, 2))
     for number in range(20):
         await create(source, StreamId(f"s{number}"))

@@ -1,4 +1,4 @@
-"""Keys: what is one, and that nothing shows it."""
+"""Keys: the accepted forms, and no output that shows a key."""
 
 from __future__ import annotations
 

@@ -161,7 +161,9 @@ async def test_rejected_append_leaves_draft_unchanged(
     assert len(await store.entries(S)) == 2
 
 
-async def test_taken_id_is_reported_and_draft_stays(draft: LazySession, store: MemoryStore) -> None:
+async def test_existing_id_is_reported_and_draft_is_unchanged(
+    draft: LazySession, store: MemoryStore
+) -> None:
     await append(draft, new_tree(user("a")))
     await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))
     with pytest.raises(SessionExists):

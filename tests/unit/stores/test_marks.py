@@ -1,4 +1,4 @@
-"""Marks: what the user's key wrote is recognized, and nothing else."""
+"""Marks: only entries that the user's key marked are recognized as own."""
 
 from __future__ import annotations
 

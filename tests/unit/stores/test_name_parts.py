@@ -1,4 +1,4 @@
-"""Parts of names: each position of a name starts one, and a query looks up some of its own."""
+"""Name parts: each position of a name begins a part, and a query looks up some of its parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def named(title: str) -> SessionInfo:
 
 
 def may_have(info: SessionInfo, query: str) -> bool:
-    """Whether the index gives the session for every part of the query."""
+    """Return whether the index contains the session for every part of the query."""
     parts = parts_of(info)
     return all(
         any(sought <= part < end_of(sought) for part in parts) or LONG_NAME in parts
@@ -81,12 +81,12 @@ def test_unlisted_sessions_have_no_parts() -> None:
     assert parts_of(msgspec.structs.replace(NAMED, kind="flow")) == frozenset()
 
 
-def test_only_what_changes_the_name_renames() -> None:
+def test_session_is_renamed_only_by_changes_of_its_shown_name() -> None:
     said = msgspec.structs.replace(NAMED, updated_at=9, messages=4, cwd="/a", status="ended")
     assert not is_renamed(NAMED, said)
     for changes in ({"title": None}, {"first_text": "Hi"}, {"status": "erased"}):
         assert is_renamed(NAMED, msgspec.structs.replace(NAMED, **changes))
 
 
-def test_rounds_read_increasing_counts() -> None:
+def test_lookup_rounds_read_increasing_numbers_of_sessions() -> None:
     assert list(islice(rounds(), 3)) == [64, 256, 1_024]

@@ -1,4 +1,4 @@
-"""The durability a store is opened with is named, or refused."""
+"""The durability of a store is selected by name; unknown names are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies that everybody can read again are taken, whatever they say; all others are refused."""
+"""Bodies that every reader can decode are accepted; all others are rejected."""
 
 from __future__ import annotations
 

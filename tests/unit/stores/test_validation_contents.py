@@ -1,4 +1,4 @@
-"""Contents of a commit have to be named by its entries."""
+"""Contents of a commit must be referenced by its entries."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ NAMES = NewEntry("x", f'{{"of":"{blob_hash(CONTENT)}"}}'.encode())
 SILENT = NewEntry("x", b"{}")
 
 
-def test_content_that_an_entry_names_is_accepted() -> None:
+def test_content_that_an_entry_references_is_accepted() -> None:
     check_contents((CONTENT, CONTENT), (SILENT, NAMES))
     check_contents((), (SILENT,))
 
 
 @pytest.mark.parametrize("entries", [(), (SILENT,), (NAMES,)])
-def test_content_that_no_entry_names_is_rejected(entries: tuple[NewEntry, ...]) -> None:
+def test_content_that_no_entry_references_is_rejected(entries: tuple[NewEntry, ...]) -> None:
     with pytest.raises(InvalidEntry, match=blob_hash(OTHER)):
         check_contents((OTHER,), entries)
 
 
-def test_named_contents_leaves_out_the_others() -> None:
+def test_referenced_contents_exclude_all_others() -> None:
     assert named_contents((OTHER, CONTENT), (SILENT, NAMES)) == (CONTENT,)
     assert named_contents((OTHER, CONTENT), ()) == ()

@@ -1,4 +1,4 @@
-"""The fields of an entry are valid, or it is rejected."""
+"""An entry with invalid fields is rejected."""
 
 from __future__ import annotations
 

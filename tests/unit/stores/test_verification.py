@@ -31,7 +31,7 @@ KEY = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
 
 
 class Log:
-    """A stream as a backend keeps it, to be damaged by hand."""
+    """A stream in the form that a backend stores, which a test can damage."""
 
     def __init__(self, header: StreamHeader, shared: ForkOrigin | None = None) -> None:
         self.origin_hash = shared.hash if shared else b""
@@ -321,7 +321,7 @@ def test_list_data_that_differs_from_entries_is_reported() -> None:
 
 @pytest.mark.parametrize("before", range(1, 64))
 @pytest.mark.parametrize("secret", [KEY, "AKIAIOSFODNN7EXAMPLE"])
-def test_credential_that_an_older_version_listed_is_no_fault(before: int, secret: str) -> None:
+def test_credential_listed_by_an_older_version_is_not_reported(before: int, secret: str) -> None:
     said = f"{'x' * before} {secret} for the test"
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user(said)))
@@ -336,7 +336,7 @@ def test_credential_that_an_older_version_listed_is_no_fault(before: int, secret
     assert "its first_text is kept as 'other [redacted]'" in fault
 
 
-def test_command_that_an_older_version_listed_is_no_fault() -> None:
+def test_command_listed_by_an_older_version_is_not_reported() -> None:
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user("/mode")), new_tree(user("Hi")))
     computed = log.state.info
@@ -372,6 +372,6 @@ def test_empty_check_reports_no_progress() -> None:
     assert told == []
 
 
-def test_content_counts_as_steps_by_its_size() -> None:
+def test_content_counts_as_progress_steps_by_its_size() -> None:
     assert [content_steps(size) for size in (0, 1, STEP_BYTES - 1)] == [1, 1, 1]
     assert [content_steps(size) for size in (STEP_BYTES, 10 * STEP_BYTES)] == [2, 11]

@@ -1,4 +1,4 @@
-"""Which iterators a commit wakes; dropped ones leave nothing behind."""
+"""The iterators that a commit wakes; dropped iterators leave no data behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_commit_wakes_watchers_of_its_streams_and_its_namespace() -> None:
     assert woken == [True, False, True, False, False]
 
 
-async def test_dropped_watchers_leave_no_group_behind() -> None:
+async def test_dropped_watchers_are_removed_with_their_group() -> None:
     watches = Watches()
     kept = watches.add("n", A)
     for number in range(100):

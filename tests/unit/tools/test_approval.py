@@ -9,7 +9,7 @@ from perdure.tools.approval import content_fact, digest_of, shown_arguments
 KEY = "ghp_" + "a1B2c3D4" * 5
 
 
-def test_hash_is_the_one_that_b2sum_prints() -> None:
+def test_hash_equals_output_of_b2sum() -> None:
     expected = "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"
     assert content_fact(b"abc") == f"3 bytes, blake2b-256 {expected}"
 
@@ -20,7 +20,7 @@ def test_digest_depends_on_arguments_and_on_every_fact() -> None:
     assert digest_of("h", {"a": "1", "b": "2"}) == digest_of("h", {"b": "2", "a": "1"})
 
 
-def test_shown_arguments_mask_secrets_and_cut_long_values() -> None:
+def test_displayed_arguments_mask_secrets_and_truncate_long_values() -> None:
     shown = shown_arguments({"path": "a", "token": KEY, "content": "y" * 5000, "n": [1, 2]})
     assert shown["path"] == "a"
     assert KEY not in str(shown)

@@ -1,4 +1,4 @@
-"""What an approval is bound to, and how it is displayed."""
+"""The facts that an approval is bound to, and how they are displayed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def call_in(folder: Path, path: str = "a.txt", permissions: Permissions | None =
     return ToolCall("c", "write_file", args, "s", "", 1, folder, permissions or Permissions())
 
 
-def test_call_that_cannot_run_has_a_problem(tmp_path: Path) -> None:
+def test_call_that_cannot_run_reports_a_problem(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/etc")
     found = bound_of(write_file, call_in(tmp_path, "out/a.txt"), "helper")
     assert isinstance(found.problem, ToolDenied)
@@ -46,7 +46,7 @@ def test_bound_call_is_unchanged_until_the_file_permissions_or_agent_change(
         require_unchanged(write_file, call, "helper", "h", digest)
 
 
-def test_large_file_is_bound_by_its_size_and_times(
+def test_approval_of_large_file_is_bound_to_size_and_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bound_facts, "MAX_HASHED_BYTES", 2)

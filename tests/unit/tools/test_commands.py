@@ -18,7 +18,7 @@ WORDS = st.lists(
 
 @settings(max_examples=100)
 @given(WORDS)
-def test_canonical_line_reads_back_as_the_same_words(rest: list[str]) -> None:
+def test_canonical_line_is_parsed_to_the_same_words(rest: list[str]) -> None:
     argv = ("run", *rest)
     assert words_of(canonical(argv)) == argv
 
@@ -33,7 +33,7 @@ def test_canonical_line_reads_back_as_the_same_words(rest: list[str]) -> None:
         ("find . -name '*.py'", ("find", ".", "-name", "*.py")),
     ],
 )
-def test_quotes_are_read_as_a_shell_reads_them(line: str, words: tuple[str, ...]) -> None:
+def test_quotes_are_parsed_like_in_a_shell(line: str, words: tuple[str, ...]) -> None:
     assert words_of(line) == words
 
 
@@ -80,7 +80,7 @@ def test_glob_takes_linear_time() -> None:
 
 @settings(max_examples=100)
 @given(st.text(max_size=20))
-def test_words_equal_those_of_a_shell(line: str) -> None:
+def test_parsed_words_equal_those_of_a_shell(line: str) -> None:
     try:
         words = words_of(line)
     except NeedsShell:

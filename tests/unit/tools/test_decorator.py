@@ -26,7 +26,7 @@ async def result_of(declared: FunctionTool[..., object], **args: object) -> str:
     return (await declared.run(tool_call_of(declared.name, **args))).text
 
 
-def test_bare_decorator_makes_a_tool_with_the_careful_defaults() -> None:
+def test_bare_decorator_makes_a_tool_with_cautious_defaults() -> None:
     @tool
     def send(to: str) -> None:
         """Send a mail.
@@ -41,7 +41,7 @@ def test_bare_decorator_makes_a_tool_with_the_careful_defaults() -> None:
     assert send.parameters["required"] == ["to"]
 
 
-def test_options_are_taken_over() -> None:
+def test_options_of_decorator_are_used() -> None:
     @tool(
         effect="write",
         on_unknown="never",
@@ -67,7 +67,7 @@ def test_reading_tool_retries_unknown_outcome_by_default() -> None:
     assert tool(effect="read", on_unknown="never")(f).on_unknown == "never"
 
 
-async def test_function_can_still_be_called_as_it_was_written() -> None:
+async def test_decorated_function_can_still_be_called_directly() -> None:
     @tool
     def double(n: int) -> int:
         return 2 * n
@@ -82,7 +82,7 @@ async def test_function_can_still_be_called_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1st", "with space", "ünder", "x" * 65, "a.b"])
-def test_name_that_some_provider_refuses_is_refused(name: str) -> None:
+def test_name_that_a_provider_rejects_is_rejected(name: str) -> None:
     def f() -> None: ...
 
     f.__name__ = name
@@ -106,7 +106,7 @@ def test_generators_and_non_functions_are_rejected() -> None:
             declares(nothing)
 
 
-async def test_object_whose_call_is_async_is_awaited() -> None:
+async def test_object_with_async_call_method_is_awaited() -> None:
     class Looks:
         async def __call__(self) -> str:
             return "seen"
@@ -115,7 +115,7 @@ async def test_object_whose_call_is_async_is_awaited() -> None:
     assert await looks.run(tool_call_of("look")) == ToolOutput("seen")
 
 
-async def test_unencodable_result_is_not_a_tool_error() -> None:
+async def test_unencodable_result_is_not_reported_as_tool_error() -> None:
     @tool
     def names() -> str:
         return "caf\udce9"
@@ -149,7 +149,7 @@ async def test_result_becomes_text(value: object, text: str) -> None:
     assert await result_of(f) == text
 
 
-async def test_output_passes_as_it_is() -> None:
+async def test_tool_output_is_returned_unchanged() -> None:
     output = ToolOutput("bye", is_error=True, ends_session=True)
 
     @tool
@@ -159,7 +159,7 @@ async def test_output_passes_as_it_is() -> None:
     assert await f.run(tool_call_of("f")) is output
 
 
-async def test_result_that_is_not_json_is_the_tools_error() -> None:
+async def test_result_that_is_not_json_is_reported_as_tool_error() -> None:
     @tool
     async def f() -> object:
         return threading.Lock()
@@ -182,7 +182,7 @@ async def test_arguments_are_checked_before_the_function_runs() -> None:
     assert ran == [1]
 
 
-async def test_parameter_left_out_has_the_functions_default() -> None:
+async def test_missing_argument_gets_the_default_of_the_function() -> None:
     default = [1]
 
     @tool
@@ -192,7 +192,7 @@ async def test_parameter_left_out_has_the_functions_default() -> None:
     assert await result_of(f) == "true"
 
 
-async def test_call_is_given_to_the_parameter_of_that_name() -> None:
+async def test_call_is_passed_to_the_parameter_named_call() -> None:
     @tool
     async def f(to: str, *, call: ToolCall) -> str:
         return f"{to} {call.idempotency_key} {call.attempt}"
@@ -200,7 +200,7 @@ async def test_call_is_given_to_the_parameter_of_that_name() -> None:
     assert await result_of(f, to="you") == "you key-1 1"
 
 
-async def test_plain_function_does_not_block_the_loop() -> None:
+async def test_synchronous_function_does_not_block_the_event_loop() -> None:
     running, go_on = threading.Event(), threading.Event()
 
     @tool
@@ -216,7 +216,7 @@ async def test_plain_function_does_not_block_the_loop() -> None:
     assert await task != threading.current_thread().name
 
 
-async def test_stop_iteration_in_plain_function_is_an_error() -> None:
+async def test_stop_iteration_in_synchronous_function_is_an_error() -> None:
     @tool
     def f() -> None:
         raise StopIteration
@@ -225,7 +225,7 @@ async def test_stop_iteration_in_plain_function_is_an_error() -> None:
         await result_of(f)
 
 
-def test_tool_with_needs_approval_asks_in_every_mode() -> None:
+def test_tool_with_needs_approval_requires_approval_in_every_mode() -> None:
     @tool(needs_approval=True)
     def book(hotel: str) -> str:
         return hotel
@@ -239,7 +239,7 @@ def test_tool_with_needs_approval_asks_in_every_mode() -> None:
     assert judge_call(book, {}, Permissions()).error_code == "invalid_arguments"
 
 
-def test_function_of_the_arguments_says_which_calls_need_approval() -> None:
+def test_needs_approval_function_decides_by_arguments() -> None:
     def is_large(amount: int) -> bool:
         return amount > 100 / amount
 
@@ -251,7 +251,7 @@ def test_function_of_the_arguments_says_which_calls_need_approval() -> None:
     assert decisions == {1: "run", 0: "ask", 50: "ask"}  # at 0 the function raises
 
 
-def test_needs_approval_gets_the_defaults_of_the_tool() -> None:
+def test_needs_approval_function_gets_the_defaults_of_the_tool() -> None:
     def is_long(hotel: str, nights: int) -> bool:
         return nights > 2
 
@@ -263,7 +263,9 @@ def test_needs_approval_gets_the_defaults_of_the_tool() -> None:
     assert judge_call(book, {"hotel": "Aurora", "nights": 3}, Permissions()).decision == "ask"
 
 
-def test_failing_needs_approval_asks_and_logs_the_tool(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_needs_approval_function_requires_approval_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def is_large(amount: int) -> bool:
         return amount > 100 / amount
 
@@ -277,7 +279,7 @@ def test_failing_needs_approval_asks_and_logs_the_tool(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("decided", [None, "", 0, 1, "no", []])
-def test_needs_approval_without_a_bool_asks_and_logs_the_tool(
+def test_needs_approval_function_without_bool_result_requires_approval(
     decided: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     def pay(amount: int) -> str:
@@ -297,7 +299,7 @@ def test_needs_approval_without_a_bool_asks_and_logs_the_tool(
     assert judge_call(own, {"amount": 1}, Permissions()).decision == "ask"
 
 
-def test_needs_approval_that_cannot_decide_is_refused() -> None:
+def test_invalid_needs_approval_function_is_rejected() -> None:
     async def later(amount: int) -> bool:
         return amount > 1
 

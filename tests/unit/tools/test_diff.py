@@ -1,4 +1,4 @@
-"""One hunk, made in linear time."""
+"""One hunk of a diff, computed in linear time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_diff_of_equal_texts_is_empty() -> None:
     assert diff_of("a\n", "a\n") == ""
 
 
-def test_diff_of_a_long_change_is_cut_and_says_so() -> None:
+def test_diff_of_a_long_change_is_truncated_with_a_note() -> None:
     cut = diff_of("", "x" * 20_000)
     assert len(cut) < MAX_LENGTH + 100
     assert "the diff is cut here" in cut

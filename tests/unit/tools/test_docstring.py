@@ -39,7 +39,7 @@ def test_each_argument_has_its_text_on_one_line() -> None:
     }
 
 
-def test_line_without_entry_has_no_owner() -> None:
+def test_docstring_line_without_argument_name_is_ignored() -> None:
     def f() -> None:
         """Do it.
 

@@ -7,7 +7,7 @@ from perdure.tools.builtin.catalogue import end_session
 from tests.fakes.players import Theatre, asks, words
 
 
-async def test_session_ends_when_its_turn_is_finished_with_the_reason_given() -> None:
+async def test_session_ends_after_its_turn_with_the_given_reason() -> None:
     json = '{"reason": "the tests pass"}'
     theatre = Theatre(main=[asks("end_session", json=json), words("Goodbye.")])
     chat = await theatre.chat(tools=[end_session])
@@ -22,7 +22,7 @@ async def test_session_ends_when_its_turn_is_finished_with_the_reason_given() ->
     assert (await chat.session.info()).status == "active"
 
 
-async def test_model_that_has_nothing_to_add_still_ends_it() -> None:
+async def test_session_ends_even_if_model_adds_no_text() -> None:
     theatre = Theatre(main=[asks("end_session", json='{"reason": "done"}'), words("")])
     chat = await theatre.chat(tools=[end_session])
     assert (await chat.send("we are done")).end == "stop"

@@ -43,7 +43,7 @@ async def test_result_is_a_run_without_error() -> None:
     assert await run_of(body) == ToolRun(ToolOutput("fine"), "ok", duration_ms=0)
 
 
-async def test_duration_is_the_clocks() -> None:
+async def test_duration_is_measured_with_the_clock() -> None:
     clock = ManualClock()
 
     @tool
@@ -55,7 +55,7 @@ async def test_duration_is_the_clocks() -> None:
     assert run.duration_ms == 1500
 
 
-async def test_output_that_is_an_error_is_an_error() -> None:
+async def test_output_with_error_flag_is_an_error() -> None:
     output = ToolOutput("no such city", is_error=True)
 
     async def body() -> ToolOutput:
@@ -90,12 +90,12 @@ async def test_tool_error_is_reported_to_model(
     assert run.output == ToolOutput(text, is_error=True)
 
 
-async def test_code_of_another_perdure_error_is_kept() -> None:
+async def test_code_of_another_perdure_error_is_preserved() -> None:
     run = await run_of(raising(SessionNotFound("s9")))
     assert (run.outcome, run.error_code) == ("error", "session_not_found")
 
 
-async def test_error_that_cannot_be_printed_is_named() -> None:
+async def test_error_without_text_is_shown_by_its_class_name() -> None:
     class Broken(Exception):
         def __str__(self) -> str:
             raise AttributeError("x")
@@ -112,7 +112,7 @@ async def test_wrong_arguments_are_an_error_for_the_model() -> None:
     assert run.output.text == "act: n: expected `int`, got `str` (its parameters: n)"
 
 
-async def test_call_that_could_not_begin_has_no_duration() -> None:
+async def test_call_that_could_not_start_has_no_duration() -> None:
     run = failed_run("fly", UnknownTool("fly", ("walk",)))
     assert (run.outcome, run.error_code, run.duration_ms) == ("error", "unknown_tool", None)
     assert run.output == ToolOutput("fly: unknown tool; available: walk", is_error=True)
@@ -134,7 +134,7 @@ async def test_tool_that_takes_too_long_is_cancelled() -> None:
     assert ended == ["cancelled"]
 
 
-async def test_tool_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tool_that_ignores_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "STOP_GRACE_S", 0.01)
     go_on = asyncio.Event()
     ended = asyncio.Event()
@@ -177,7 +177,7 @@ async def test_tool_that_cancels_itself_does_not_cancel_the_caller() -> None:
     assert (run.outcome, run.error) == ("error", "act: it was cancelled from inside")
 
 
-def test_interrupt_of_the_program_is_not_a_result() -> None:
+def test_keyboard_interrupt_is_not_a_result() -> None:
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(run_of(raising(KeyboardInterrupt())))
 
@@ -218,7 +218,7 @@ def test_exit_by_a_signal_is_not_a_result(handler: Callable[..., None]) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_exit_by_a_tool_is_its_error() -> None:
+def test_exit_by_a_tool_is_reported_as_its_error() -> None:
     async def act() -> str:
         argparse.ArgumentParser(prog="act").parse_args(["--x"])
         return "acted"
@@ -240,14 +240,14 @@ async def test_long_output_keeps_its_beginning_and_its_end() -> None:
     assert 2.2 < len(head) / len(tail) < 2.5
 
 
-async def test_long_error_is_shortened_for_the_log_and_bounded_for_the_model() -> None:
+async def test_long_error_is_shortened_for_the_log_and_for_the_model() -> None:
     run = await run_of(raising(ValueError("x" * 5000)), max_output_bytes=2000)
     assert run.error is not None
     assert len(run.error) <= 500
     assert 1900 < len(run.output.text) <= 2000
 
 
-async def test_media_and_the_end_of_the_session_survive_shortening() -> None:
+async def test_shortened_output_still_has_media_and_end_of_session() -> None:
     async def body() -> ToolOutput:
         return ToolOutput("x" * 5000, ends_session=True)
 

@@ -1,4 +1,4 @@
-"""The type of an agent's answers: its schema, and which answers fit."""
+"""The type of an agent's answers: its schema, and the answers that match it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def output_of(of: Any) -> Output:
     return found
 
 
-def test_schema_is_closed_and_without_references() -> None:
+def test_schema_rejects_unknown_keys_and_has_no_references() -> None:
     stay = {
         "type": "object",
         "description": "Nights in a city.",
@@ -85,7 +85,7 @@ def test_schema_of_pydantic_model_is_portable_too() -> None:
         (Ticket, ' {"price": 2.5} ', {"price": 2.5}),
     ],
 )
-def test_answer_that_fits_is_value_of_type(of: Any, text: str, value: object) -> None:
+def test_matching_answer_is_value_of_type(of: Any, text: str, value: object) -> None:
     found = output_of(of)
     assert found.value(text) == value
     assert found.problem(text) is None
@@ -103,7 +103,7 @@ def test_answer_that_fits_is_value_of_type(of: Any, text: str, value: object) ->
         (Plan, "nothing", "Invalid JSON"),
     ],
 )
-def test_answer_that_does_not_fit_has_problem(of: Any, text: str, reason: str) -> None:
+def test_mismatching_answer_has_problem(of: Any, text: str, reason: str) -> None:
     problem = output_of(of).problem(text)
     assert problem is not None
     assert reason.lower() in problem.lower()
@@ -112,18 +112,18 @@ def test_answer_that_does_not_fit_has_problem(of: Any, text: str, reason: str) -
 @pytest.mark.parametrize(
     "of", [list[Stay], str, int, dict[str, int], 7, "Stay", {"type": "object"}, object()]
 )
-def test_type_without_fields_is_refused(of: Any) -> None:
+def test_type_without_fields_is_rejected(of: Any) -> None:
     with pytest.raises(WrongArgument, match="output"):
         output_of(of)
 
 
-def test_field_of_pydantic_in_a_dataclass_is_refused() -> None:
+def test_pydantic_field_in_a_dataclass_is_rejected() -> None:
     of = dataclasses.make_dataclass("Visit", [("nights", Annotated[int, Field(ge=1)])])
     with pytest.raises(WrongArgument, match=r"output Visit: .*Field of pydantic applies only"):
         output_of(of)
 
 
-def test_check_of_type_itself_is_problem_of_answer() -> None:
+def test_validation_error_of_the_type_is_problem_of_answer() -> None:
     class Even(msgspec.Struct):
         n: int
 

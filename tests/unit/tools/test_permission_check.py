@@ -1,4 +1,4 @@
-"""Decisions before a call runs."""
+"""Decisions about a call before it runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_judge_uses_tools_permissions_and_grants() -> None:
     assert judge_of(registry, mode("plan"))(other, frozenset(), None).decision == "run"
 
 
-def test_tool_without_an_action_just_runs() -> None:
+def test_tool_without_an_action_runs_without_approval() -> None:
     assert judge_call(spec_of(None), {"nonsense": 1}, mode("plan")).decision == "run"
 
 
@@ -82,7 +82,7 @@ def test_impossible_call_is_refused_without_asking() -> None:
         assert (ruling.decision, ruling.error_code) == ("refuse", code)
 
 
-def test_always_counts_for_exactly_the_same_call() -> None:
+def test_always_grant_applies_to_exactly_the_same_call() -> None:
     asked = judge_call(spec_of(), {"what": "x"}, mode("ask"))
     assert asked.grant is not None
     granted = frozenset((asked.grant,))
@@ -91,13 +91,13 @@ def test_always_counts_for_exactly_the_same_call() -> None:
     assert judge_call(spec_of(), {"what": "x"}, mode("plan"), granted).decision == "refuse"
 
 
-def test_rule_set_may_ignore_every_grant() -> None:
+def test_rule_set_can_ignore_every_grant() -> None:
     rules = RuleSet({"process": "ask"}, honours_grants=False)
     ruling = judge_call(spec_of(), {"what": "x"}, mode("auto"), frozenset(("act x",)), rules)
     assert (ruling.decision, ruling.grant) == ("ask", None)
 
 
-def test_action_that_a_rule_set_does_not_name_is_refused() -> None:
+def test_action_missing_in_rule_set_is_rejected() -> None:
     assert (
         judge_call(spec_of("os"), {"what": "x"}, mode("ask"), rules=RuleSet({})).decision
         == "refuse"
@@ -113,7 +113,7 @@ def test_gated_tool_asks_in_every_acting_mode() -> None:
 
 
 @pytest.mark.parametrize("what", ["", "x" * 600, f"curl -H {KEY}"])
-def test_undisplayable_call_is_asked_each_time(what: str) -> None:
+def test_undisplayable_call_requires_approval_each_time(what: str) -> None:
     ruling = judge_call(spec_of(), {"what": what}, mode("ask"))
     assert (ruling.decision, ruling.grant) == ("ask", None)
     assert KEY not in ruling.text
@@ -125,7 +125,7 @@ def test_question_shows_no_control_characters() -> None:
     assert ruling.text.isprintable()
 
 
-def test_config_only_names_are_dropped() -> None:
+def test_arguments_that_only_configuration_can_set_are_dropped() -> None:
     spec = spec_of(config_only=frozenset(("cwd", "env")))
     args: dict[str, object] = {
         "what": "x",
@@ -138,7 +138,7 @@ def test_config_only_names_are_dropped() -> None:
     assert judge_call(spec, args, mode("auto")).decision == "run"
 
 
-def test_arguments_that_are_fine_are_not_copied() -> None:
+def test_unchanged_arguments_are_not_copied() -> None:
     args = {"what": "x"}
     assert effective_args(spec_of(), args) is args
 
@@ -148,6 +148,6 @@ def test_every_mode_decides_about_every_action() -> None:
         assert set(rules.actions) == {"fs_write", "process", "egress", "os"}
 
 
-def test_spec_without_examination_offers_no_always() -> None:
+def test_tool_without_examine_function_cannot_be_always_allowed() -> None:
     spec = msgspec.structs.replace(spec_of(), examine=None)
     assert judge_call(spec, {"what": "x"}, mode("ask")).grant is None

@@ -1,4 +1,4 @@
-"""Programs and how they end. Whole process trees are in tests/attacks/test_processes.py."""
+"""Programs and their exits. Whole process trees are tested in tests/attacks/test_processes.py."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ BOOKING = {"arrives": "2026-01-02T00:00:00Z", "guests": [GUEST]}
 
 
 def called(function: Any, args: Mapping[str, object]) -> str:
-    """The JSON of what `function` returns for the arguments of a model."""
+    """Return the JSON result of `function` for the arguments of a model."""
     given = arguments_of("book", parameters_of(function), args)
     return json_of(function(**given)).decode()
 
@@ -135,7 +135,7 @@ def test_schema_of_pydantic_model_has_no_references() -> None:
     assert "$ref" not in json.dumps(schema)
 
 
-def test_pydantic_model_gets_an_instance_and_returns_json() -> None:
+def test_tool_receives_pydantic_instance_and_result_is_json() -> None:
     out = json.loads(called(book, {"booking": BOOKING, "others": [GUEST]}))
     assert out == {**BOOKING, "host": None}
 
@@ -147,7 +147,7 @@ def test_pydantic_model_gets_an_instance_and_returns_json() -> None:
         ({"guests": []}, "arrives: Field required"),
     ],
 )
-def test_wrong_arguments_name_the_place(booking: object, reason: str) -> None:
+def test_error_for_wrong_arguments_names_the_field(booking: object, reason: str) -> None:
     with pytest.raises(InvalidArguments) as refused:
         called(book, {"booking": booking, "others": [GUEST]})
     assert reason in str(refused.value)
@@ -178,9 +178,7 @@ def test_dataclass_typed_dict_enum_and_time_are_converted() -> None:
         (CheckedPage, "CheckedPage, a dataclass"),
     ],
 )
-def test_tool_with_note_of_pydantic_outside_a_model_is_refused(
-    annotation: Any, ignored: str
-) -> None:
+def test_pydantic_annotation_outside_a_model_is_rejected(annotation: Any, ignored: str) -> None:
     def find(limit: Any) -> None:
         """Find."""
 
@@ -189,7 +187,7 @@ def test_tool_with_note_of_pydantic_outside_a_model_is_refused(
         tool(find)
 
 
-def test_tool_with_field_of_pydantic_as_default_is_refused() -> None:
+def test_pydantic_field_as_default_is_rejected() -> None:
     def find(limit: int = pydantic.Field(default=3, ge=1)) -> None:
         """Find."""
 
@@ -197,7 +195,7 @@ def test_tool_with_field_of_pydantic_as_default_is_refused() -> None:
         tool(find)
 
 
-def test_tool_with_limits_of_msgspec_or_a_model_checks_them() -> None:
+def test_tool_checks_limits_of_msgspec_or_pydantic_model() -> None:
     def find(
         page: PageModel, limit: Annotated[int, msgspec.Meta(ge=1, description="How many")] = 3
     ) -> list[int]:

@@ -19,27 +19,27 @@ def send(to: str) -> None:
     """Send it."""
 
 
-def test_plain_function_becomes_a_tool_with_the_careful_defaults() -> None:
+def test_plain_function_becomes_a_tool_with_cautious_defaults() -> None:
     registry = registry_of([look, send])
     assert registry.names == ("look", "send")
     assert registry.get("look") is look
     assert registry.get("send").effect == "external"
 
 
-def test_names_used_twice_are_listed() -> None:
+def test_error_lists_duplicate_names() -> None:
     with pytest.raises(ConfigError, match=r"same name: look, send$"):
         registry_of([look, send, tool(name="other")(send), look, send])
     with pytest.raises(ConfigError):
         ToolRegistry((look, look))
 
 
-def test_unknown_tool_is_refused_with_the_known_ones() -> None:
+def test_error_for_unknown_tool_lists_known_tools() -> None:
     with pytest.raises(UnknownTool, match="available: look, send") as caught:
         registry_of([look, send]).get("delete")
     assert caught.value.known == ("look", "send")
 
 
-def test_registry_can_only_be_narrowed() -> None:
+def test_registry_can_only_be_restricted() -> None:
     registry = registry_of([look, send])
     assert registry.restrict(["send", "look", "send"]).names == ("look", "send")
     assert registry.restrict(["send"]).names == ("send",)
@@ -50,7 +50,7 @@ def test_registry_can_only_be_narrowed() -> None:
         registry.restrict(["look"]).restrict(["send"])
 
 
-def test_declaration_has_the_fields_a_model_request_wants() -> None:
+def test_declaration_has_the_fields_of_a_model_request() -> None:
     (declaration,) = registry_of([send]).declarations()
     told = ToolDeclaration(*declaration)
     assert (told.name, told.description, told.parameters) == (
@@ -60,7 +60,7 @@ def test_declaration_has_the_fields_a_model_request_wants() -> None:
     )
 
 
-def test_schema_hash_follows_from_name_and_schema_alone() -> None:
+def test_schema_hash_depends_only_on_name_and_schema() -> None:
     hashed = registry_of([send]).schema_hash("send")
 
     def other_words(to: Annotated[str, "Who gets it."]) -> None:
@@ -75,13 +75,13 @@ def test_schema_hash_follows_from_name_and_schema_alone() -> None:
     assert registry_of([tool(name="post")(send)]).schema_hash("post") != hashed
 
 
-def test_schema_hash_is_the_same_for_ever() -> None:
+def test_schema_hash_never_changes_between_versions() -> None:
     def note(description: str, at: list[tuple[int, int]]) -> None: ...
 
     assert registry_of([note]).schema_hash("note") == "6159c1fb44dcc87b11526fb2df622d81"
     assert registry_of([send]).schema_hash("send") == "c6dcea87ba394ee5d4fd007642e94d98"
 
 
-def test_schema_hash_of_an_unknown_tool_is_refused() -> None:
+def test_schema_hash_of_an_unknown_tool_is_rejected() -> None:
     with pytest.raises(UnknownTool):
         registry_of([]).schema_hash("send")

@@ -59,7 +59,7 @@ def closed(properties: dict[str, object], *required: str) -> dict[str, object]:
     return {**schema, "required": list(required)} if required else schema
 
 
-def test_parameter_without_default_is_required_and_the_object_is_closed() -> None:
+def test_schema_requires_parameters_without_default_and_rejects_unknown() -> None:
     def f(path: str, limit: int = 3) -> None: ...
 
     assert parameters_of(f).schema == closed(
@@ -185,7 +185,7 @@ def test_unsupported_annotation_is_rejected_by_name(annotation: Any) -> None:
         parameters_of(send)
 
 
-def test_parameters_that_have_no_name_for_a_model_are_refused() -> None:
+def test_parameters_that_a_model_cannot_name_are_rejected() -> None:
     def positional(value: str, /) -> None: ...
     def many(*value: str) -> None: ...
     def any_name(**value: str) -> None: ...
@@ -197,7 +197,7 @@ def test_parameters_that_have_no_name_for_a_model_are_refused() -> None:
             parameters_of(function)
 
 
-def test_descriptions_come_from_annotations_and_else_from_the_docstring() -> None:
+def test_descriptions_come_from_annotations_before_docstring() -> None:
     def f(a: Annotated[str, "First."], b: str, c: Annotated[int, "Third."] = 1) -> None:
         """Do it.
 
@@ -214,7 +214,7 @@ def test_descriptions_come_from_annotations_and_else_from_the_docstring() -> Non
     }
 
 
-def test_default_that_is_not_json_is_not_shown() -> None:
+def test_default_that_is_not_json_is_omitted() -> None:
     def f(value: str = "") -> None: ...
 
     f.__defaults__ = (object(),)
@@ -229,7 +229,7 @@ def test_call_is_injected_and_not_in_the_schema() -> None:
     assert parameters.schema == closed({"path": {"type": "string"}}, "path")
 
 
-def test_parameter_named_call_of_another_type_is_the_models() -> None:
+def test_parameter_named_call_of_another_type_is_set_by_model() -> None:
     def f(call: str) -> None: ...
 
     parameters = parameters_of(f)

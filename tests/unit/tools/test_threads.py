@@ -1,4 +1,4 @@
-"""Threads of tools: apart from those that stores use, bounded, and ending with the process."""
+"""Threads of tools: separate from threads of stores, limited, and ended with the process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME: ContextVar[str] = ContextVar("name", default="")
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(100_000)
 
 
-async def test_function_runs_in_the_context_of_its_caller_and_its_error_arrives() -> None:
+async def test_function_runs_in_context_of_its_caller_and_its_error_is_raised() -> None:
     NAME.set("ana")
     assert await in_tool_thread(NAME.get) == "ana"
     assert await in_tool_thread(threading.current_thread) is not threading.main_thread()
@@ -29,7 +29,7 @@ async def test_function_runs_in_the_context_of_its_caller_and_its_error_arrives(
         await in_tool_thread(numbers.pop, "gone")
 
 
-async def test_commit_goes_through_while_every_thread_of_tools_hangs(
+async def test_commit_succeeds_while_all_tool_threads_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threads, "_threads", Threads(MAX_THREADS))
@@ -52,7 +52,7 @@ async def test_commit_goes_through_while_every_thread_of_tools_hangs(
         await asyncio.gather(*hanging)
 
 
-async def test_call_that_is_cancelled_while_it_waits_never_runs(
+async def test_call_cancelled_while_it_waits_never_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(threads, "_threads", Threads(1))
@@ -68,7 +68,7 @@ async def test_call_that_is_cancelled_while_it_waits_never_runs(
     assert ran == ["third"]
 
 
-async def test_function_whose_thread_cannot_start_never_runs_and_counts_no_thread(
+async def test_function_whose_thread_cannot_start_never_runs_and_frees_its_slot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(threads, "_threads", Threads(1))
@@ -107,7 +107,7 @@ asyncio.run(main())
 """
 
 
-def test_process_ends_while_a_function_of_a_tool_hangs() -> None:
+def test_process_exits_while_a_tool_function_hangs() -> None:
     done = subprocess.run(
         [sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=120, check=False
     )

@@ -1,4 +1,4 @@
-"""Placeholders in double braces are parsed or reported as faults; unclosed ones are text."""
+"""Placeholders in double braces are parsed or reported as errors; unclosed ones are text."""
 
 from __future__ import annotations
 

@@ -138,7 +138,9 @@ def test_inputs_and_context_round_trip() -> None:
         ("required: true", "required: often", "line 6: expected true or false"),
     ],
 )
-def test_faults_in_inputs_and_context_are_described(before: str, after: str, fault: str) -> None:
+def test_error_messages_for_inputs_and_context_are_described(
+    before: str, after: str, fault: str
+) -> None:
     assert fault in "; ".join(faults_of(WITH_INPUTS.replace(before, after)))
 
 
@@ -149,7 +151,7 @@ def test_unsupported_node_types_are_named() -> None:
     )
 
 
-def test_parts_are_located_by_line() -> None:
+def test_each_part_of_a_workflow_has_its_line() -> None:
     lines = parse_located(WITH_INPUTS).lines
     assert lines.inputs == {"topic": 6, "count": 7}
     assert lines.context == {"style": 9}

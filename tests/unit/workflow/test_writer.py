@@ -19,7 +19,7 @@ WHOLE = Workflow(
 
 @st.composite
 def workflows(draw: st.DrawFn) -> Workflow:
-    """Workflows with any text in every place that takes text."""
+    """Generate workflows with any text in every text field."""
     texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
     awkward = st.text(st.sampled_from("a \n\t{}:#-'\"\r\u2028é"), max_size=30)
     values = st.recursive(

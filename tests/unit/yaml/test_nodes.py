@@ -33,7 +33,7 @@ def test_plain_data_equals_json() -> None:
     }
 
 
-def test_alias_is_the_value_it_names() -> None:
+def test_alias_has_the_value_of_its_anchor() -> None:
     assert data_of("a: &x {n: 1}\nb: *x") == {"a": {"n": 1}, "b": {"n": 1}}
 
 
@@ -47,7 +47,7 @@ def test_alias_is_the_value_it_names() -> None:
         ("a: 1\n---\nb: 2", "line 2: "),
     ],
 )
-def test_non_single_document_is_a_fault(text: str, fault: str) -> None:
+def test_file_with_zero_or_several_documents_is_a_fault(text: str, fault: str) -> None:
     reader = YamlReader()
     assert reader.root(text) is None
     assert len(reader.faults) == 1
@@ -62,7 +62,7 @@ def test_tag_creates_no_object() -> None:
     )
 
 
-def test_self_referencing_alias_ends() -> None:
+def test_self_referencing_alias_is_read_without_endless_loop() -> None:
     reader, root = node_of("a: &x [*x]")
     reader.data(root)
     assert reader.faults == ("line 1: nested too deep",)
@@ -109,7 +109,7 @@ def test_values_of_the_right_kind_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["[.nan]", "[.inf]", "[-.inf]", "[1e999]"])
-def test_numbers_that_json_lacks_are_faults(text: str) -> None:
+def test_numbers_without_json_form_are_faults(text: str) -> None:
     reader, root = node_of(text)
     assert reader.data(root) == [0.0]
     assert "cannot be written as JSON" in reader.faults[0]

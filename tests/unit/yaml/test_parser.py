@@ -15,7 +15,7 @@ def load(text: str) -> object:
     return parser.load(text)
 
 
-def test_words_of_older_yaml_are_text() -> None:
+def test_boolean_words_of_older_yaml_are_text() -> None:
     assert load("a: yes\nb: on\n") == {"a": "yes", "b": "on"}
 
 
@@ -25,6 +25,6 @@ def test_brackets_deeper_than_the_limit_are_refused() -> None:
             load("[" * opened + "]" * opened)
 
 
-def test_tag_of_an_object_is_refused() -> None:
+def test_tag_of_an_object_is_rejected() -> None:
     with pytest.raises(YAMLError):
         load("!!python/object/apply:os.getcwd []")

@@ -1,4 +1,4 @@
-"""Text is written plain, in quotes or as a block, by what it contains."""
+"""Text is written plain, quoted or as a block, depending on its content."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def written(value: object) -> str:
     return target.getvalue()
 
 
-def test_text_is_written_in_the_form_that_reads_back_as_text() -> None:
+def test_written_text_is_read_back_as_the_same_text() -> None:
     value = {"a": "word", "b": "no", "c": "two\nlines\n"}
     assert written(value) == 'a: word\nb: "no"\nc: |\n  two\n  lines\n'
 
 
-def test_repeated_value_is_written_out() -> None:
+def test_repeated_value_is_written_in_full() -> None:
     shared = ["x"]
     assert written([shared, shared]) == "- - x\n- - x\n"

@@ -8,7 +8,7 @@ from tests.fakes.samples import case
 
 
 def read(text: str) -> object:
-    """What `text` says, read strictly."""
+    """Return the value of `text`, read strictly."""
     reader = YamlReader()
     root = reader.root(text)
     assert root is not None, reader.faults

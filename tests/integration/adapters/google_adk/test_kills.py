@@ -42,7 +42,7 @@ def without_ids(events: list[Event]) -> list[tuple[str, str]]:
     [pytest.param(7, marks=pytest.mark.full_only), pytest.param(1, marks=pytest.mark.all_only)],
     ids=["sample", "all"],
 )
-async def test_session_after_any_kill_is_beginning_of_run(tmp_path: Path, every: int) -> None:
+async def test_session_after_any_kill_has_a_prefix_of_the_run(tmp_path: Path, every: int) -> None:
     kills = range(1, COMMITS + 1, every)
     done = run_forked(runner.run_and_die, str(tmp_path), list(kills))
     codes = done.out.decode().split()

@@ -1,4 +1,4 @@
-"""`PerdureSessionService`: what the ADK expects of a session service, on SQLite and PostgreSQL.
+"""`PerdureSessionService` meets the ADK's contract of a session service, on SQLite and PostgreSQL.
 
 The source archive of the ADK has no tests. These cases follow the contract of its base class and
 what its own services do.
@@ -152,7 +152,7 @@ async def test_state_after_many_changes_is_read_from_snapshots(store_address: st
         assert len(notes) == 2
 
 
-async def test_notes_that_the_service_did_not_write_are_reported_and_not_counted(
+async def test_notes_of_other_writers_are_reported_and_not_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     shapes: list[dict[str, object]] = [
@@ -183,7 +183,7 @@ async def test_notes_that_the_service_did_not_write_are_reported_and_not_counted
     assert "note adk:app:ana:s/1 is not counted: this adapter did not write it" in caplog.text
 
 
-async def test_events_that_the_service_did_not_write_are_left_out() -> None:
+async def test_events_of_other_writers_are_left_out() -> None:
     async with perdure.open("memory:") as store:
         service = PerdureSessionService(store)
         session = await service.create_session(**APP, session_id="s", state={"n": 1})
@@ -238,7 +238,7 @@ Unmarked.__private_attributes__.pop(ATTRIBUTE)
 
 
 class Refusing(Unmarked):
-    """A session of a release that takes no attribute of this name."""
+    """A session of a release that rejects an attribute of this name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == ATTRIBUTE:
@@ -292,7 +292,7 @@ async def test_config_selects_events(store_address: str) -> None:
         assert await times(after_timestamp=4.0, num_recent_events=3) == [4, 5]
 
 
-async def test_stale_session_is_refused_and_notes_are_not_in_the_way(store_address: str) -> None:
+async def test_stale_session_is_rejected_despite_notes(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         one, two = PerdureSessionService(store), PerdureSessionService(store)
         ours = await one.create_session(**APP)
@@ -311,7 +311,7 @@ async def test_stale_session_is_refused_and_notes_are_not_in_the_way(store_addre
         assert sum(isinstance(each, StaleSessionError) for each in done) == 4
 
 
-async def test_stale_session_is_refused_by_its_time_without_a_marker(store_address: str) -> None:
+async def test_stale_session_without_marker_is_rejected_by_its_time(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         session = await service.create_session(**APP, session_id="s")
@@ -349,7 +349,7 @@ async def test_parallel_agents_share_one_session_object(store_address: str) -> N
         assert sorted(map(str, texts(await again(service, session)))) == [str(n) for n in range(8)]
 
 
-async def test_creation_that_was_killed_keeps_all_of_its_state(
+async def test_killed_creation_stores_all_of_its_state(
     store_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -452,7 +452,7 @@ async def test_rewind_moves_the_conversation_to_a_branch(store_address: str) -> 
         ]
 
 
-async def test_ids_of_one_person_are_never_those_of_another(store_address: str) -> None:
+async def test_ids_of_two_persons_never_collide(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         for user, name in (("a:b", "c"), ("a", "b:c"), ("a b", "ä"), ("", "x" * 300)):

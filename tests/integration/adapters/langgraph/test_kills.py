@@ -28,7 +28,7 @@ def lines_of(file: Path) -> list[str]:
     [pytest.param(7, marks=pytest.mark.full_only), pytest.param(1, marks=pytest.mark.all_only)],
     ids=["sample", "all"],
 )
-def test_thread_after_any_kill_is_beginning_of_run_and_continues(
+def test_thread_after_any_kill_has_a_prefix_of_the_run_and_continues(
     tmp_path: Path, every: int
 ) -> None:
     done = run_forked(runner.run_and_die, str(tmp_path), every)

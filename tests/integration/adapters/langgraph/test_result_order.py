@@ -1,4 +1,4 @@
-"""Results of calls side by side, through the saver: each by its call, in the order of the calls."""
+"""Results of parallel calls, through the saver: each with its call, in the order of the calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ids_of(turn: int) -> list[str]:
 
 
 def whole(turns: int) -> list[tuple[str, str, list[str]]]:
-    """Return what a run of so many turns says: type, text, ids of calls or of the result's call."""
+    """Return the messages of a run: type, text, ids of the calls or of the result's call."""
     said: list[tuple[str, str, list[str]]] = []
     for turn in range(turns):
         ids = ids_of(turn + 1)
@@ -47,7 +47,7 @@ def said_in(state: Any) -> list[tuple[str, str, list[str]]]:
 
 
 def check_session(store: perdure.blocking.Store, turns: int) -> None:
-    """Check that people, and each provider, get the results in their places."""
+    """Check that people, and each provider, get the results at their places."""
     session = store.open("lg:t")
     assert all_problems([each.message for each in session.context().messages]) == []
     messages = session.messages()

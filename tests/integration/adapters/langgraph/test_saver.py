@@ -100,7 +100,9 @@ def test_blocking_store_serves_every_loop(store_address: str) -> None:
         assert texts(graph.get_state(config())) == ["one", " answer 1", "two", " answer 3"]
 
 
-def test_writes_come_before_their_checkpoint_and_first_or_last_wins(store_address: str) -> None:
+def test_writes_before_their_checkpoint_are_found_and_first_or_last_wins(
+    store_address: str,
+) -> None:
     with perdure.blocking.open(store_address) as store:
         saver = PerdureSaver(store)
         checkpoint = empty_checkpoint()
@@ -113,7 +115,7 @@ def test_writes_come_before_their_checkpoint_and_first_or_last_wins(store_addres
         assert found.pending_writes == [("task", "__error__", "last"), ("task", "a", 1)]
 
 
-def test_prune_keeps_the_state_and_erases_the_bytes_of_others(tmp_path: Path) -> None:
+def test_prune_keeps_the_state_and_erases_the_bytes_of_other_states(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'a.db'}"
     with perdure.blocking.open(address) as store:
         saver = PerdureSaver(store)
@@ -133,7 +135,7 @@ def test_prune_keeps_the_state_and_erases_the_bytes_of_others(tmp_path: Path) ->
     assert b"SECRET" not in (tmp_path / "a.db").read_bytes()
 
 
-def test_deleted_run_leaves_the_others_readable(store_address: str) -> None:
+def test_deleted_run_leaves_other_runs_readable(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         saver = PerdureSaver(store)
         graph = graph_with(saver)
@@ -147,7 +149,7 @@ def test_deleted_run_leaves_the_others_readable(store_address: str) -> None:
         assert texts(graph.get_state(config())) == whole
 
 
-def test_copy_shows_what_it_copied_after_its_origin_is_gone(store_address: str) -> None:
+def test_copy_is_complete_after_its_origin_is_deleted(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         saver = PerdureSaver(store)
         graph = graph_with(saver)
@@ -166,7 +168,7 @@ def test_copy_shows_what_it_copied_after_its_origin_is_gone(store_address: str) 
         assert texts(graph.get_state(config("b")))[::2] == ["one", "three"]
 
 
-def test_deleted_checkpoint_that_a_copy_shows_is_listed_there_alone(store_address: str) -> None:
+def test_deleted_checkpoint_in_a_copy_is_listed_only_there(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         graph_with(PerdureSaver(store)).invoke({"messages": [("user", "one")]}, config("a"))
         PerdureSaver(store).copy_thread("a", "b")
@@ -180,7 +182,7 @@ def test_deleted_checkpoint_that_a_copy_shows_is_listed_there_alone(store_addres
             assert texts(graph_with(saver).get_state(config(thread)))[-1].startswith(newest)
 
 
-def test_entries_that_the_saver_did_not_write_are_reported_and_not_counted(
+def test_entries_of_other_writers_are_reported_and_not_counted(
     store_address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with perdure.blocking.open(store_address) as store:
@@ -241,7 +243,7 @@ def _said(found: Any) -> list[str]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [1, pytest.param(25, marks=FOR_LONG)], ids=["sample", "many"])
 def test_killed_runs_lose_no_returned_turn(tmp_path: Path, kills: int) -> None:
-    """The same graph is killed with LangGraph's own saver and with ours, at the same moments."""
+    """LangGraph's own saver and ours are killed in the same graph, at the same moments."""
     rng = random.Random(20)
     addresses = {"perdure": f"sqlite:///{tmp_path / 'a.db'}", "sqlite": str(tmp_path / "b.db")}
     moments = [rng.random() * 0.6 for _ in range(rounds(kills))]

@@ -1,4 +1,4 @@
-"""Several savers of one store: what one prunes or deletes, the others do not lose or show."""
+"""Several savers of one store: a prune or deletion by one saver loses no data of the others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def put(saver: PerdureSaver, thread: str, id: str, value: object, parent: str = 
 
 
 def messages_at(saver: PerdureSaver, thread: str, id: str = "") -> list[str] | None:
-    """The texts of a checkpoint, by default the newest; None without one."""
+    """Return the texts of a checkpoint, by default the newest; None without a checkpoint."""
     found = saver.get_tuple(config(thread, checkpoint_id=id) if id else config(thread))
     if found is None:
         return None
@@ -63,7 +63,7 @@ def graph_of(saver: Any) -> Any:
     return builder.compile(checkpointer=saver, interrupt_before=["second"])
 
 
-def test_interrupted_checkpoint_is_unchanged_by_the_run_that_went_on(address: str) -> None:
+def test_interrupted_checkpoint_is_unchanged_by_the_continued_run(address: str) -> None:
     with perdure.blocking.open(address) as store:
         for saver in (InMemorySaver(), PerdureSaver(store)):
             graph = graph_of(saver)
@@ -74,7 +74,7 @@ def test_interrupted_checkpoint_is_unchanged_by_the_run_that_went_on(address: st
 
 
 @pytest.mark.parametrize("parent", ["0005", "0029"])
-def test_checkpoint_put_while_another_prunes_is_kept(
+def test_checkpoint_put_during_concurrent_prune_is_kept(
     address: str, parent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[Any] = []
@@ -117,7 +117,7 @@ def test_recreated_thread_shows_nothing_of_deleted_one(address: str) -> None:
         assert len(list(reader.list(config("t")))) == 1
 
 
-def test_thread_of_one_person_is_never_that_of_another(address: str) -> None:
+def test_threads_of_two_persons_with_one_id_stay_separate(address: str) -> None:
     with perdure.blocking.open(address) as store:
         saver = PerdureSaver(store)
         put(saver, "victim", "0001", [HumanMessage("old")])
@@ -129,14 +129,14 @@ def test_thread_of_one_person_is_never_that_of_another(address: str) -> None:
         assert messages_at(saver, "victim") == ["secret"]
 
 
-def test_session_that_is_no_thread_is_refused(address: str) -> None:
+def test_session_that_is_not_a_thread_is_rejected(address: str) -> None:
     with perdure.blocking.open(address) as store:
         store.create(id="lg:notes")
         with pytest.raises(perdure.errors.WrongArgument, match="no thread of LangGraph"):
             PerdureSaver(store).get_tuple(config("notes"))
 
 
-def test_prune_keeps_readable_messages_and_those_of_others(address: str) -> None:
+def test_prune_keeps_readable_messages_and_those_of_other_savers(address: str) -> None:
     said = [HumanMessage(f"message {number}") for number in range(4)]
     with perdure.blocking.open(address) as store:
         saver = PerdureSaver(store)
@@ -151,7 +151,7 @@ def test_prune_keeps_readable_messages_and_those_of_others(address: str) -> None
         assert len(store.search("remark")) == 1
 
 
-def test_writes_of_another_before_their_checkpoint_are_found(address: str) -> None:
+def test_writes_of_another_saver_before_their_checkpoint_are_found(address: str) -> None:
     with perdure.blocking.open(address) as one, perdure.blocking.open(address) as two:
         ours, theirs = PerdureSaver(one), PerdureSaver(two)
         put(ours, "t", "0001", [HumanMessage("old")])
@@ -164,7 +164,7 @@ def test_writes_of_another_before_their_checkpoint_are_found(address: str) -> No
             assert found.pending_writes == [("task-1", "left", 1), ("task-2", "right", 2)]
 
 
-def test_first_calls_at_once_share_the_thread(address: str) -> None:
+def test_concurrent_first_calls_share_the_thread(address: str) -> None:
     with perdure.blocking.open(address) as store:
         saver = PerdureSaver(store)
         with ThreadPoolExecutor(8) as pool:

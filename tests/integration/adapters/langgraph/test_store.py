@@ -38,7 +38,7 @@ def test_items_survive_reopening_and_are_found_by_their_words(store_address: str
         assert [info.id for info in store.recent()] == []
 
 
-def test_update_keeps_creation_and_replaces_what_is_found(store_address: str) -> None:
+def test_update_keeps_creation_time_and_replaces_searchable_text(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         items, other = PerdureStore(store), PerdureStore(store)
         items.put(ANA, "k", {"text": "red"})
@@ -95,7 +95,7 @@ def test_any_value_comes_back_unchanged(store_address: str) -> None:
                 assert item.key == key
 
 
-def test_entries_that_the_store_did_not_write_are_reported_and_not_counted(
+def test_entries_of_other_writers_are_reported_and_not_counted_as_items(
     store_address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with perdure.blocking.open(store_address) as store:

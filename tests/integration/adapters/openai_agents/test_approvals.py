@@ -1,4 +1,4 @@
-"""Approvals of a paused run of the SDK are questions of the inbox, and answers there count."""
+"""Approvals of a paused run of the SDK are questions of the inbox, and answers there are used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMITS = 6
 
 
 def command(address: str, *words: str) -> str:
-    """What ``perdure`` prints with `words`."""
+    """Return the output of ``perdure`` with the arguments `words`."""
     done = run_command([*words, "--store", address], {**os.environ, "LANG": "C.UTF-8"}, Path.cwd())
     assert done.code == 0, done.err
     return done.out.decode()
@@ -49,7 +49,7 @@ async def outputs_of(session: PerdureSession) -> list[str]:
     return [item["output"] for item in items if item.get("type") == "function_call_output"]
 
 
-async def test_answers_of_the_command_line_count_after_kills(
+async def test_answers_of_the_command_line_are_used_after_kills(
     store_address: str, tmp_path: Path
 ) -> None:
     with child(CHILD, "ask", store_address, tmp_path) as process:
@@ -96,7 +96,7 @@ async def test_unanswered_call_interrupts_again_and_keeps_its_question(
 
 
 @pytest.mark.parametrize("choice", ["allow", "deny"])
-async def test_answer_during_the_run_counts_and_is_not_asked_again(
+async def test_answer_during_the_run_is_used_and_not_asked_again(
     choice: str, tmp_path: Path
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -119,7 +119,7 @@ async def test_answer_during_the_run_counts_and_is_not_asked_again(
         assert sent(tmp_path) == (["report", "bill"] if choice == "allow" else ["report"])
 
 
-async def test_answer_that_a_run_has_used_counts_for_no_other_run(tmp_path: Path) -> None:
+async def test_answer_that_a_run_has_used_applies_to_no_other_run(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)
         await pause(session, asking.asking(tmp_path, "report"))
@@ -138,7 +138,7 @@ async def test_answer_that_a_run_has_used_counts_for_no_other_run(tmp_path: Path
         assert sent(tmp_path) == ["report"]
 
 
-async def test_decisions_of_the_program_are_not_asked_and_withdraw_the_question(
+async def test_decisions_of_the_program_withdraw_the_question(
     tmp_path: Path,
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -206,7 +206,7 @@ async def test_question_ends_with_the_stored_state(ending: str, tmp_path: Path) 
         assert await store.questions() == []
 
 
-async def test_answer_to_a_call_counts_for_no_other_with_its_id(tmp_path: Path) -> None:
+async def test_answer_to_a_call_applies_to_no_other_call_with_its_id(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)
         for text, answer in (("report", None), ("bill", "allow"), ("will", None), ("bill", None)):
@@ -222,7 +222,7 @@ async def test_answer_to_a_call_counts_for_no_other_with_its_id(tmp_path: Path) 
 
 
 async def test_questions_of_another_program_approve_nothing_and_stay_open(tmp_path: Path) -> None:
-    """They have the choices of an approval, and the id, the tool or the text of the call."""
+    """They have the choices of an approval, and the id, tool or text of the call."""
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)
         await pause(session, asking.asking(tmp_path, "report"))
@@ -293,8 +293,8 @@ async def test_question_masks_secrets_and_names_the_entry_of_its_call(tmp_path: 
 
 
 @pytest.mark.full_only
-async def test_paused_run_is_asked_about_after_a_kill_at_any_commit(tmp_path: Path) -> None:
-    """After each commit the inbox has questions only of a stored state, and the run goes on."""
+async def test_question_of_paused_run_exists_after_a_kill_at_any_commit(tmp_path: Path) -> None:
+    """After each commit the inbox has only questions of a stored state, and the run continues."""
     done = run_forked(asking.pause_and_die, str(tmp_path), COMMITS + 1)
     assert done.out.decode().split() == [*["-9"] * COMMITS, "0"], done.err
     for dies_at in range(1, COMMITS + 1):
@@ -317,7 +317,7 @@ async def test_paused_run_is_asked_about_after_a_kill_at_any_commit(tmp_path: Pa
             assert (await store.verify()).is_ok
 
 
-async def test_blocking_store_asks_too(tmp_path: Path) -> None:
+async def test_blocking_store_asks_for_approval_too(tmp_path: Path) -> None:
     with perdure.blocking.open(f"sqlite:///{tmp_path / 's.db'}") as store:
         session = PerdureSession("s", store)
         result = await Runner.run(

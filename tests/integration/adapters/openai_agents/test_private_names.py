@@ -1,4 +1,4 @@
-"""A release of the SDK without the private names that stored approvals need is named as such."""
+"""A release of the SDK without the private names for stored approvals causes a clear error."""
 
 from __future__ import annotations
 

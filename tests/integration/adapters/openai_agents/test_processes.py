@@ -51,7 +51,7 @@ async def test_each_item_of_eight_processes_is_kept_or_popped_once(store_address
 
 
 @pytest.mark.full_only
-async def test_no_item_is_popped_twice_beside_clearing_processes(store_address: str) -> None:
+async def test_no_item_is_popped_twice_while_other_processes_clear(store_address: str) -> None:
     roles = ["add", "add", "add", "pop", "pop", "pop", "clear", "clear"]
     reports = run_all(store_address, roles)
     added = [text for report in reports[:3] for text in report]
@@ -67,7 +67,7 @@ async def test_no_item_is_popped_twice_beside_clearing_processes(store_address: 
 
 
 async def items_of(kind: str, folder: Path) -> list[dict[str, Any]]:
-    """Return what the session holds; its items are in the order of the run."""
+    """Return the items of the session; they are in the order of the run."""
     async with runner.session_in(kind, folder, 0) as session:
         items = await session.get_items()
     if kind == "perdure":
@@ -81,7 +81,7 @@ def without_ids(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.full_only
-async def test_session_after_any_kill_is_beginning_of_run(tmp_path: Path) -> None:
+async def test_session_after_any_kill_has_a_prefix_of_the_run(tmp_path: Path) -> None:
     """The same run is killed on our session and on the SDK's own, after each of their commits."""
     done = run_forked(runner.run_and_die, str(tmp_path), COMMITS)
     codes = done.out.decode().split()

@@ -150,13 +150,13 @@ async def test_cancelled_add_is_finished_before_the_caller_continues(store_addre
         assert await texts_of(session) == ["a", "b"]
 
 
-async def test_key_of_one_session_is_not_that_of_another(store_address: str) -> None:
+async def test_same_key_in_two_sessions_does_not_collide(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         assert await PerdureSession("a", store).add_items_once(said("one"), "b:c")
         assert await PerdureSession("a:b", store).add_items_once(said("two"), "c")
 
 
-async def test_clear_of_a_session_that_another_erased_changes_nothing() -> None:
+async def test_clear_of_a_session_erased_by_another_process_changes_nothing() -> None:
     async with perdure.open("memory:") as store:
         session, other = PerdureSession("s", store), PerdureSession("s", store, clear="erase")
         await session.add_items(said("a"))
@@ -178,7 +178,7 @@ async def test_recreated_session_with_surviving_fork_starts_empty() -> None:
             assert [message.text for message in await fork.messages()] == [text]
 
 
-async def test_unknown_way_to_clear_is_refused() -> None:
+async def test_unknown_way_to_clear_is_rejected() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(WrongArgument, match="branch or erase"):
             PerdureSession("s", store, clear=cast("Any", "delete"))

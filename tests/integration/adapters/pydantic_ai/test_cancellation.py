@@ -57,7 +57,7 @@ class Counted:
 
 
 async def cancelled_at(number: int, work: Callable[[], Awaitable[object]]) -> bool:
-    """Do `work`, cancelled at the await `number` of all of its tasks; return whether it was."""
+    """Run `work` and cancel it at await `number` of all its tasks; return if it was cancelled."""
     loop = asyncio.get_running_loop()
     seen = 0
     task: asyncio.Task[object] | None = None
@@ -101,7 +101,7 @@ async def opened(kind: str, address: str) -> AsyncGenerator[Store]:
 
 
 async def texts_in(store: Store) -> list[str]:
-    """Return what a new reader of the conversation gets."""
+    """Return the texts that a new reader of the conversation gets."""
     loaded = await PerdureConversationStore(store).load("c")
     messages = [] if loaded is None else loaded.messages
     return [str(getattr(message.parts[0], "content", "")) for message in messages]

@@ -1,4 +1,4 @@
-"""Durable runs: each call once, whatever is killed; the policies of unknown outcomes."""
+"""Durable runs: each call runs once despite kills; the policies of unknown outcomes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def caller(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 
 class Sender:
-    """An agent whose tool breaks, the first time it is called."""
+    """An agent whose tool fails when it is called for the first time."""
 
     def __init__(self, on_unknown: OnUnknown) -> None:
         self.calls = 0
@@ -100,7 +100,7 @@ async def test_run_shows_its_conversation_once() -> None:
         assert said == [("user", "Go"), ("assistant", ""), ("tool", "sent"), ("assistant", "sent")]
 
 
-async def test_slower_of_two_processes_stops() -> None:
+async def test_slower_of_two_processes_on_one_run_stops() -> None:
     async with perdure.open("memory:") as store:
         sender = Sender("retry")
         async with DurableRun("job", store):
@@ -119,7 +119,7 @@ async def test_agent_outside_of_durable_run_stores_nothing() -> None:
         assert await store.recent(scope="all") == []
 
 
-def test_unknown_policy_and_empty_id_are_refused() -> None:
+def test_unknown_policy_and_empty_id_are_rejected() -> None:
     with pytest.raises(WrongArgument, match="on_unknown"):
         PerdureDurability(on_unknown="maybe")  # pyright: ignore[reportArgumentType] - the test
     with pytest.raises(UserError, match="name"):

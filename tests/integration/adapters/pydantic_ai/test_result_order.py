@@ -1,4 +1,4 @@
-"""Results of calls side by side: each by its call, in the order of the calls, also after kills."""
+"""Results of parallel calls: each with its call, in the order of the calls, also after kills."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANSWER = "c0: saw c0 c1: saw c1 c2: saw c2"
 
 
 async def check_session(store: perdure.Store, id: str) -> None:
-    """Check that people, and each provider, get the results in their places."""
+    """Check that people, and each provider, get the results at their places."""
     session = await store.open(id)
     messages = [each.message for each in (await session.context()).messages]
     assert all_problems(messages) == []

@@ -1,4 +1,4 @@
-"""Conversations of Pydantic AI in a store: what is saved is loaded, on every backend."""
+"""Conversations of Pydantic AI in a store: a saved conversation is loaded, on every backend."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def saved(
     return conversation
 
 
-async def test_every_message_is_loaded_as_it_was_saved(store: perdure.Store) -> None:
+async def test_every_message_is_loaded_unchanged(store: perdure.Store) -> None:
     conversations = PerdureConversationStore(store)
     messages = everything()
     await saved(conversations, "c", messages)
@@ -98,7 +98,7 @@ async def test_every_message_is_loaded_as_it_was_saved(store: perdure.Store) -> 
     assert window.messages == loaded.messages[-2:]
 
 
-async def test_session_shows_what_is_said(store: perdure.Store) -> None:
+async def test_session_shows_the_saved_messages(store: perdure.Store) -> None:
     conversations = PerdureConversationStore(store)
     plain = everything()
     plain[2] = ModelRequest(parts=[ToolReturnPart("add", {"sum": [2]}, tool_call_id="c1")])

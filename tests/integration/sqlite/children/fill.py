@@ -1,4 +1,4 @@
-"""Fill a store until it is full, then append something small; prints what happened."""
+"""Fill a store until it is full, then append a small entry; print the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fakes.streams import create, say
 
 
 async def main(path: Path) -> None:
-    """Append 150 kB at a time, so that there is room for a small commit when one is too large."""
+    """Append 150 kB at a time, so that a small commit still fits when a large one fails."""
     store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
     await create(store)
     appended = 0

@@ -1,6 +1,6 @@
-"""Hold a store open: hold.py PATH, with the key, or ``plain``, as the first line of its input.
+"""Open a store until the input ends: hold.py PATH; input line 1: the key or ``plain``.
 
-Says ``open`` once it has read the store and ``written`` when it could write after the second line.
+Prints ``open`` after reading the store and ``written`` after a write that follows the second line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Open a store as a user who may only read it; prints what each attempt gave."""
+"""Open a store as a user with read access only; print the result of each attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do something to a store that somebody opens just now.
+"""Change a store while another process opens it.
 
 replace.py move PATH   put ``new.db``, which lies beside it, in its place
 replace.py rekey PATH  encrypt it

@@ -1,4 +1,4 @@
-"""Events of the ADK become messages where one can represent them, and come back unchanged."""
+"""Events of the ADK become messages if possible, and are read back unchanged."""
 
 from __future__ import annotations
 

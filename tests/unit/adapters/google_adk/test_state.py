@@ -1,4 +1,4 @@
-"""Changes of the state by scope, and what is stored of them."""
+"""Changes of the state by scope, and the part of them that is stored."""
 
 from __future__ import annotations
 

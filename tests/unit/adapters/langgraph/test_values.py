@@ -1,4 +1,4 @@
-"""Channel values are stored once, and grown ones as what changed."""
+"""Channel values are stored once; a value that grew is stored as its change."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_grown_array_is_stored_as_its_tail() -> None:
     assert all(len(str(record["tail"])) < 250 for record in tails)
 
 
-def test_equal_value_is_stored_once_but_never_too_far_up() -> None:
+def test_equal_value_is_stored_once_within_a_limited_distance() -> None:
     path = history([b"x" * 1_000] * 200)
     assert sum("type" in record["c"] for record in path) == 4
     assert read(path).data == b"x" * 1_000

@@ -172,7 +172,7 @@ async def test_picture_is_stored_as_bytes_and_returns_unchanged() -> None:
         {"role": "user", "content": "a", "x": float("nan")},
     ],
 )
-async def test_item_that_no_message_can_hold_is_found(item: dict[str, Any]) -> None:
+async def test_item_that_no_message_can_represent_is_found(item: dict[str, Any]) -> None:
     assert not is_plain(item)
     async with perdure.open("memory:") as store:
         session = await store.create()
@@ -271,7 +271,7 @@ async def test_message_of_another_program_becomes_items() -> None:
     ]
 
 
-async def test_text_beside_results_is_an_item_after_them_until_it_is_popped() -> None:
+async def test_text_with_results_is_a_later_item_until_it_is_popped() -> None:
     output = {"type": "function_call_output", "call_id": "c", "output": "22 C"}
     said = {"role": "user", "content": "Now also Rome.\n\nPlease."}
     async with perdure.open("memory:") as store:

@@ -67,7 +67,7 @@ def test_name_in_brackets_or_quotes_is_attached_or_reported(tmp_path: Path, text
     assert attached_of(text, tmp_path) == ["notes.md"]
 
 
-def test_name_that_begins_as_an_attached_one_is_attached_or_reported(tmp_path: Path) -> None:
+def test_name_with_prefix_of_an_attached_name_is_attached_or_reported(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("the sea")
     told = attach_mentioned("see @notes.md", tmp_path, ELSEWHERE, ["notes"]).remarks
     assert told == ("not attached, because the folder has no such file: @notes.md",)

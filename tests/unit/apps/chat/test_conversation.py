@@ -1,4 +1,4 @@
-"""What is typed as a turn ends is answered next."""
+"""Input typed while a turn ends is answered next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.concurrency.test_message_order import said_in
 
 @pytest.fixture
 def typed() -> Generator[TypedLines]:
-    """The lines of a terminal at which nobody types."""
+    """The lines of a terminal without input."""
     ours, theirs = os.openpty()
     yield TypedLines(theirs)
     os.close(ours)
@@ -37,7 +37,7 @@ def typed() -> Generator[TypedLines]:
 class LateTyping(LineChat):
     """A line chat whose user types `late` between the end of a turn and its display's end.
 
-    The display ends `steps` steps after the first of them is passed to the turn.
+    The display ends `steps` steps after the first line is passed to the turn.
     """
 
     def __init__(self, store: Store, lines: TypedLines, late: list[str], steps: int) -> None:
@@ -48,7 +48,7 @@ class LateTyping(LineChat):
         self._conversation = Passing(answering, self, self._is_passed)
 
     async def end_turn(self, chat: Chat) -> None:
-        """Type the next line, and end in the middle of its way to the turn."""
+        """Type the next line, and end the turn while the line is being passed to it."""
         self._is_passed.clear()
         self.typed.put_back([self._late.pop(0)])
         await self._is_passed.wait()
@@ -110,7 +110,7 @@ async def test_command_typed_during_a_turn_waits_and_is_no_message(
 
 
 @pytest.mark.parametrize("steps", range(4))
-async def test_text_steered_too_late_is_returned_also_when_cancelled(
+async def test_text_steered_too_late_is_returned_even_after_cancellation(
     typed: TypedLines, steps: int
 ) -> None:
     """The task that passes the text on is cancelled at each of its first steps."""

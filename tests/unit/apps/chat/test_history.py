@@ -1,4 +1,4 @@
-"""Unsent text outlives the process in which it was typed."""
+"""Unsent text is stored after its process ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_draft_of_an_ended_process_is_offered_once(tmp_path: Path) -> None:
     assert ours.take("s1") == ""
 
 
-def test_draft_of_a_running_process_is_left_to_it(tmp_path: Path) -> None:
+def test_draft_of_a_running_process_is_not_offered(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     Drafts(tmp_path, "store", child.pid).keep("s", "mine")
     ours = Drafts(tmp_path, "store", os.getpid())
@@ -46,7 +46,7 @@ def test_empty_text_removes_the_draft(tmp_path: Path) -> None:
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_old_drafts_are_removed_and_odd_files_are_left_out(tmp_path: Path) -> None:
+def test_old_drafts_are_removed_and_invalid_files_are_ignored(tmp_path: Path) -> None:
     drafts = Drafts(tmp_path, "store", ENDED)
     drafts.keep("s", "text")
     (file,) = tmp_path.iterdir()
@@ -58,14 +58,14 @@ def test_old_drafts_are_removed_and_odd_files_are_left_out(tmp_path: Path) -> No
     assert drafts.take("s") == ""
 
 
-def test_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_causes_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     drafts = Drafts(tmp_path / "file", "store", os.getpid())
     drafts.keep("s", "text")
     assert drafts.take("s") == ""
 
 
-async def test_encrypted_store_and_one_in_memory_keep_no_draft(tmp_path: Path) -> None:
+async def test_encrypted_store_and_store_in_memory_store_no_draft(tmp_path: Path) -> None:
     state = {"XDG_STATE_HOME": str(tmp_path)}
     async with perdure.open("memory:") as store:
         assert await drafts_of(store, state) is None

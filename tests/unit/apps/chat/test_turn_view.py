@@ -1,4 +1,4 @@
-"""What is asked while a turn is shown."""
+"""Questions that arrive while a turn is shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def strike() -> str:
     return "struck"
 
 
-async def test_pending_question_that_the_turn_also_tells_is_asked_once() -> None:
+async def test_pending_question_also_in_turn_events_is_asked_once() -> None:
     asked: list[str] = []
 
     async def ask(question: Asked) -> Given:

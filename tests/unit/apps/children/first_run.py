@@ -1,4 +1,4 @@
-"""A first run whose person says yes: says "ready", begins at a line of input, and says its key."""
+"""A first run whose user accepts a key: prints "ready", waits for a line, and prints its key."""
 
 from __future__ import annotations
 

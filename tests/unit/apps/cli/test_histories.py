@@ -7,7 +7,7 @@ from pathlib import Path
 from perdure.apps.cli.histories import known_histories, places
 
 
-def test_histories_are_found_where_the_programs_keep_them(tmp_path: Path) -> None:
+def test_histories_are_found_in_the_default_folders_of_the_programs(tmp_path: Path) -> None:
     assert not list(known_histories(tmp_path, {}))
     for place in places().split(", ")[:-1]:
         (tmp_path / place.removeprefix("~/")).mkdir(parents=True)
@@ -21,13 +21,13 @@ def test_histories_are_found_where_the_programs_keep_them(tmp_path: Path) -> Non
     assert all(each.folder.is_dir() for each in found)
 
 
-def test_variable_of_the_program_names_its_folder(tmp_path: Path) -> None:
+def test_variable_of_the_program_sets_its_folder(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "sessions").mkdir(parents=True)
     (found,) = known_histories(tmp_path, {"CODEX_HOME": str(tmp_path / "elsewhere")})
     assert (found.program, found.folder) == ("Codex", tmp_path / "elsewhere" / "sessions")
 
 
-def test_history_of_aider_is_found_up_to_the_repository(tmp_path: Path) -> None:
+def test_history_of_aider_is_found_in_folders_up_to_the_repository(tmp_path: Path) -> None:
     repository = tmp_path / "outer" / "repository"
     deep = repository / "a" / "b"
     deep.mkdir(parents=True)

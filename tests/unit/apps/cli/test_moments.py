@@ -1,4 +1,4 @@
-"""Moments as a person types them."""
+"""Times as a person types them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOW = datetime.fromisoformat("2026-11-23T18:30:15")
         (" 12h ", "2026-11-23T06:30:15"),
     ],
 )
-def test_typed_moment_is_seen_from_now(typed: str, meant: str) -> None:
+def test_typed_time_is_relative_to_now(typed: str, meant: str) -> None:
     assert moment(typed, NOW).isoformat() == meant
 
 
@@ -43,7 +43,7 @@ def test_typed_moment_is_seen_from_now(typed: str, meant: str) -> None:
     "typed",
     ["", "soon", "7", "d", "-7d", "7.5d", "999999w", "2026-13-01", "today 24:00", "tomorrow 9"],
 )
-def test_other_words_are_refused_with_the_valid_forms(typed: str) -> None:
+def test_invalid_time_is_rejected_with_the_valid_forms(typed: str) -> None:
     with pytest.raises(typer.BadParameter, match="yesterday, 7d"):
         moment(typed, NOW)
 
@@ -55,7 +55,7 @@ def test_day_begins_at_local_midnight() -> None:
 
 @pytest.fixture
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The local time of this process is that of Berlin."""
+    """Set the local time of this process to Berlin."""
     with monkeypatch.context() as changed:
         changed.setenv("TZ", "Europe/Berlin")
         time.tzset()
@@ -76,7 +76,7 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("2026-10-25T02:30:00+00:00", "3h", typed_moment, -3),
     ],
 )
-def test_span_of_hours_is_as_long_across_a_clock_change(
+def test_span_of_hours_has_the_same_length_across_a_clock_change(
     monkeypatch: pytest.MonkeyPatch,
     now: str,
     typed: str,

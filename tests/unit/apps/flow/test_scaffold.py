@@ -1,4 +1,4 @@
-"""What is laid out: complete, in order, and never in the place of something else."""
+"""The files of a scaffold: complete, in order, and never replacing an existing file."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def test_scaffold_changes_no_existing_file(tmp_path: Path) -> None:
     assert {(tmp_path / path).read_text() for _, path in FILES} == {"mine"}
 
 
-def test_flow_that_begins_a_project_is_the_owners_alone() -> None:
+def test_workflow_of_new_project_has_no_structure_faults() -> None:
     for mode in ("greenfield", "takeover"):
         assert structure_faults(initialization(mode)) == []

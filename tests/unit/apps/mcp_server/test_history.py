@@ -47,7 +47,7 @@ async def test_scope_decides_what_every_tool_shows() -> None:
 
 
 @pytest.mark.parametrize("tool", ["recall", "search_sessions"])
-async def test_hit_that_is_erased_before_it_is_read_is_left_out(
+async def test_hit_erased_before_its_read_is_omitted(
     tool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -93,7 +93,7 @@ async def test_long_entry_is_read_in_pieces() -> None:
     assert read == text
 
 
-async def test_remembered_fact_goes_with_its_source_and_takes_none_out_of_scope() -> None:
+async def test_fact_is_deleted_with_its_source_and_has_no_source_out_of_scope() -> None:
     async with perdure.open("memory:") as store:
         for subject in ("ana", "bob"):
             session = await store.create(id=f"of-{subject}", subject=subject)
@@ -108,7 +108,7 @@ async def test_remembered_fact_goes_with_its_source_and_takes_none_out_of_scope(
         assert await store.memory.facts(subject="ana") == []
 
 
-async def test_sessions_out_of_scope_crowd_out_no_answer() -> None:
+async def test_sessions_out_of_scope_displace_no_result() -> None:
     async with perdure.open("memory:") as store:
         own = await store.create(id="own")
         await own.append(user("a moon, and much else that was said on that day at sea"))
@@ -120,7 +120,7 @@ async def test_sessions_out_of_scope_crowd_out_no_answer() -> None:
         assert "session own" in await history.list_sessions(limit=1)
 
 
-async def test_id_that_another_subject_uses_now_shows_nothing() -> None:
+async def test_id_now_used_by_another_subject_shows_nothing() -> None:
     async with perdure.open("memory:") as store:
         history = History(store, Scope(None, is_all=False))
         first = await store.create(id="reused")
@@ -152,7 +152,7 @@ async def test_part_of_a_secret_is_shown_by_no_tool() -> None:
                 assert not [line for line in lines if line[:8] in answer or line[-8:] in answer]
 
 
-async def test_recall_compares_meanings_with_an_embedder_and_says_when_it_does_not() -> None:
+async def test_recall_compares_meanings_with_an_embedder_and_reports_without() -> None:
     embedder = WordEmbedder(alike=[("hotel", "lodging")])
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")

@@ -1,4 +1,4 @@
-"""Which texts fit a query, and which fit better."""
+"""The texts that match a query, and their ranking."""
 
 from __future__ import annotations
 
@@ -52,32 +52,32 @@ def test_query_is_words_and_phrases(
     assert wanted.phrases == phrases
 
 
-def test_empty_query_fits_everything_in_the_order_given() -> None:
+def test_empty_query_matches_everything_in_the_given_order() -> None:
     assert order("") == list(TITLES)
 
 
-def test_letters_of_a_word_may_stand_apart() -> None:
+def test_letters_of_a_word_match_with_gaps() -> None:
     assert "Fix the tide table" in order("fxtbl")
     assert order("rlchk") == ["release-checklist"]
 
 
-def test_every_word_must_fit_in_any_order() -> None:
+def test_every_word_must_match_in_any_order() -> None:
     assert order("table tide")[0] == "Fix the tide table"
     assert order("table zebra") == []
 
 
-def test_phrase_fits_only_letter_for_letter() -> None:
+def test_phrase_matches_only_letter_for_letter() -> None:
     assert order('"tide table"') == ["Fix the tide table"]
     assert order('"table tide"') == []
     assert order('"tidetable"') == []
 
 
-def test_whole_word_is_better_than_its_letters_apart() -> None:
+def test_whole_word_ranks_above_its_letters_with_gaps() -> None:
     assert order("tide")[0] == "Fix the tide table"
     assert set(order("tide")[1:]) == {"Tidy up the attic", "a time indeed enormous"}
 
 
-def test_beginning_of_a_word_is_better_than_its_middle() -> None:
+def test_beginning_of_a_word_ranks_above_its_middle() -> None:
     assert order("cont", ("discontent", "table of contents")) == ["table of contents", "discontent"]
 
 
@@ -86,16 +86,16 @@ def test_letter_case_and_accents_do_not_count() -> None:
     assert order('"der strasse"') == ["Größe der Straße"]
 
 
-def test_more_important_text_counts_more() -> None:
+def test_more_important_text_ranks_higher() -> None:
     texts = (("other", "tide"), ("tide", "other"))
     assert [match.index for match in rank(texts, wanted_of("tide"))] == [1, 0]
 
 
-def test_words_may_fit_different_texts_of_one_thing() -> None:
+def test_words_can_match_different_texts_of_one_item() -> None:
     assert score_of(("fix the table", "0196f0c2", "/home/mira"), wanted_of("table 0196 mira"))
 
 
-def test_equally_good_ones_stay_in_their_order() -> None:
+def test_equal_scores_preserve_the_order() -> None:
     assert order("same", ("same", "same ", " same")) == ["same", "same ", " same"]
 
 
@@ -103,7 +103,7 @@ WORDS = st.text(alphabet="abcdé -", min_size=1, max_size=8)
 
 
 @given(text=st.text(max_size=40), word=st.text(min_size=1, max_size=6))
-def test_word_fits_where_its_letters_stand_in_order(text: str, word: str) -> None:
+def test_word_matches_its_letters_in_order(text: str, word: str) -> None:
     text, word = fold(text), fold(word)
     rest = iter(text)
     stands = all(letter in rest for letter in word)

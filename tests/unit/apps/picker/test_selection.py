@@ -1,4 +1,4 @@
-"""What each key does to a choice."""
+"""The effect of each key on a selection."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_typing_narrows_and_erasing_widens_matches(state: State) -> None:
     assert press(press(state, "session 24"), "\x17").query == "session"
 
 
-def test_best_is_marked_again_after_each_change(state: State) -> None:
+def test_best_match_is_marked_again_after_each_change(state: State) -> None:
     assert press(press(state, "\x1b[B\x1b[B"), "1").marked == 0
 
 
@@ -80,30 +80,30 @@ def test_best_is_marked_again_after_each_change(state: State) -> None:
         ("\x1b[Z\x1b[200~\x1b[201~\x07", 0),
     ],
 )
-def test_mark_moves_and_stays_in_the_list(state: State, typed: str, marked: int) -> None:
+def test_mark_moves_and_never_leaves_the_list(state: State, typed: str, marked: int) -> None:
     assert press(state, typed).marked == marked
 
 
-def test_enter_takes_the_marked_one(state: State) -> None:
+def test_enter_selects_the_marked_item(state: State) -> None:
     chosen = after(press(state, "\x1b[B"), "enter")
     assert isinstance(chosen, Chosen)
     assert chosen.choice is not None
     assert chosen.choice.info == HERE[1]
 
 
-def test_enter_does_nothing_where_nothing_fits(state: State) -> None:
+def test_enter_without_match_does_nothing(state: State) -> None:
     empty = press(state, "zebra")
     assert after(empty, "enter") == empty
     assert empty.choice is None
 
 
 @pytest.mark.parametrize("key", ["\x1b", "\x03", "\x04"])
-def test_one_can_leave_without_choosing(state: State, key: str) -> None:
+def test_picker_can_be_closed_without_selection(state: State, key: str) -> None:
     (name,) = keys_in(key)
     assert after(state, name) == Chosen(None)
 
 
-def test_pasted_text_is_text_and_its_keys_are_keys() -> None:
+def test_keys_in_pasted_text_are_text() -> None:
     assert list(keys_in('\x1b[200~"tide table" 漢字\x1b[201~\r')) == [
         'text:"tide table" 漢字',
         "enter",

@@ -31,7 +31,7 @@ def state(count: int = 30, query: str = "") -> State:
     return first_state(choices_of(infos), "/here", query)
 
 
-def test_every_size_is_filled_and_kept() -> None:
+def test_picker_fills_every_size_exactly() -> None:
     for columns in [20, 40, 80, 200]:
         for rows in [7, 24]:
             for count in [1, 3, 30]:
@@ -42,7 +42,7 @@ def test_every_size_is_filled_and_kept() -> None:
                     assert "\x1b" not in "".join(lines)
 
 
-def test_marked_one_is_marked_without_colour_and_always_seen() -> None:
+def test_marked_item_is_visible_and_marked_without_colour() -> None:
     far = state()
     far = type(far)(
         far.choices, far.folder, is_everywhere=far.is_everywhere, fitting=far.fitting, marked=29
@@ -60,5 +60,5 @@ def test_picker_reports_no_match() -> None:
     assert len(lines) == 12
 
 
-def test_end_of_what_is_typed_is_seen() -> None:
+def test_end_of_typed_text_is_visible() -> None:
     assert "the end" in next(view_lines(state(3, "x" * 200 + "the end"), 60, 12, PLAIN))

@@ -1,4 +1,4 @@
-"""The JSON form of a context: every list is there, and absent facts are null."""
+"""The JSON form of a context: every list is present, and absent facts are null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The context of any model call of the log, against the requests that the model really got."""
+"""The context of any model call of the log, compared with the real requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(text: str) -> str:
 ANSWERS = [assistant(tool_call("c1", "add", {"a": 1, "b": 2})), "three", "four", "five"]
 
 
-async def test_last_messages_are_those_at_the_end_of_the_request(tmp_path: Path) -> None:
+async def test_last_messages_are_at_the_end_of_the_request(tmp_path: Path) -> None:
     agent = perdure.Agent("desk", model="scripted:desk", tools=[add])
     async with served(tmp_path, ANSWERS, agents=[agent]) as server:
         session = await server.said("1 and 2?")
@@ -95,7 +95,7 @@ class Sum(msgspec.Struct):
     why: str = ""
 
 
-async def test_context_of_call_has_what_its_workspace_and_output_made_of_it(
+async def test_context_of_call_includes_its_workspace_and_output(
     tmp_path: Path,
 ) -> None:
     @perdure.tool(effect="read")
@@ -133,7 +133,7 @@ async def test_context_of_call_has_what_its_workspace_and_output_made_of_it(
         assert str(two) in shown["tools"][0]["description"]
 
 
-async def test_tool_that_has_changed_since_is_named_without_schema(tmp_path: Path) -> None:
+async def test_tool_changed_since_the_call_is_listed_without_schema(tmp_path: Path) -> None:
     @perdure.tool(name="add", effect="read")
     def add_texts(a: str) -> str:
         """Add texts."""
@@ -153,7 +153,7 @@ async def test_tool_that_has_changed_since_is_named_without_schema(tmp_path: Pat
             ]
 
 
-async def test_context_of_trimmed_call_has_its_messages_only(tmp_path: Path) -> None:
+async def test_context_of_trimmed_call_has_only_its_messages(tmp_path: Path) -> None:
     compaction = CompactionSettings(max_messages=3)
     agent = perdure.Agent("desk", model="scripted:desk", compaction=compaction)
     model = ScriptedModel(["one", "two", "three"])
@@ -167,7 +167,7 @@ async def test_context_of_trimmed_call_has_its_messages_only(tmp_path: Path) -> 
         assert (shown["trimmed"]["limit"], shown["dropped"] > 0) == ("max_messages", True)
 
 
-async def test_context_over_budget_tells_overflow_and_what_is_left_out(tmp_path: Path) -> None:
+async def test_context_over_budget_shows_overflow_and_omitted_messages(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         session = await server.said("first " * 50)
         url = f"/v1/sessions/{session}/context"
@@ -211,7 +211,7 @@ async def test_call_that_waits_for_answer_is_not_shown_as_interrupted(tmp_path: 
 
 
 @pytest.mark.parametrize("long", ["context", "export"])
-async def test_others_are_served_while_long_session_is_read(
+async def test_other_requests_are_served_while_long_session_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: str
 ) -> None:
     served_another = threading.Event()
@@ -248,16 +248,16 @@ async def test_others_are_served_while_long_session_is_read(
 
 
 async def calls_of(server: Served, session: str) -> list[int]:
-    """The seqs of the model calls of `session`."""
+    """Return the seqs of the model calls of `session`."""
     turns = (await server.http.get(f"/v1/sessions/{session}/turns")).json()["items"]
     return [call["seq"] for turn in turns for call in turn["calls"] if call["type"] == "model"]
 
 
 async def context(server: Served, session: str, call: int) -> dict[str, Any]:
-    """The context of a call of `session`."""
+    """Return the context of a call of `session`."""
     return (await server.http.get(f"/v1/sessions/{session}/context", params={"call": call})).json()
 
 
 def text_of(message: Any) -> list[Any]:
-    """What the parts of a message say."""
+    """Return the text of the parts of a message."""
     return [part.get("text") or part.get("name") for part in message["parts"]]

@@ -1,4 +1,4 @@
-"""Conversations: what a message does to a session, through the real server."""
+"""Conversations: the effect of a message on a session, through the real server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.errors import HeadConflict
 from tests.fakes.served import served
 
 
-async def test_message_without_session_begins_one_with_unguessable_id(tmp_path: Path) -> None:
+async def test_message_without_session_starts_one_with_unguessable_id(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         first = await server.http.post("/v1/messages", json={"text": "hello"})
         second = await server.http.post("/v1/messages", json={"text": "hello"})
@@ -23,7 +23,7 @@ async def test_message_without_session_begins_one_with_unguessable_id(tmp_path: 
         assert all(len(id) >= 26 for id in ids)
 
 
-async def test_message_with_unknown_id_begins_session_under_it_once(tmp_path: Path) -> None:
+async def test_message_with_unknown_id_starts_session_with_this_id_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["answer"] * 9) as server:
         sent = await asyncio.gather(
             *(
@@ -67,7 +67,7 @@ async def test_message_while_turn_runs_is_queued_or_rejected(tmp_path: Path) -> 
         assert told[-1].text == "Both answered"
 
 
-async def test_message_to_ended_session_opens_it_again(tmp_path: Path) -> None:
+async def test_message_to_ended_session_reopens_it(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         session = await server.said("hello")
         await (await server.store.open(session)).end()
@@ -77,7 +77,7 @@ async def test_message_to_ended_session_opens_it_again(tmp_path: Path) -> None:
         await server.until(session, "idle")
 
 
-async def test_message_to_erased_session_is_gone(tmp_path: Path) -> None:
+async def test_message_to_erased_session_gets_gone(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hello")
         await (await server.store.open(session)).erase()
@@ -85,7 +85,7 @@ async def test_message_to_erased_session_is_gone(tmp_path: Path) -> None:
         assert (again.status_code, again.json()["code"]) == (410, "erased")
 
 
-async def test_agent_is_asked_for_where_there_are_several(tmp_path: Path) -> None:
+async def test_agent_is_required_if_there_are_several(tmp_path: Path) -> None:
     agents = [perdure.Agent(name, model="scripted:desk") for name in ("a", "b")]
     async with served(tmp_path, ["one"], agents=agents) as server:
         unnamed = await server.http.post("/v1/messages", json={"text": "hello"})
@@ -135,7 +135,7 @@ async def test_steering_at_an_outdated_head_stores_nothing(tmp_path: Path) -> No
         assert (await server.store.open(chat.id)).head == head
 
 
-async def test_message_names_the_agent_of_a_session_that_has_none(tmp_path: Path) -> None:
+async def test_message_sets_the_agent_of_a_session_without_one(tmp_path: Path) -> None:
     agents = [perdure.Agent(name, model="scripted:desk") for name in ("desk", "shop")]
     async with served(tmp_path, ["one", "two"], agents=agents) as server:
         session = await server.store.create()

@@ -1,4 +1,4 @@
-"""The OpenAPI document: every operation says how callers sign in and how it refuses."""
+"""The OpenAPI document: every operation documents its sign-in and its errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_every_operation_documents_refusals(tmp_path: Path) -> None:
         assert document["security"] == [{"token": []}]
 
 
-async def test_operation_documents_headers_that_it_honours(tmp_path: Path) -> None:
+async def test_operation_documents_headers_that_it_uses(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         await server.http.get("/v1/openapi.json")  # the second answer is made of the same document
         paths = (await server.http.get("/v1/openapi.json")).json()["paths"]

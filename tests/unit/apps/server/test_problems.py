@@ -15,14 +15,14 @@ from perdure.apps.server.problems import ADVICE, STATUS, UNREADABLE, answer_prob
 from tests.fakes.served import served
 
 
-def test_error_of_library_keeps_its_code_and_facts() -> None:
+def test_error_of_library_preserves_its_code_and_facts() -> None:
     answer = answer_problem(None, errors.HeadConflict("s", 3, 5))  # type: ignore[arg-type] # of no request
     shown = msgspec.json.decode(answer.content)
     assert answer.status_code == shown["status"] == 412
     assert (shown["code"], shown["expected"], shown["actual"]) == ("head_conflict", 3, 5)
 
 
-def test_unknown_error_shows_nothing_of_its_text() -> None:
+def test_unknown_error_hides_its_text() -> None:
     answer = answer_problem(None, RuntimeError("the password is x"))  # type: ignore[arg-type] # of no request
     assert answer.status_code == 500
     assert b"password" not in answer.content

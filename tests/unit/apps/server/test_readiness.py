@@ -38,7 +38,7 @@ async def test_closed_store_is_not_ready() -> None:
     assert await check.problem() is not None
 
 
-async def test_store_that_takes_no_writes_is_not_ready(
+async def test_store_that_rejects_writes_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readiness, "TIMEOUT_S", 0.2)
@@ -55,7 +55,7 @@ async def test_store_that_takes_no_writes_is_not_ready(
         assert await check.problem() is None
 
 
-async def test_store_without_the_right_to_write_is_not_ready(
+async def test_store_without_write_permission_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"sqlite:///{tmp_path / 'a.db'}"

@@ -41,7 +41,7 @@ async def test_access_log_has_one_line_for_each_request_without_content(
     assert lines[4].endswith("token=-")
 
 
-async def test_trace_leads_from_caller_over_request_to_turn(
+async def test_trace_connects_caller_request_and_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     telemetry = Telemetry()

@@ -1,4 +1,4 @@
-"""The stream of a caller: what it sees, where it has caught up, and when it ends."""
+"""The stream of a caller: its events, its position when caught up, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a tree: one line of text each, whatever an entry holds."""
+"""Rows of a tree: one line of text each, for any content of an entry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_text_of_row_is_one_short_line() -> None:
 
 
 @pytest.mark.parametrize("first", [2, 7, 1_000])
-async def test_tree_since_has_all_children_of_the_parents(
+async def test_tree_since_seq_has_all_children_of_the_parents(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trees, "_FIRST", first)

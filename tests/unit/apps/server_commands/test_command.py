@@ -1,4 +1,4 @@
-"""``perdure serve``: mistakes that are found before it listens."""
+"""``perdure serve``: errors that are found before the server listens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tests.acceptance.cli.conftest import World
         (("broken:make",), "broken:make failed with KeyError: 'NO_KEY'"),
     ],
 )
-def test_mistake_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_mistake_in_arguments_is_one_sentence(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
     (tmp_path / "shop.py").write_text("def wrong(store):\n    return [1]\n\ndef empty(): ...\n")
     (tmp_path / "broken.py").write_text("import os\nos.environ['NO_KEY']\n")
     ended = World(tmp_path).run("serve", *words, "--port", "0")

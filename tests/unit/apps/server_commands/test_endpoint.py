@@ -1,4 +1,4 @@
-"""Where a server listens, and how it is reached."""
+"""The address where a server listens, and the address that clients use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_unsafe_endpoint_is_refused(wanted: Wanted) -> None:
         wanted.check()
 
 
-def test_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_unusable_certificate_is_reported_by_name(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("chain.pem", "key.pem")]
     wanted = Wanted("::1", certificate=files[0], key=files[1])
     assert wanted.address(80) == "https://127.0.0.1:80"

@@ -1,4 +1,4 @@
-"""MODULE:FACTORY: what a program may return, and what is refused."""
+"""MODULE:FACTORY: the values that a factory can return, and rejected values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_factory_returns_agents_or_a_runtime() -> None:
         assert isinstance(await made_by("factory_program:later", store), Runtime)
 
 
-async def test_factory_that_cannot_be_used_is_an_error_that_says_why() -> None:
+async def test_unusable_factory_raises_error_with_reason() -> None:
     cases = {
         "factory_program": (UsageMistake, "is not MODULE:FACTORY"),
         "no_such_program:one": (ConfigError, "there is no module 'no_such_program'"),

@@ -1,4 +1,4 @@
-"""``perdure mcp serve --http``: mistakes that are found before it listens."""
+"""``perdure mcp serve --http``: errors that are found before the server listens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tests.acceptance.cli.conftest import World
         (("--http", "--host", "0.0.0.0"), "needs TLS"),
     ],
 )
-def test_mistake_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_mistake_in_arguments_is_one_sentence(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
     ended = World(tmp_path).run("mcp", "serve", *words)
     assert ended.code == 2
     assert said in ended.err
@@ -33,7 +35,9 @@ def test_mistake_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: s
 @pytest.mark.parametrize(
     ("missing", "extra"), [("uvicorn", "server"), ("mcp.server.mcpserver", "mcp")]
 )
-def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, missing: str, extra: str) -> None:
+def test_missing_extra_is_reported_by_name(
+    monkeypatch: pytest.MonkeyPatch, missing: str, extra: str
+) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "perdure.apps.server_commands.server_process", raising=False)
     with pytest.raises(ConfigError, match=rf"perdure\[{extra}\]"):

@@ -1,4 +1,4 @@
-"""A server that is stopped says so first, and serves meanwhile."""
+"""A server that stops reports this first, and still serves meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.acceptance.server.test_serve import PROGRAM, serving, signed_in
 pytestmark = pytest.mark.full_only
 
 
-async def test_server_says_draining_and_serves_before_it_stops(tmp_path: Path) -> None:
+async def test_server_reports_draining_and_serves_before_it_stops(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     async with (
         serving(tmp_path, "--drain-seconds", "60") as (process, address),

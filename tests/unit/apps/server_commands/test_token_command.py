@@ -1,4 +1,4 @@
-"""``perdure token``: made once, listed without secrets, revoked."""
+"""``perdure token``: created once, listed without secrets, revoked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_token_is_created_listed_and_revoked(tmp_path: Path) -> None:
     assert "no token 'nothing'; `perdure token list` lists the tokens" in unknown.err
 
 
-def test_token_is_for_the_namespace_it_was_made_in(tmp_path: Path) -> None:
+def test_token_is_valid_in_the_namespace_of_its_creation(tmp_path: Path) -> None:
     world = World(tmp_path, {"PERDURE_TOKENS": str(tmp_path / "tokens.json")})
     world.ok("token", "create")
     world.ok("token", "create", "--namespace", "shop")
@@ -35,7 +35,7 @@ def test_token_is_for_the_namespace_it_was_made_in(tmp_path: Path) -> None:
     assert [row["namespace"] for row in rows] == ["default", "shop", "shop"]
 
 
-def test_expired_token_is_listed_as_such(tmp_path: Path) -> None:
+def test_expired_token_is_listed_as_expired(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.ok("chat", "-p", "hello")
     assert "No tokens" in world.ok("token", "list").out
@@ -43,7 +43,7 @@ def test_expired_token_is_listed_as_such(tmp_path: Path) -> None:
     assert "expired" in world.ok("token", "list").out
 
 
-def test_token_that_would_never_be_valid_is_refused(tmp_path: Path) -> None:
+def test_token_with_invalid_lifetime_is_rejected(tmp_path: Path) -> None:
     world = World(tmp_path)
     for days in ("0", "-1", "nan", "1e9"):
         refused = world.run("token", "create", f"--days={days}")

@@ -1,4 +1,4 @@
-"""Each store and namespace has tokens of its own."""
+"""Each store and namespace has its own tokens."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def here(tmp_path: Path) -> Here:
     return Here(tmp_path)
 
 
-def test_projects_agent_gets_no_more_than_the_person_allows(here: Here) -> None:
+def test_project_agent_gets_only_what_the_person_allows(here: Here) -> None:
     here.write(here.project, "a", WIDE)
     chosen = chosen_agent("a", here.found, Permissions())
     assert chosen.agent.permissions == Permissions()
@@ -51,7 +51,7 @@ def test_projects_agent_gets_no_more_than_the_person_allows(here: Here) -> None:
     assert chosen_agent("a", here.found, allowed).agent.permissions == allowed
 
 
-def test_persons_own_agent_may_do_what_its_file_says(here: Here) -> None:
+def test_agent_of_the_person_has_the_permissions_of_its_file(here: Here) -> None:
     here.write(here.user, "a", WIDE + SERVER)
     chosen = chosen_agent("a", here.found, Permissions())
     assert chosen.agent.permissions.approval == "auto"
@@ -68,7 +68,7 @@ def test_project_agent_starts_programs_only_if_its_file_is_named(here: Here) -> 
     assert chosen.agent.mcp_servers
 
 
-def test_others_are_invoked_by_ids_that_are_theirs_alone(here: Here) -> None:
+def test_only_agents_with_unique_ids_can_be_invoked(here: Here) -> None:
     for place, id, more in (
         (here.project, "a", WIDE),
         (here.project, "b", ""),

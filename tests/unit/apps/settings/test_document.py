@@ -13,7 +13,7 @@ from perdure.errors import ConfigError
 from perdure.models.prices import Price, dollars
 
 
-def test_every_setting_has_a_built_in_value_and_no_other_has() -> None:
+def test_settings_and_built_in_values_have_the_same_keys() -> None:
     settings = Settings()
     keys = {
         f"{table}.{key}"

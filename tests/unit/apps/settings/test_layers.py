@@ -34,7 +34,7 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-def test_without_files_everything_is_built_in(tmp_path: Path) -> None:
+def test_settings_without_files_are_all_built_in(tmp_path: Path) -> None:
     configuration = Configuration(tmp_path, {"HOME": str(tmp_path)})
     for key, value in BUILT_IN.items():
         assert configuration.explain(key).said == Said(value, "built-in")
@@ -78,7 +78,7 @@ def test_project_can_only_lower_what_a_person_allows(
         assert explained.overrides[0].note == "a project cannot widen what you allow"
 
 
-def test_project_sets_nothing_else(files: Files) -> None:
+def test_project_can_set_nothing_else(files: Files) -> None:
     values = {
         "chat.model": '"openai:x"',
         "chat.agent": '"x"',
@@ -142,7 +142,7 @@ def test_all_errors_of_settings_file_are_reported(files: Files) -> None:
     assert len(files.faults(user="[chat]\nturn_cap = 0\nx = 1\n[y]\n")) == 3
 
 
-def test_byte_order_mark_is_nothing_to_complain_about(files: Files) -> None:
+def test_byte_order_mark_causes_no_error(files: Files) -> None:
     found = files.read(user="\ufeff[chat]\nmodel = 'a:b'\n")
     assert found.explain("chat.model").said == Said("a:b", "user", f"{files.user}:2")
 
@@ -153,6 +153,6 @@ def test_binary_settings_file_is_rejected(files: Files) -> None:
         Configuration(files.user.parent, files.environment)
 
 
-def test_unknown_key_lists_those_there_are(files: Files) -> None:
+def test_unknown_key_error_lists_the_valid_keys(files: Files) -> None:
     with pytest.raises(ConfigError, match=r"unknown setting 'chat\.x'; there are: chat\.model"):
         files.read().explain("chat.x")

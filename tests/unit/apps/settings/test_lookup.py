@@ -18,7 +18,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
-def test_nearest_project_counts_from_every_folder_below_it(tmp_path: Path) -> None:
+def test_project_is_found_from_every_folder_below_it(tmp_path: Path) -> None:
     outer = project(tmp_path, '[store]\nnamespace = "outer"')
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
@@ -32,7 +32,7 @@ def test_setting_without_file_is_none(tmp_path: Path) -> None:
     assert setting("store.namespace", tmp_path) is None
 
 
-def test_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_folder_is_not_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project(tmp_path, '[store]\nnamespace = "home"')
     (tmp_path / "work").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -11,18 +11,18 @@ def project(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_no_project_file_without_project(tmp_path: Path) -> None:
+def test_no_settings_file_of_project_without_project(tmp_path: Path) -> None:
     assert project_file(tmp_path) is None
 
 
-def test_file_of_a_project_is_that_of_the_nearest_folder(tmp_path: Path) -> None:
+def test_settings_file_of_a_project_is_in_the_nearest_folder(tmp_path: Path) -> None:
     below = tmp_path / "a"
     below.mkdir()
     assert project_file(project(tmp_path, "") / "a") == tmp_path / ".perdure" / "config.toml"
     assert project_file(project(below, "")) == below / ".perdure" / "config.toml"
 
 
-def test_persons_files_are_in_their_configuration_folder(tmp_path: Path) -> None:
+def test_files_of_the_person_are_in_their_configuration_folder(tmp_path: Path) -> None:
     assert person_file({"HOME": "/h"}) == Path("/h/.config/perdure/config.toml")
     assert person_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == Path("/c/perdure/config.toml")
     assert person_file({"HOME": "/h", "XDG_CONFIG_HOME": "no"}).is_relative_to("/h")
@@ -33,7 +33,7 @@ def test_persons_files_are_in_their_configuration_folder(tmp_path: Path) -> None
     }
 
 
-def test_without_a_home_folder_there_is_no_settings_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_settings_file_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.path.expanduser", str)
     file = person_file({})
     assert file.is_absolute()

@@ -31,7 +31,7 @@ def filed(name: str, place: AgentPlace = "user", id: str = "helper") -> FoundAge
     return FoundAgentFile(Path(f"{id}.agent.yaml"), place, agent=agent)
 
 
-def test_settings_hold_servers_by_name(tmp_path: Path) -> None:
+def test_settings_contain_servers_by_name(tmp_path: Path) -> None:
     (server,) = servers_of(configured(tmp_path, GIT))
     assert server == McpServer(name="git", command="uvx", args=("mcp-server-git",), timeout_s=9)
 
@@ -81,7 +81,7 @@ def test_invalid_server_does_not_affect_listing_of_others(tmp_path: Path) -> Non
     assert "hunter22" not in str(told)
 
 
-def test_servers_in_agent_files_are_known_by_their_agents(tmp_path: Path) -> None:
+def test_servers_in_agent_files_are_available_to_their_agents(tmp_path: Path) -> None:
     known = known_servers(configured(tmp_path, GIT), (filed("docs"), filed("mail", id="other")))
     assert [(each.server.name, each.source) for each in known] == [
         ("git", "settings"),
@@ -91,7 +91,7 @@ def test_servers_in_agent_files_are_known_by_their_agents(tmp_path: Path) -> Non
     assert server_named("docs", known) == known[1]
 
 
-def test_name_means_one_server_of_the_persons_own(tmp_path: Path) -> None:
+def test_server_name_means_a_server_of_the_person(tmp_path: Path) -> None:
     own = configured(tmp_path, GIT)
     found = (filed("git"), filed("docs", "project", id="cloned"))
     known = known_servers(own, found)

@@ -11,7 +11,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_set_up_project_is_never_replaced(tmp_path: Path) -> None:
+def test_existing_project_is_never_replaced(tmp_path: Path) -> None:
     assert [made.is_new for made in set_up(tmp_path, "tides")] == [True, True, True]
     before = contents(tmp_path)
     assert [made.is_new for made in set_up(tmp_path, "other")] == [False, False, False]
@@ -19,7 +19,7 @@ def test_set_up_project_is_never_replaced(tmp_path: Path) -> None:
     assert setting("store.namespace", tmp_path, {"HOME": str(tmp_path / "home")}) == "tides"
 
 
-def test_example_is_an_agent_that_changes_nothing(tmp_path: Path) -> None:
+def test_example_agent_has_only_read_permissions(tmp_path: Path) -> None:
     set_up(tmp_path, "tides")
     agent = agent_in(tmp_path / ".perdure" / "agents" / EXAMPLE)
     assert agent.permissions.approval == "plan"

@@ -1,4 +1,4 @@
-"""Errors of the library name calls to make, the command line the commands to type."""
+"""Errors of the library name calls, and errors of the command line name commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = re.compile(r"`perdure |(?<![\w-])--(force|workspace|with|keep|to|reco
 
 
 def text_of(node: ast.AST) -> str | None:
-    """The text that `node` writes, with {} for what is filled in."""
+    """Return the text of `node`, with {} for each inserted value."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -29,7 +29,7 @@ def text_of(node: ast.AST) -> str | None:
 
 
 def texts_in(tree: ast.AST) -> Iterator[str]:
-    """Every text in `tree` but docstrings and names of types."""
+    """Return every text in `tree` except docstrings and names of types."""
     documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         text = None if id(node) in documented else text_of(node)
@@ -82,7 +82,7 @@ def test_each_advice_replaces_a_text_of_the_library() -> None:
         (errors.SearchIndexDamaged("f"), "Store.reindex", "`perdure store reindex` rebuilds"),
     ],
 )
-def test_error_names_the_call_and_the_command_line_the_command(
+def test_library_error_names_the_call_and_cli_error_the_command(
     error: PerdureError, call: str, command: str
 ) -> None:
     assert call in str(error)

@@ -1,4 +1,4 @@
-"""What is printed of an approval."""
+"""The printed form of an approval."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_argument_and_fact_is_printed() -> None:
     ]
 
 
-def test_long_text_is_cut_unless_all_is_wanted() -> None:
+def test_long_text_is_cut_unless_full_output_is_requested() -> None:
     text = "\n".join("abcdef")
     assert lines(arguments={"content": text})[-1] == "    [3 more lines]"
     assert len(lines(None, arguments={"content": text})) == 7
@@ -38,7 +38,7 @@ def test_long_text_is_cut_unless_all_is_wanted() -> None:
     ]
 
 
-def test_text_that_the_diff_repeats_is_printed_once_unless_all_is_wanted() -> None:
+def test_text_repeated_by_the_diff_is_printed_once_unless_full_output_is_requested() -> None:
     diff = "@@ -1,1 +1,2 @@\n-old\n+first\n+second"
     call: dict[str, object] = {"path": "a.txt", "content": "first\nsecond\n"}
     short = lines(20, arguments=call, diff=diff)
@@ -49,7 +49,7 @@ def test_text_that_the_diff_repeats_is_printed_once_unless_all_is_wanted() -> No
     assert f"{BAR}third" in lines(20, arguments=other, diff=diff)
 
 
-def test_hashes_are_short_unless_all_is_wanted() -> None:
+def test_hashes_are_short_unless_full_output_is_requested() -> None:
     digest, rules = "ab" * 32, "cd" * 32
     bound = {
         "folder": "/w (inode 7)",
@@ -83,7 +83,7 @@ def test_content_cannot_imitate_program_lines_or_move_cursor() -> None:
     assert not any("\n" in line for line in shown)
 
 
-def test_always_is_not_printed_where_it_is_no_choice() -> None:
+def test_always_is_printed_only_if_it_is_a_choice() -> None:
     asked = Question("approval", "May it?", ("allow", "deny"), grant="x")
     assert list(approval_lines(asked)) == []
 
@@ -106,7 +106,7 @@ def test_invisible_characters_are_printed_as_numbers() -> None:
     assert lines(arguments={"path": family}) == [f"  path = {family}"]
 
 
-def test_letters_that_look_like_others_are_named() -> None:
+def test_letters_that_look_like_others_are_reported() -> None:
     for word, number in (("p\u0430ypal", "U+0430"), ("c\u03bfde", "U+03BF"), ("\uff53h", "U+FF53")):
         shown = lines(arguments={"path": f"src/{word}.py"})
         assert shown[1].startswith("  Letters of several scripts")

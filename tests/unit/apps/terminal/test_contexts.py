@@ -1,4 +1,4 @@
-"""What a model would be sent, as JSON and in full for people."""
+"""The request for a model, as JSON and in full for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events as people see them: nothing twice, nothing missing, whatever arrives."""
+"""Events as people see them: nothing twice and nothing missing, in any order."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_user_message_is_not_echoed(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, message("hi", role="user")) == ""
 
 
-def test_snapshot_fills_in_what_was_missed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_snapshot_adds_missed_text(capsys: pytest.CaptureFixture[str]) -> None:
     snapshot = Snapshot(S, 3, 2, assistant("Hello"), 0)
     assert told(capsys, token("Hel"), snapshot, token(" you", 3)) == "Hello you"
 
 
-def test_thinking_and_text_stand_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_thinking_and_text_are_on_separate_lines(capsys: pytest.CaptureFixture[str]) -> None:
     thought = LiveEvent(S, 3, 1, "agent:reasoning", 0, "hm")
     assert told(capsys, thought, token("Yes"), message("Yes")) == "thinking: hm\nYes\n"
 
@@ -74,12 +74,12 @@ def test_failed_tool_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, call, failed) == '→ f {"a": 1, "b": [2]} error\n  no file\n'
 
 
-def test_outcome_without_its_call_names_the_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_outcome_without_its_call_shows_the_tool(capsys: pytest.CaptureFixture[str]) -> None:
     lost = durable("agent:tool_result", toolId="f", outcome="unknown", success=False)
     assert told(capsys, lost) == "→ f unknown\n"
 
 
-def test_compactions_trimming_and_odd_endings_are_remarked(
+def test_compactions_trimming_and_unusual_endings_are_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = told(
@@ -97,7 +97,7 @@ def test_compactions_trimming_and_odd_endings_are_remarked(
     ]
 
 
-def test_streamed_text_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_streamed_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\x1b" not in told(capsys, token("\x1b[2J"), message("\x1b[2J"))
 
 
@@ -111,7 +111,7 @@ def test_json_output_has_one_wire_event_per_line(capfd: pytest.CaptureFixture[st
     assert (entry["type"], entry["sequenceNumber"], entry["sessionId"]) == ("agent:message", 4, "s")
 
 
-def test_quiet_one_only_speaks_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_output_prints_only_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     teller = QuietTeller()
     teller.tell(token("x"))
     teller.remark("y")

@@ -1,4 +1,4 @@
-"""The heat map of activity: where the days are, and how they are shaded."""
+"""The heat map of activity: the positions of the days, and their shades."""
 
 from __future__ import annotations
 

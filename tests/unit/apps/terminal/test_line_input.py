@@ -1,4 +1,4 @@
-"""Lines of pipes and files, whole and cut, and Ctrl-C as a call."""
+"""Lines of pipes and files, whole and cut, and Ctrl-C as a callback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from perdure.apps.terminal.line_input import TypedLines, interrupts
 
 
-async def test_lines_of_a_pipe_arrive_whole_in_whatever_pieces_they_come() -> None:
+async def test_lines_of_a_pipe_arrive_whole_from_pieces_of_any_size() -> None:
     reading, writing = os.pipe()
     lines = TypedLines(reading)
     assert not lines.is_terminal
@@ -27,7 +27,7 @@ async def test_lines_of_a_pipe_arrive_whole_in_whatever_pieces_they_come() -> No
     os.close(reading)
 
 
-async def test_file_can_be_read_as_if_it_were_typed(tmp_path: Path) -> None:
+async def test_file_can_be_read_like_typed_input(tmp_path: Path) -> None:
     file = tmp_path / "typed"
     file.write_bytes(b"one\n\ntwo\xff\n")
     descriptor = os.open(file, os.O_RDONLY)
@@ -36,7 +36,7 @@ async def test_file_can_be_read_as_if_it_were_typed(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
-async def test_nothing_is_lost_when_waiting_for_a_line_is_given_up() -> None:
+async def test_cancelled_wait_for_a_line_loses_no_input() -> None:
     reading, writing = os.pipe()
     lines = TypedLines(reading)
     waiting = asyncio.ensure_future(lines.next())
@@ -49,7 +49,7 @@ async def test_nothing_is_lost_when_waiting_for_a_line_is_given_up() -> None:
     os.close(writing)
 
 
-async def test_ctrl_c_calls_instead_of_raising_and_only_inside() -> None:
+async def test_ctrl_c_runs_a_callback_inside_the_block_and_raises_outside() -> None:
     before = signal.getsignal(signal.SIGINT)
     pressed = asyncio.Event()
     with interrupts(pressed.set):
@@ -58,7 +58,7 @@ async def test_ctrl_c_calls_instead_of_raising_and_only_inside() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-async def test_lines_put_back_are_the_next_ones() -> None:
+async def test_returned_lines_are_read_next() -> None:
     reading, writing = os.pipe()
     lines = TypedLines(reading)
     os.write(writing, b"one\ntwo\nthree\n")

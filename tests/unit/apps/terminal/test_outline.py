@@ -1,4 +1,4 @@
-"""A tree as rows: each entry once, the conversation straight down, the rest to its right."""
+"""A tree as rows: each entry once, the conversation in one column, branches to its right."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tree(log: TreeLog, **labels: str) -> tuple[TreeNode, ...]:
 
 
 def turns(count: int, log: TreeLog | None = None, steps: int = 3) -> TreeLog:
-    """`count` turns of a question, `steps` rounds with tools, and an answer."""
+    """Return `count` turns of a question, `steps` rounds with tools, and an answer."""
     log = log or TreeLog()
     for number in range(count):
         log.append(user(f"question {number}"))
@@ -37,7 +37,7 @@ def seqs(lines: list[Line]) -> list[int | str]:
     return [line.entry.seq if isinstance(line, Row) else f"+{line.count}" for line in lines]
 
 
-def test_branch_with_the_leaf_is_the_straight_one() -> None:
+def test_branch_with_the_leaf_is_in_the_first_column() -> None:
     log = TreeLog()
     log.extend(user("0"), user("1"), user("2"))
     log.append(user("3"), parent="s/0")
@@ -49,7 +49,7 @@ def test_branch_with_the_leaf_is_the_straight_one() -> None:
     assert [row.entry.seq for row in rows if row.starts] == [0, 1]
 
 
-def test_without_a_leaf_the_newest_branch_is_straight() -> None:
+def test_newest_branch_is_in_the_first_column_without_a_leaf() -> None:
     log = TreeLog()
     log.extend(user("0"), user("1"))
     log.append(user("2"), parent="s/0")
@@ -71,7 +71,7 @@ def test_tree_that_fits_is_shown_whole() -> None:
     assert seqs(lines_of(tree(log), log.leaf, limit=16)) == list(range(16))
 
 
-def test_first_the_steps_inside_turns_are_folded() -> None:
+def test_steps_inside_turns_are_folded_first() -> None:
     log = turns(3)
     lines = lines_of(tree(log), log.leaf, limit=12)
     assert seqs(lines) == [0, "+6", 7, 8, "+6", 15, 16, "+6", 23]
@@ -80,7 +80,7 @@ def test_first_the_steps_inside_turns_are_folded() -> None:
     assert fold.kinds == (("assistant", 3), ("tool", 3))
 
 
-def test_then_only_some_questions_are_shown() -> None:
+def test_questions_are_folded_after_the_steps_of_turns() -> None:
     log = turns(100)
     lines = lines_of(tree(log), log.leaf, limit=20)
     asked = [line for line in lines if isinstance(line, Row)]
@@ -149,7 +149,7 @@ def test_no_entry_is_lost_or_shown_twice(
 
 
 @pytest.mark.full_only
-def test_ten_thousand_entries_in_one_branch_or_nested_are_no_problem() -> None:
+def test_ten_thousand_entries_in_one_branch_or_nested_are_shown() -> None:
     chain = TreeLog()
     for _ in range(10_000):
         chain.append(user("x"))

@@ -1,4 +1,4 @@
-"""What goes out, and what happens when nobody reads it."""
+"""The output of the program, and a reader that closes it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Closed(io.RawIOBase):
         raise BrokenPipeError
 
 
-def test_closed_reader_is_not_a_failure(
+def test_closed_reader_causes_no_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     buffer = io.BufferedWriter(Closed(), buffer_size=1)
@@ -47,7 +47,7 @@ def test_closed_reader_is_not_a_failure(
         show_json({"x": "y" * 100}, is_flushed=True)
 
 
-def test_json_is_one_line_of_utf8_without_controls(
+def test_json_is_one_line_of_utf8_without_control_characters(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     show("before")
@@ -56,7 +56,7 @@ def test_json_is_one_line_of_utf8_without_controls(
     assert capfdbinary.readouterr().out == b'before\n{"a":"\xc3\xa9\\u2028\\u009b"}\n'
 
 
-def test_output_keeps_own_styles_and_shows_every_other_control(
+def test_output_preserves_own_styles_and_shows_other_control_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show(Style(is_coloured=True).paint("a", "bad") + "\x1b[5mb\x9b\u061c")
@@ -94,13 +94,13 @@ def test_error_is_one_sentence_or_its_facts(capsys: pytest.CaptureFixture[str]) 
     }
 
 
-def test_fact_cannot_stand_in_for_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fact_cannot_replace_the_error_code(capsys: pytest.CaptureFixture[str]) -> None:
     show_failure("x", "y", {"code": "lie", "extra": object}, as_json=False)
     show_failure("x", "y", {"code": "lie"}, as_json=True)
     assert json.loads(capsys.readouterr().err.splitlines()[1])["error"]["code"] == "x"
 
 
-def test_numbers_are_for_people() -> None:
+def test_numbers_are_formatted_for_people() -> None:
     assert size(999) == "999 bytes"
     assert size(23_166) == "23.2 kB"
     assert size(3_000_000_000_000) == "3,000.0 GB"
@@ -109,7 +109,7 @@ def test_numbers_are_for_people() -> None:
     assert count_of(0, "label") == "0 labels"
 
 
-def test_width_follows_columns_but_not_below_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_width_follows_columns_variable_down_to_a_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "132")
     assert width() == 132
     monkeypatch.setenv("COLUMNS", "5")
@@ -135,7 +135,7 @@ def test_fact_that_is_not_utf8_is_shown_replaced(
     }
 
 
-def test_error_on_a_terminal_is_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_on_a_terminal_is_wrapped_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 44))
     monkeypatch.setenv("NO_COLOR", "1")

@@ -48,7 +48,7 @@ def what(body: Message) -> str:
     return preview_of(entry_of(body), WIDTH).what
 
 
-def test_message_shows_what_was_said() -> None:
+def test_message_shows_its_text() -> None:
     assert what(user("Hello,\n\n  world")) == "Hello, world"
     assert preview_of(entry_of(user("x")), WIDTH).who == "user"
 
@@ -75,7 +75,7 @@ def test_answer_shows_its_text_and_its_calls() -> None:
     assert what(assistant("word " * 40, one)).endswith("… → read_file a.py")
 
 
-def test_answer_that_says_nothing_shows_why() -> None:
+def test_empty_answer_shows_its_reason() -> None:
     assert what(assistant(thinking("hm"))) == "(thinking: hm)"
     assert what(assistant(stop_reason="aborted")) == "(aborted)"
     failed = Message("assistant", (), stop_reason="error", error="no key")
@@ -88,7 +88,7 @@ def test_result_shows_its_tool_and_whether_it_failed() -> None:
     assert what(tool_result("c", " ")) == "(no output)"
 
 
-def test_other_parts_are_named() -> None:
+def test_other_parts_are_shown_by_name() -> None:
     media = MediaPart("image/png", "media://sha256-00", 1234)
     unknown = UnknownPart(msgspec.Raw(b'{"type":"hologram"}'))
     shown = what(Message("user", (media, unknown)))
@@ -113,7 +113,7 @@ def test_call_shows_its_first_text_argument_or_all_arguments() -> None:
         (CustomMessage("shell", (TextPart("ls"),)), "custom", "shell: ls"),
     ],
 )
-def test_every_tree_kind_has_its_line(
+def test_every_tree_kind_has_a_preview(
     body: Compaction | BranchSummary | ModelChange | ThinkingChange | Custom | CustomMessage,
     who: str,
     shown: str,
@@ -147,7 +147,7 @@ def test_ledger_can_be_read(body: SideBody, shown: str) -> None:
     assert who_of(entry)[0] == new.kind
 
 
-def test_unknown_and_newer_and_damaged_entries_have_a_line_too() -> None:
+def test_unknown_newer_and_damaged_entries_have_a_preview() -> None:
     log = TreeLog()
     log.append_raw("hologram", b'{"x":1}', v=4)
     log.append_raw("opaque", b"\xff\xfe")
@@ -169,7 +169,7 @@ def test_unknown_and_newer_and_damaged_entries_have_a_line_too() -> None:
     body=st.binary(max_size=60) | st.just(b"{}"),
     width=st.integers(min_value=1, max_value=80),
 )
-def test_no_body_makes_a_preview_fail_or_leave_its_line(kind: str, body: bytes, width: int) -> None:
+def test_preview_of_any_body_succeeds_on_one_line(kind: str, body: bytes, width: int) -> None:
     log = TreeLog()
     log.append_raw(kind, body)
     preview = preview_of(log.entries[0], width)

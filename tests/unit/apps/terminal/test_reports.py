@@ -1,4 +1,4 @@
-"""What there is to know about a session, as text and as JSON."""
+"""All data about a session, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.apps.terminal.style import Style
 from perdure.session.messages import Usage, assistant, user
 
 
-async def test_report_tells_counts_usage_labels_and_the_branch() -> None:
+async def test_report_shows_counts_usage_labels_and_the_branch() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s", title="Trip", cwd="/tmp")
         first = await session.append(user("Where to?"))

@@ -1,4 +1,4 @@
-"""Colours only where they are wanted and can be shown."""
+"""Colours only if they are wanted and can be shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.apps.terminal.style import Style, style_for
 
 
 class Terminal(io.TextIOWrapper):
-    """A stream that says it is a terminal."""
+    """A stream that reports to be a terminal."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         super().__init__(io.BytesIO(), encoding=encoding)
@@ -29,7 +29,7 @@ class Terminal(io.TextIOWrapper):
         ({}, False),
     ],
 )
-def test_terminal_is_coloured_unless_it_cannot_or_shall_not_be(
+def test_terminal_is_coloured_unless_unsupported_or_disabled(
     environment: dict[str, str], is_coloured: bool
 ) -> None:
     assert style_for(Terminal(), environment).is_coloured is is_coloured
@@ -39,7 +39,7 @@ def test_file_or_pipe_is_never_coloured() -> None:
     assert not style_for(io.StringIO(), {"TERM": "xterm"}).is_coloured
 
 
-def test_lines_are_drawn_in_ascii_where_nothing_else_can_be_encoded() -> None:
+def test_lines_are_drawn_in_ascii_if_encoding_requires_it() -> None:
     assert style_for(Terminal("utf-8"), {}).is_unicode
     assert not style_for(Terminal("latin-1"), {}).is_unicode
 

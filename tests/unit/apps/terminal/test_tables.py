@@ -25,16 +25,16 @@ def test_flexible_column_is_cut_in_a_long_line() -> None:
     assert lines[1].endswith("…")
 
 
-def test_column_keeps_some_cells_however_narrow_it_gets() -> None:
+def test_column_has_a_minimum_width() -> None:
     rows = [("x" * 30, "1", "a long title")]
     assert list(table(COLUMNS, rows, 20, Style()))[1].endswith("a long…")
 
 
-def test_without_rows_there_is_a_heading() -> None:
+def test_table_without_rows_has_a_heading() -> None:
     assert list(table(COLUMNS, [], 80, Style())) == ["ID  COUNT  TITLE"]
 
 
-def test_columns_that_give_way_share_the_space_that_is_left() -> None:
+def test_flexible_columns_share_the_remaining_space() -> None:
     columns = (Column("A", gives_way=True), Column("B", gives_way=True), Column("C"))
     rows = [("a" * 60, "b" * 40, "c" * 10)]
     (_, line) = table(columns, rows, 54, Style())

@@ -1,4 +1,4 @@
-"""What is printed neither commands the terminal nor leaves its line."""
+"""Printed text neither controls the terminal nor leaves its line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from perdure.apps.terminal.text import clip, one_line, pad, safe, shorten_echoes
         "a\rb\x08c\x7f",
     ],
 )
-def test_nothing_that_a_terminal_obeys_is_printed(text: str) -> None:
+def test_control_sequences_are_not_printed(text: str) -> None:
     shown = safe(text)
     assert "\ufffd" in shown
     assert all(c in {"\n", "\t"} or c.isprintable() for c in shown)
 
 
-def test_letters_of_every_language_tabs_and_lines_stay() -> None:
+def test_letters_of_every_language_tabs_and_lines_are_unchanged() -> None:
     text = "æøå 漢字 עברית 🐌 é\n\tindented"
     assert safe(text) == text
 
@@ -41,7 +41,7 @@ def test_line_is_one_line_and_fits(text: str, width: int) -> None:
     assert line == safe(line)
 
 
-def test_line_that_was_cut_says_so() -> None:
+def test_cut_line_is_marked_as_cut() -> None:
     assert one_line("one two three", 8) == "one two…"
     assert one_line("one  \n two", 20) == "one two"
     assert one_line("x" + " " * 5_000 + "y", 10).endswith("…")

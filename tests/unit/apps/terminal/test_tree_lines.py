@@ -1,4 +1,4 @@
-"""The drawing of a tree: what it looks like, that it fits, and that ASCII will do."""
+"""The drawing of a tree: its form, its width, and its ASCII variant."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_tree_looks_like_this() -> None:
     ]
 
 
-def test_without_unicode_it_is_drawn_in_ascii() -> None:
+def test_tree_without_unicode_is_drawn_in_ascii() -> None:
     lines = picture(sample(), style=Style(is_unicode=False))
     assert lines[4:6] == ["4 |-* user       The quick one", "5 | * assistant  That breaks October."]
     assert lines[8] == "8 * assistant  Done.  < here"
     assert lines[1].isascii() is False  # the arrow is content, which the stream replaces
 
 
-def test_colours_change_nothing_but_colours() -> None:
+def test_colours_do_not_change_the_text() -> None:
     coloured = picture(sample(), style=Style(is_coloured=True))
     assert [COLOURS.sub("", line) for line in coloured] == picture(sample())
     assert all("\x1b[" in line for line in coloured)
@@ -77,7 +77,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert all(cell_len(line) <= width for line in picture(log, width))
 
 
-def test_very_deep_branches_stop_moving_to_the_right() -> None:
+def test_very_deep_branches_are_not_indented_further() -> None:
     log = TreeLog()
     log.append(user("0"))
     for number in range(60):

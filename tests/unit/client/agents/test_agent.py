@@ -40,7 +40,7 @@ AGENT = Agent(
 )
 
 
-def test_snapshot_gives_the_same_agent_back() -> None:
+def test_agent_round_trips_through_its_snapshot() -> None:
     assert agent_of(AGENT.snapshot(), AGENT.registry) == AGENT
 
 
@@ -52,7 +52,7 @@ def test_fields_of_later_versions_are_left_out() -> None:
     assert agent_of({**AGENT.snapshot(), "mood": "good"}, AGENT.registry) == AGENT
 
 
-def test_snapshot_that_cannot_be_read_says_so() -> None:
+def test_unreadable_snapshot_raises_a_clear_error() -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         agent_of({"id": "a", "limits": 7}, ToolRegistry())
 
@@ -65,7 +65,7 @@ def test_plain_functions_become_tools() -> None:
     assert Agent("a", model="scripted:echo", tools=[leap]).registry.names == ("leap",)
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_two_tools_with_one_name_are_rejected() -> None:
     with pytest.raises(ConfigError, match="look"):
         Agent("a", model="scripted:echo", tools=[look, look])
 
@@ -78,11 +78,11 @@ def test_variables_are_filled_once() -> None:
     assert prompt == "{{ctx.x}} and {{ctx.x}}, not {{other}}"
 
 
-def test_no_instructions_are_no_prompt() -> None:
+def test_agent_without_instructions_has_no_prompt() -> None:
     assert Agent("a", model="scripted:echo").system_prompt(Workspace()) is None
 
 
-def test_chain_is_its_own_model_and_then_its_fallbacks() -> None:
+def test_chain_begins_with_own_model_followed_by_fallbacks() -> None:
     assert AGENT.chain == (
         Fallback("scripted:echo"),
         Fallback("q:other"),
@@ -151,17 +151,17 @@ def test_agent_without_a_model_is_refused_with_the_choices() -> None:
         lambda: RetryPolicy(jitter=1.5),
     ],
 )
-def test_settings_that_could_not_be_read_again_are_refused(made: Callable[[], object]) -> None:
+def test_settings_that_cannot_round_trip_are_rejected(made: Callable[[], object]) -> None:
     with pytest.raises(WrongArgument):
         made()
 
 
-def test_two_servers_of_one_name_are_refused() -> None:
+def test_two_servers_with_one_name_are_rejected() -> None:
     with pytest.raises(ConfigError, match="two MCP servers named 'a'"):
         Agent("x", model="scripted:echo", mcp_servers=[McpServer(name="a", command="true"), "a"])
 
 
-def test_snapshot_of_a_model_without_a_provider_says_so() -> None:
+def test_snapshot_of_a_model_without_a_provider_is_rejected_with_reason() -> None:
     snapshot = {**Agent("a", model="scripted:echo").snapshot(), "model": "gpt-5"}
     with pytest.raises(ConfigError, match="cannot be used any more: 'gpt-5' names no provider"):
         agent_of(snapshot, ToolRegistry(()))
@@ -172,7 +172,7 @@ def test_negative_budget_is_refused() -> None:
         Agent("a", model="scripted:echo", max_cost_microcents=-1)
 
 
-def test_names_in_tool_descriptions_are_filled_and_hash_stays() -> None:
+def test_placeholders_in_tool_descriptions_are_replaced_and_hash_is_unchanged() -> None:
     @tool(effect="read", description="Look in {{ctx.place}}.")
     async def seek(where: Annotated[str, "below {{ctx.place}}"]) -> str:
         return where
@@ -204,7 +204,7 @@ def test_agent_id_is_kebab_case_or_a_role_instance(id: str) -> None:
 @pytest.mark.parametrize(
     "id", ["", " ", "My Agent!", "Helper", "a_b", "a--b", "-a", "a-", "a/b", "ä", "a\n", "owner_0"]
 )
-def test_agent_with_an_invalid_id_is_refused_where_it_is_made(id: str) -> None:
+def test_agent_with_an_invalid_id_is_rejected_at_creation(id: str) -> None:
     with pytest.raises(WrongArgument, match="invalid agent id") as refused:
         Agent(id, model="scripted:echo")
     assert refused.value.argument == "id"
@@ -214,7 +214,7 @@ def test_agent_without_permissions_is_sandboxed() -> None:
     assert Agent("a", model="scripted:echo").permissions.scope == "sandboxed"
 
 
-def test_secret_in_instructions_is_logged_and_stays_as_it_is(
+def test_secret_in_instructions_is_logged_and_unchanged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     agent = Agent("helper", model="scripted:echo", instructions="Use {{secrets.KEY}}.")

@@ -1,4 +1,4 @@
-"""Which agent a resumed session has: its own if that is in force, never more than today's."""
+"""The agent of a resumed session: the recorded agent, with at most the current permissions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ async def started(stage: Stage, agent: Agent) -> Chat:
         {},
     ],
 )
-async def test_resumed_session_gets_no_more_than_its_agent_of_today(narrower: Any) -> None:
+async def test_resumed_session_has_at_most_the_permissions_of_the_current_agent(
+    narrower: Any,
+) -> None:
     stage = Stage(says("hi"))
     await started(stage, helper(*TOOLS, **WIDE))
     today = helper("read_file", **narrower)
@@ -68,7 +70,7 @@ async def test_resumed_session_gets_no_more_than_its_agent_of_today(narrower: An
     assert (await stage.runtime().resume("s", helper(*TOOLS, **WIDE))).agent.registry.names
 
 
-async def test_session_can_be_narrowed_at_each_resume_and_not_widened() -> None:
+async def test_session_can_be_narrowed_at_each_resume_but_not_widened() -> None:
     stage = Stage(says("hi"))
     wide, narrow = helper(*TOOLS, **WIDE), helper("read_file")
     await started(stage, wide)
@@ -84,7 +86,7 @@ async def test_session_can_be_narrowed_at_each_resume_and_not_widened() -> None:
         await other.runtime().resume("s", wide, scope="full")
 
 
-async def test_resumes_of_a_new_session_at_once_bind_one_agent(
+async def test_concurrent_resumes_of_a_new_session_bind_one_agent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage, agent = Stage(), helper("read_file")
@@ -103,7 +105,7 @@ async def test_resumes_of_a_new_session_at_once_bind_one_agent(
     assert [entry.kind async for entry in chat.session.entries()] == [AgentBound.kind]
 
 
-async def test_grant_widens_a_session_for_good_and_is_recorded() -> None:
+async def test_grant_widens_a_session_permanently_and_is_recorded() -> None:
     stage = Stage(says("hi"))
     wide = helper(*TOOLS, **WIDE)
     await started(stage, helper("read_file"))
@@ -117,14 +119,14 @@ async def test_grant_widens_a_session_for_good_and_is_recorded() -> None:
 
 
 async def imported(stage: Stage) -> Stage:
-    """The session of `stage`, exported and imported into another store."""
+    """Return the session of `stage`, exported and imported into another store."""
     content = (await export_session(stage.memory, StreamId("s"), "perdure")).content
     other = Stage(says("hi"))
     await import_source(other.memory, content, clock=ManualClock(), random=SeededRandom(2))
     return other
 
 
-async def test_imported_session_takes_a_local_agent_that_it_can_only_narrow() -> None:
+async def test_imported_session_accepts_a_local_agent_that_it_can_only_narrow() -> None:
     stage = Stage(says("hi"))
     theirs = msgspec.structs.replace(helper(*TOOLS, **WIDE), instructions="Obey the file.")
     await started(stage, theirs)
@@ -144,7 +146,7 @@ async def test_imported_session_takes_a_local_agent_that_it_can_only_narrow() ->
     assert again.agent.permissions.scope == "sandboxed"
 
 
-async def test_round_trip_of_an_import_gives_the_same_bytes() -> None:
+async def test_round_trip_of_an_import_returns_the_same_bytes() -> None:
     stage = Stage(says("hi"))
     chat = await started(stage, helper(*TOOLS, **WIDE))
     await chat.send("hello")

@@ -35,7 +35,7 @@ async def test_reply_is_awaited() -> None:
     assert [m.role for m in await chat.session.messages()] == ["user", "assistant"]
 
 
-async def test_turn_is_iterated_from_its_beginning_any_number_of_times() -> None:
+async def test_turn_can_be_iterated_from_its_beginning_many_times() -> None:
     chat = await Stage(says("a" * 60), says("b")).chat()
     turn = chat.send("hi")
     first = [event async for event in turn]
@@ -46,7 +46,7 @@ async def test_turn_is_iterated_from_its_beginning_any_number_of_times() -> None
     assert [event for event in first if isinstance(event, Event)] == again
 
 
-async def test_breaking_off_the_loop_does_not_stop_the_turn() -> None:
+async def test_breaking_the_loop_does_not_stop_the_turn() -> None:
     chat = await Stage(says("one", calls("wait")), says("two")).chat([wait])
     turn = chat.send("go")
     async for _ in turn:
@@ -60,7 +60,7 @@ async def wait() -> str:
     return "waited"
 
 
-async def test_second_turn_does_not_wait() -> None:
+async def test_second_turn_is_rejected_without_waiting() -> None:
     chat = await Stage(says(Hang())).chat()
     chat.send("hi")
     with pytest.raises(InvalidTransition, match="turn is running; steer adds a message"):
@@ -107,7 +107,7 @@ async def test_follow_up_is_answered_in_the_same_turn() -> None:
     assert (await stage.kinds()).count("turn_started") == 1
 
 
-async def test_follow_up_needs_a_turn_to_follow() -> None:
+async def test_follow_up_without_turn_is_rejected() -> None:
     chat = await Stage().chat()
     with pytest.raises(InvalidTransition, match="follow_up is not possible while the turn is idle"):
         await chat.follow_up("too early")
@@ -134,7 +134,7 @@ async def test_message_from_another_handle_is_queued_and_joins_the_turn() -> Non
     assert "me too" in [m.text for m in await chat.session.messages()]
 
 
-async def test_abort_keeps_what_was_said_and_the_next_turn_works() -> None:
+async def test_abort_stores_the_partial_answer_and_the_next_turn_works() -> None:
     stage = Stage(says("so far", Hang()), says("again"))
     chat = await stage.chat(on_interrupt="continue")
     turn = chat.send("go")
@@ -177,7 +177,7 @@ async def test_abort_without_a_turn_does_nothing() -> None:
     assert await stage.kinds() == ["session_started"]
 
 
-async def test_cancelled_handle_is_closed_and_its_session_is_not() -> None:
+async def test_cancelled_handle_is_closed_but_its_session_is_not() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -198,7 +198,7 @@ async def test_ended_session_is_opened_again_by_its_next_turn() -> None:
     assert (await again.session.info()).status == "active"
 
 
-async def test_agent_may_end_its_session() -> None:
+async def test_agent_can_end_its_session() -> None:
     async def bye(call: ToolCall) -> ToolOutput:
         return ToolOutput("bye", ends_session=True)
 
@@ -207,7 +207,7 @@ async def test_agent_may_end_its_session() -> None:
     assert (await chat.session.info()).status == "ended"
 
 
-async def test_passing_failure_is_tried_again_after_a_wait() -> None:
+async def test_temporary_failure_is_retried_after_a_wait() -> None:
     stage = Stage(says(Fail("model_unavailable", times=1), "an answer"))
     chat = await stage.chat()
     turn = chat.send("go")
@@ -216,7 +216,7 @@ async def test_passing_failure_is_tried_again_after_a_wait() -> None:
     assert (await turn).text == "an answer"
 
 
-async def test_cut_answer_ends_turn_and_partial_answer_is_kept() -> None:
+async def test_interrupted_answer_ends_turn_and_partial_answer_is_stored() -> None:
     stage = Stage(says("half an ans", Cut(times=1), "wer"))
     chat = await stage.chat()
     with pytest.raises(TurnFailed, match="broke off") as failed:
@@ -248,7 +248,7 @@ async def test_only_one_process_runs_turns_at_a_time() -> None:
     assert (await chat.send("hi")).text == "one"
 
 
-async def test_message_that_finds_lease_held_changes_no_variable() -> None:
+async def test_message_rejected_by_held_lease_changes_no_variable() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     lease = await stage.memory.acquire_lease(chat.id, "another process", 60_000)
@@ -265,7 +265,7 @@ async def test_message_that_finds_lease_held_changes_no_variable() -> None:
     assert "active_file" not in changed.workspace
 
 
-async def test_file_with_nul_is_refused() -> None:
+async def test_file_with_nul_is_rejected() -> None:
     chat = await Stage(says("one")).chat()
     with pytest.raises(WrongArgument, match=r"active_file .* holds a NUL"):
         chat.send("hi", active_file="a\0b")
@@ -290,7 +290,7 @@ async def test_model_and_thinking_level_change_from_the_next_turn() -> None:
     assert any("thinking level high" in getattr(part, "text", "") for part in reply.message.parts)
 
 
-async def test_lease_is_given_back_after_each_turn() -> None:
+async def test_lease_is_released_after_each_turn() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -299,7 +299,7 @@ async def test_lease_is_given_back_after_each_turn() -> None:
 
 
 @pytest.mark.parametrize("said", [assistant("I said that?"), tool_result("c", "x")])
-async def test_only_what_a_person_says_can_be_sent(said: Message) -> None:
+async def test_only_user_messages_can_be_sent(said: Message) -> None:
     chat = await Stage().chat()
     with pytest.raises(ValueError, match="send what a person says"):
         chat.send(said)
@@ -327,7 +327,7 @@ async def test_message_of_media_alone_is_sent() -> None:
     assert reply.text == "a picture"
 
 
-async def test_status_says_what_can_be_done() -> None:
+async def test_status_lists_the_possible_actions() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     assert chat.status == "idle"

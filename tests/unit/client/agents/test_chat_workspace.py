@@ -1,4 +1,4 @@
-"""The workspace of a chat follows its session's, whichever handle changes that."""
+"""The workspace of a chat follows the workspace of its session, from any handle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AGENT = Agent("helper", model="p:main", instructions="{{ctx.shop}} {{ctx.size}} 
 PLACE = Workspace(variables={"shop": "tea", "size": "big"}, selection=Selection("a.py", 1, 2))
 
 
-async def test_change_of_another_handle_and_of_the_message_are_both_kept() -> None:
+async def test_changes_of_another_handle_and_of_the_message_are_both_applied() -> None:
     theatre = Theatre()
     runtime = theatre.runtime(AGENT)
     older = await runtime.start(AGENT, workspace=PLACE, id="s")

@@ -1,4 +1,4 @@
-"""Chats made of a session and the agent that is in force in it."""
+"""Chats that are created from a session and its agent in force."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.tools.decorator import tool
 from tests.fakes.players import Theatre
 
 
-async def test_resumed_session_has_the_timeouts_of_todays_agent() -> None:
+async def test_resumed_session_has_the_timeouts_of_the_current_agent() -> None:
     theatre = Theatre()
     agent = Agent("a", model="p:main", first_byte_timeout_s=5.0)
     chat = await theatre.runtime(agent).start("a")

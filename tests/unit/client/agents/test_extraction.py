@@ -1,4 +1,4 @@
-"""Facts are extracted from a session after it ended: once for each end, and never in its way."""
+"""Facts are extracted once after each end of a session, without a delay of the session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MODEL = Agent("helper", model="scripted:any", memory=MemoryConfig(extractor="mod
 
 
 class Talk:
-    """A model that says hello, and gives `facts` to the request of an extractor."""
+    """A model that says hello, and answers the request of an extractor with `facts`."""
 
     def __init__(self, facts: str) -> None:
         self.chat = ScriptedModel(["Hello"])
@@ -50,7 +50,7 @@ class Talk:
 
 
 class Noted:
-    """An extractor that finds one fact, after it was let go."""
+    """An extractor that finds one fact after its event is set."""
 
     def __init__(self, said_by: Any = "person") -> None:
         self.calls: list[str] = []
@@ -194,7 +194,7 @@ async def test_extractor_that_never_returns_fails_and_the_runtime_closes(
     assert (episode.extraction, episode.extraction_problem) == ("failed", "TimeoutError")
 
 
-async def test_no_extractor_leaves_nothing_due(store: Store) -> None:
+async def test_no_extraction_is_pending_without_extractor(store: Store) -> None:
     model = ScriptedModel(["Hello"])
     async with Runtime(store, agents=[agent_with(None)], models=model) as runtime:
         chat = await runtime.start("helper")
@@ -204,7 +204,7 @@ async def test_no_extractor_leaves_nothing_due(store: Store) -> None:
     assert episode.extraction is None
 
 
-async def test_spent_budget_asks_no_model(store: Store) -> None:
+async def test_exhausted_budget_prevents_model_call(store: Store) -> None:
     agent = replace(MODEL, max_cost_microcents=1, on_exceed="warn")
     model = Talk(ANSWER)
     prices = {"scripted:any": Price(1_000_000_000, 1_000_000_000)}
@@ -218,7 +218,7 @@ async def test_spent_budget_asks_no_model(store: Store) -> None:
     assert "budget" in outcome.problem
 
 
-async def test_imported_work_is_not_done(tmp_path: Path) -> None:
+async def test_imported_extraction_is_not_run(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store, perdure.open("memory:") as other:
         model = ScriptedModel(["Hello"])
         async with Runtime(store, agents=[agent_with(Noted())], models=model) as runtime:
@@ -241,7 +241,7 @@ async def test_imported_work_is_not_done(tmp_path: Path) -> None:
         assert await other.memory.facts(scope="namespace") == []
 
 
-async def test_store_of_unknown_origin_extracts_own_ends(tmp_path: Path) -> None:
+async def test_store_of_unknown_origin_extracts_from_own_sessions(tmp_path: Path) -> None:
     ends = assistant(tool_call("c1", "end_session", {"reason": "done"}))
     agent = replace(agent_with(extractor := Noted()), tools=["end_session"])
     model = ScriptedModel([ends, "Bye"])
@@ -257,13 +257,13 @@ async def test_store_of_unknown_origin_extracts_own_ends(tmp_path: Path) -> None
     assert len(extractor.calls) == 2
 
 
-def test_extractor_must_be_one() -> None:
+def test_invalid_extractor_is_rejected() -> None:
     for wrong in ("another", 7, object()):
         with pytest.raises(WrongArgument, match="extractor"):
             MemoryConfig(extractor=wrong)
 
 
-def test_snapshot_and_file_name_the_extractor() -> None:
+def test_snapshot_and_file_contain_the_extractor() -> None:
     own = agent_with(Noted())
     memory = own.snapshot()["memory"]
     assert isinstance(memory, dict)

@@ -80,7 +80,7 @@ async def test_branch_from_unexpected_leaf_is_rejected_before_model_call() -> No
     assert await chat.branch(path[1], expected_leaf=path[-1]) is not None
 
 
-async def test_entry_appended_during_the_summary_is_not_left_behind() -> None:
+async def test_entry_appended_during_the_summary_is_not_lost() -> None:
     stage, chat = await talked()
     path = await chat.session.path()
     other = await stage.store.open(chat.id)
@@ -94,14 +94,14 @@ async def test_entry_appended_during_the_summary_is_not_left_behind() -> None:
     assert (await chat.session.messages())[-1].text == "said meanwhile"
 
 
-async def test_branch_can_be_left_for_the_place_before_the_root() -> None:
+async def test_leaf_can_be_moved_before_the_root() -> None:
     _, chat = await talked()
     moved = await chat.branch(None, focus="names")
     assert moved is not None
     assert moved.parent_id is None
 
 
-async def test_running_chat_does_not_move() -> None:
+async def test_branch_of_running_chat_is_rejected() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     turn = chat.send("go")

@@ -41,7 +41,7 @@ def test_credential_kinds_are_listed() -> None:
     assert credentials_in(f"{TOKEN} and {TOKEN}") == ("github-token",)
 
 
-async def test_agent_says_what_is_done_about_it() -> None:
+async def test_agent_setting_decides_about_credentials() -> None:
     stage = Stage(says("fine"))
     chat = await stage.chat(on_pasted="redact")
     await chat.send(f"use {TOKEN}")
@@ -72,7 +72,7 @@ async def test_long_message_is_redacted_or_refused_in_the_turn() -> None:
     assert await refusing.session.messages() == []
 
 
-async def test_instructions_that_hold_one_start_no_session() -> None:
+async def test_instructions_with_a_credential_start_no_session() -> None:
     with pytest.raises(SecretPasted, match="the instructions of agent 'helper'"):
         await Stage().chat(instructions=f"log in with {TOKEN}")
 

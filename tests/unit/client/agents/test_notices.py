@@ -28,11 +28,11 @@ INVOKE = asks("invoke_agent", json=json.dumps({"agent": "scout", "input": "strik
 
 
 async def waiting_chat(theatre: Theatre, **options: Any) -> Chat:
-    """A chat whose first turn will ask before it runs `STRIKE`."""
+    """A chat whose first turn asks before it runs `STRIKE`."""
     return await theatre.chat(tools=(STRIKE,), options=options)
 
 
-async def test_awaiting_a_turn_that_waits_raises_if_asked_to() -> None:
+async def test_awaiting_a_waiting_turn_raises_if_requested() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat = await waiting_chat(theatre)
     turn = chat.send("go", while_waiting="raise")
@@ -50,7 +50,7 @@ async def test_awaiting_a_turn_that_waits_raises_if_asked_to() -> None:
 
 
 @pytest.mark.parametrize("is_invoked", [False, True])
-async def test_iterating_a_turn_that_waits_raises_after_its_last_event(is_invoked: bool) -> None:
+async def test_iterating_a_waiting_turn_raises_after_its_last_event(is_invoked: bool) -> None:
     theatre = Theatre(main=[asks("strike"), words("hit")], lead=[INVOKE], scout=[asks("strike")])
     tools = {"lead": ("invoke_agent", STRIKE), "scout": (STRIKE,), "main": (STRIKE,)}
     agents = [Agent(n, model=f"p:{n}", tools=own) for n, own in tools.items()]
@@ -91,7 +91,7 @@ async def test_question_of_an_invoked_agent_raises_for_its_invoker() -> None:
     await chat.abort()
 
 
-async def test_on_question_is_called_beside_the_turn_and_may_answer() -> None:
+async def test_on_question_is_called_during_the_turn_and_can_answer() -> None:
     theatre = Theatre(main=[asks("strike"), asks("strike")])
     asked: list[OpenQuestion] = []
 
@@ -106,7 +106,7 @@ async def test_on_question_is_called_beside_the_turn_and_may_answer() -> None:
     assert [each.question.topic for each in asked] == ["approval", "approval"]
 
 
-async def test_failing_on_question_logs_one_line_and_keeps_the_question(
+async def test_failing_on_question_logs_one_line_and_question_stays_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     theatre = Theatre(main=[asks("strike")])

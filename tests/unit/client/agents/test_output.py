@@ -47,7 +47,7 @@ async def test_output_without_type_is_none() -> None:
     assert (await chat.send("Where to?")).output is None
 
 
-async def test_answer_that_does_not_fit_is_recorded_and_corrected() -> None:
+async def test_answer_with_invalid_output_is_recorded_and_corrected() -> None:
     stage = Stage(says("Rome!"), says('{"city": "Rome", "nights": "two"}'), says(GOOD))
     chat = await stage.chat(output=Stay)
     reply = await chat.send("Where to?")
@@ -78,7 +78,7 @@ async def test_request_holds_schema_and_problem() -> None:
     assert "it is not JSON" in second.messages[-1].text
 
 
-async def test_answers_that_never_fit_end_turn() -> None:
+async def test_repeated_invalid_answers_end_turn() -> None:
     stage = Stage(*[says("no")] * 9)
     chat = await stage.chat(output=Stay, limits=Limits(max_correctable_rounds=2))
     with pytest.raises(TurnFailed, match="3 answers do not fit") as failed:

@@ -1,4 +1,4 @@
-"""Which models there are without setting anything up in code."""
+"""The models that are available without configuration in code."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def models(environment: dict[str, str] | None = None) -> ModelRouter:
     return default_models(environment or {}, ManualClock(), keyring=nothing)
 
 
-def test_scripted_model_is_always_there() -> None:
+def test_scripted_model_is_always_available() -> None:
     router = models()
     assert router.providers == tuple(sorted({"scripted", *PROVIDERS}))
     assert type(router.client_for("scripted:echo")).__name__ == "FiledScripts"
 
 
 @pytest.mark.parametrize("provider", KEYS)
-async def test_provider_without_a_key_says_what_to_set(provider: str) -> None:
+async def test_provider_without_a_key_reports_the_variable_to_set(provider: str) -> None:
     with pytest.raises(ConfigError, match=KEYS[provider]):
         models().client_for(f"{provider}:a/b")
 
@@ -74,7 +74,7 @@ async def test_key_in_the_keyring_is_enough() -> None:
 
 
 @pytest.mark.parametrize("provider", KEYS)
-async def test_server_of_ones_own_needs_no_key(provider: str) -> None:
+async def test_own_server_needs_no_key(provider: str) -> None:
     variable = PROVIDERS[provider].url_variables[0]
     router = models({variable: "http://127.0.0.1:1/v1"})
     assert type(router.client_for(f"{provider}:a/b")).__name__ == CLIENTS[provider]
@@ -82,14 +82,14 @@ async def test_server_of_ones_own_needs_no_key(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", ["ollama", "vllm", "llamacpp", "lmstudio"])
-async def test_local_servers_are_there_without_a_word(provider: str) -> None:
+async def test_local_servers_are_available_without_configuration(provider: str) -> None:
     router = models()
     assert type(router.client_for(f"{provider}:x")).__name__ == "OpenAICompatible"
     await router.aclose()
 
 
 @pytest.mark.parametrize("provider", MODULES)
-def test_missing_package_is_named_with_its_extra(
+def test_missing_package_is_reported_with_its_extra(
     provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, f"perdure.models.providers.{MODULES[provider]}", None)
@@ -97,7 +97,7 @@ def test_missing_package_is_named_with_its_extra(
         models({KEYS[provider]: SECRET}).client_for(f"{provider}:x")
 
 
-def test_states_say_what_is_there_and_what_is_missing() -> None:
+def test_states_list_available_and_missing_providers() -> None:
     environment = {"OPENAI_API_KEY": SECRET, "OLLAMA_BASE_URL": "http://big:1/v1"}
     keyring = {"anthropic": SECRET}.get
     found = {state.name: state for state in provider_states(environment, keyring=keyring)}
@@ -124,7 +124,7 @@ def test_readable_key_file_makes_only_its_provider_unusable(tmp_path: Path) -> N
     assert SECRET not in repr(found)
 
 
-def test_missing_package_comes_before_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_reported_before_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType] - any name
     offline, *states = provider_states({}, keyring=nothing)
     assert offline.status == "configured"
@@ -132,7 +132,7 @@ def test_missing_package_comes_before_a_missing_key(monkeypatch: pytest.MonkeyPa
     assert "pip install 'perdure[anthropic]'" in states[2].remedy
 
 
-def test_looking_at_the_states_loads_no_library() -> None:
+def test_reading_the_states_loads_no_library() -> None:
     program = (
         "import sys; from perdure.client.agents.providers import provider_states;"
         "provider_states({}, keyring=lambda name: None); print(*sys.modules)"

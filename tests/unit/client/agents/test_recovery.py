@@ -86,7 +86,7 @@ async def test_resume_all_continues_turns_of_a_killed_process(tmp_path: Path) ->
         assert [call.output for call in await store.tool_calls()][-1] == "nothing here"
 
 
-async def test_resume_all_skips_turns_that_run() -> None:
+async def test_resume_all_skips_running_turns() -> None:
     stage = Stage(says(Hang(times=1), "hello"))
     agent = perdure.Agent("a", model=MODEL)
     other = perdure.Agent("b", model=MODEL, tools=[look])

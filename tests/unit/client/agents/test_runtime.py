@@ -92,7 +92,7 @@ async def test_agents_are_named_by_id_and_known_ids_are_listed() -> None:
         stage.runtime(Agent("a", model="scripted:echo"), Agent("a", model="scripted:echo"))
 
 
-async def test_session_may_narrow_its_agent_and_never_widen_it() -> None:
+async def test_session_can_narrow_but_not_widen_its_agent() -> None:
     stage = Stage(says("hi"))
     agent = Agent("a", model=MODEL, tools=[look])
     assert (await stage.runtime().start(agent, tools=[])).agent.registry.names == ()
@@ -189,7 +189,7 @@ async def test_interrupted_turn_runs_on_when_its_session_is_resumed() -> None:
     assert len({key.split()[0] for key in keys}) == 1
 
 
-async def test_session_whose_turn_runs_elsewhere_cannot_be_taken_over() -> None:
+async def test_session_with_turn_in_another_process_cannot_be_taken_over() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     chat.send("go")
@@ -312,7 +312,7 @@ async def test_limit_of_the_runtime_leaves_the_other_limits_of_the_agent() -> No
         await (await runtime.start(agent)).send("look")
 
 
-async def test_workspace_is_found_out_about_and_kept(tmp_path: Path) -> None:
+async def test_workspace_is_detected_and_recorded(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     stage = Stage(says("one"))

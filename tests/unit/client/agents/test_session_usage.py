@@ -1,4 +1,4 @@
-"""What a session's turns left behind; grants taken back; idle sessions closed."""
+"""Results of a session's turns; revoked grants; closed idle sessions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def asking(spec: ToolSpec) -> ToolSpec:
     )
 
 
-async def test_only_sessions_in_which_nothing_happens_are_closed() -> None:
+async def test_only_idle_sessions_are_closed() -> None:
     hold = Hold()
     theatre = Theatre(main=[words("one"), words("two"), (hold,)])
     agent = Agent("a", model="p:main")

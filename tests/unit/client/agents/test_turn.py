@@ -1,4 +1,4 @@
-"""A turn as its caller sees it when things go wrong."""
+"""A turn that fails, as its caller sees it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_fault_in_mid_turn_ends_the_iteration() -> None:
         [event async for event in turn]
 
 
-async def test_stopped_turn_is_over_for_this_process_only() -> None:
+async def test_stopped_turn_ends_in_this_process_only() -> None:
     entered = asyncio.Event()
 
     async def wait() -> str:

@@ -1,4 +1,4 @@
-"""What the turns of an agent's sessions run under."""
+"""The settings of the turns of an agent's sessions."""
 
 from __future__ import annotations
 

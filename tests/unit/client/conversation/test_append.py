@@ -1,4 +1,4 @@
-"""Everything gets into a session's log by one commit a call."""
+"""Each call appends to a session's log in one commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.errors import HeadConflict, LimitExceeded
 from perdure.session.messages import assistant, tool_call, tool_result, user
 
 
-async def test_several_items_are_one_commit_after_one_another(store: Store) -> None:
+async def test_several_items_are_appended_in_order_in_one_commit(store: Store) -> None:
     session = await store.create(id="s")
     first = await session.append(user("a"))
     entries = await session.append(assistant("b"), user("c"), parent=first)

@@ -18,7 +18,7 @@ async def session(store: Store) -> Session:
     return await store.create(id="s", title="T", cwd="/work")
 
 
-async def test_moving_to_where_one_is_changes_nothing(session: Session) -> None:
+async def test_moving_to_the_current_leaf_changes_nothing(session: Session) -> None:
     entry = await session.append(user("a"))
     assert await session.branch(entry) is None
     assert session.head == 0
@@ -88,7 +88,7 @@ async def test_labels_are_inherited_as_they_were(session: Session) -> None:
     assert await session.labels() == {entry.id: "after"}
 
 
-async def test_forks_id_must_be_free(session: Session) -> None:
+async def test_id_of_fork_must_be_unused(session: Session) -> None:
     with pytest.raises(SessionExists):
         await session.fork(id="s")
 

@@ -18,7 +18,7 @@ from tests.fakes.chats import MODEL, Stage, says
 
 
 async def grown(store: Store) -> tuple[Session, list[Entry]]:
-    """A session whose first two messages a compaction hides."""
+    """A session with a compaction that hides its first two messages."""
     session = await store.create(id="s")
     entries = await session.append(
         user("first"), assistant("one"), user("second"), assistant("two")

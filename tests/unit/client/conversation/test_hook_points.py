@@ -244,7 +244,7 @@ async def test_navigation_hook_blocks_summarises_or_observes() -> None:
     assert seen == [first.id, "branch_summary", "leaf", "branch_summary"]
 
 
-async def test_runtime_tells_what_it_opens_and_closes() -> None:
+async def test_runtime_reports_opened_and_closed_sessions() -> None:
     stage = Stage(says("hi"))
     told: list[tuple[str, object]] = []
     names: tuple[HookName, ...] = ("session_start", "session_shutdown")

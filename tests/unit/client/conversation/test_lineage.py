@@ -39,5 +39,5 @@ async def test_ordinary_session_has_no_parent_and_no_children() -> None:
     assert started.invoked_by is None
 
 
-async def test_session_that_is_not_there_spent_nothing() -> None:
+async def test_missing_session_has_no_spending() -> None:
     assert await delegated_to(Theatre().memory, StreamId("nowhere")) is None

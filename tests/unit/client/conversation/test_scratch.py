@@ -16,7 +16,7 @@ from tests.fakes.clock import ManualClock
 
 
 def kept(store: Store, session: str) -> Path:
-    """The scratch directory of `session`, with something in it."""
+    """The scratch directory of `session`, with a file in it."""
     folder = scratch_dir_of(store.backend, StreamId(session))
     folder.mkdir(parents=True)
     (folder / "a").write_text("x")

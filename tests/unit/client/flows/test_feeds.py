@@ -35,7 +35,7 @@ LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end
 
 
 class Read:
-    """Whoever reads the feeds again after every commit, keeping their points as text."""
+    """A reader that reads the feeds again after every commit, and stores their cursors as text."""
 
     def __init__(self, feeds: Feeds) -> None:
         self.feeds = feeds

@@ -1,4 +1,4 @@
-"""What nobody could be equipped with is refused when it is chosen, and not when it is used."""
+"""A configuration that cannot work is rejected when it is chosen, and not when it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of an answer and the end of its turn, the first counts."""
+"""Of an answer and the end of its turn, only the first is stored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def asked(stage: Stage) -> str:
     return (await stage.store.questions())[0].id
 
 
-async def test_answer_and_abort_at_once_leave_one_of_them(tmp_path: Path) -> None:
+async def test_concurrent_answer_and_abort_store_only_one(tmp_path: Path) -> None:
     outcomes: set[str] = set()
     for round_ in range(25):
         stage = Stage(says(calls("write_file", json=WRITE)), says("done"))
@@ -71,7 +71,7 @@ async def test_answer_and_abort_at_once_leave_one_of_them(tmp_path: Path) -> Non
     assert outcomes == {"answered", "withdrawn"}
 
 
-async def test_two_answers_at_once_leave_one_entry(tmp_path: Path) -> None:
+async def test_two_concurrent_answers_store_one_entry(tmp_path: Path) -> None:
     stage = Stage(says(calls("write_file", json=WRITE)), says("done"))
     agent = Agent("helper", model=MODEL, tools=("write_file",))
     place = Workspace(working_dir=str(tmp_path))

@@ -47,7 +47,7 @@ def writing(folder: Path) -> FlowStage:
 
 
 async def asked(stage: FlowStage, count: int) -> list[OpenQuestion]:
-    """What waits, once that are `count` questions."""
+    """Return the waiting questions, once there are `count` of them."""
 
     async def is_asked() -> bool:
         return len(await stage.store.questions()) == count

@@ -81,7 +81,7 @@ async def test_withdrawn_question_takes_no_answer() -> None:
         assert await session.answer_to(asked) is None
 
 
-async def test_answer_and_withdrawal_at_once_leave_one_of_them() -> None:
+async def test_concurrent_answer_and_withdrawal_store_only_one() -> None:
     outcomes: set[str] = set()
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")

@@ -17,7 +17,7 @@ from tests.integration.flows.test_scenarios import texts
 KEY = "owner-intake=>build"
 
 
-async def test_file_that_is_gone_is_approved_as_it_was_staged(tmp_path: Path) -> None:
+async def test_missing_file_is_approved_as_it_was_staged(tmp_path: Path) -> None:
     _, flow, file = await staged(tmp_path)
     file.unlink()
     await flow.approve()

@@ -95,7 +95,7 @@ async def test_fact_without_a_source_in_the_episode_raises(store: Store) -> None
             await store.memory.capture(episode, Fixed(ExtractedFact(text="x", sources=sources)))
 
 
-async def test_answer_that_is_no_json_raises_and_stores_nothing(store: Store) -> None:
+async def test_answer_that_is_not_json_raises_and_stores_nothing(store: Store) -> None:
     _, episode = await ended(store)
     with pytest.raises(perdure.errors.MalformedResponse):
         await store.memory.capture(episode, perdure.ModelExtractor(ScriptedModel(["no"]), "p:m"))

@@ -36,7 +36,7 @@ async def test_text_in_other_words_is_recalled_by_its_meaning() -> None:
     assert hit.why.terms == ()
 
 
-async def test_nothing_near_is_not_recalled() -> None:
+async def test_distant_texts_are_not_recalled() -> None:
     async with perdure.open("memory:") as store:
         await fill(store)
         memory = store.memory.with_embedder(WordEmbedder(dimension=512))

@@ -1,4 +1,4 @@
-"""What a fact may say, where it comes from, and whose it is."""
+"""The text of a fact, its sources, and its subject."""
 
 from __future__ import annotations
 

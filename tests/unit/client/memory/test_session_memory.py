@@ -1,4 +1,4 @@
-"""What a session's turns are given from memory."""
+"""The memory that a session's turns receive."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ async def test_unexpected_error_of_a_recall_does_not_fail_the_turn(
 
 
 class SlowEmbedder(WordEmbedder):
-    """Answers a question at once, and never for texts."""
+    """An embedder that answers questions at once, but never returns for texts."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         if list(texts) != ["hotel"]:

@@ -75,7 +75,7 @@ async def test_message_that_is_due_during_a_turn_follows_it(store: Store) -> Non
         assert "later" in (await later).text
 
 
-async def test_schedule_that_cannot_be_kept_is_refused_at_the_call(store: Store) -> None:
+async def test_impossible_schedule_is_rejected_at_the_call(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         with pytest.raises(WrongArgument, match="cannot change the workspace"):

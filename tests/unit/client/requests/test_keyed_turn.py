@@ -22,7 +22,7 @@ async def store() -> AsyncGenerator[Store]:
 
 
 async def asked(store: Store, session: str) -> list[str]:
-    """What the person has said in the session."""
+    """Return the user messages of the session."""
     messages = await (await store.open(session)).messages()
     return [message.text for message in messages if message.role == "user"]
 
@@ -44,7 +44,7 @@ async def test_message_sent_again_gets_the_reply_of_the_first_call(store: Store)
     assert len(models.requests) == 2
 
 
-async def test_message_sent_again_while_its_turn_runs_follows_it(store: Store) -> None:
+async def test_message_sent_again_during_its_turn_follows_this_turn(store: Store) -> None:
     release = asyncio.Event()
 
     async def slow() -> str:

@@ -53,7 +53,7 @@ AHEAD_MS = 60_000
 
 
 class Hastened(SystemClock):
-    """The clock of this machine, set to a fixed time and put forward by tests."""
+    """The clock of this machine, set to a fixed time and advanced by tests."""
 
     def __init__(self) -> None:
         self.ahead_ms = START_MS - super().now_ms()
@@ -172,7 +172,7 @@ async def test_recurring_message_survives_a_kill_between_session_and_request(sto
         assert planned.session == name
 
 
-async def test_agent_that_cannot_start_does_not_keep_others_from_being_planned(
+async def test_agent_that_cannot_start_does_not_block_planning_of_others(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Agent("a-broken", model="scripted:echo", mcp_servers=["unknown"], recurring=[GREEN])
@@ -207,7 +207,7 @@ async def test_agent_that_starts_slowly_delays_no_message_and_no_other_agent(
             await until(is_planned)
 
 
-async def test_unexpected_error_of_one_agent_does_not_keep_others_from_being_planned(
+async def test_unexpected_error_of_one_agent_does_not_block_planning_of_others(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Agent("a-broken", model="scripted:echo", recurring=[GREEN])
@@ -262,7 +262,7 @@ async def left_message(store: Store, clock: Hastened) -> str:
 
 
 @pytest.mark.full_only
-async def test_message_that_cannot_be_sent_for_now_is_tried_again(
+async def test_message_that_cannot_be_sent_now_is_retried(
     store: Store, clock: Hastened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await left_message(store, clock)
@@ -279,7 +279,7 @@ async def test_message_that_cannot_be_sent_for_now_is_tried_again(
             assert await within(store, session, "left")
 
 
-async def test_message_that_can_never_be_sent_is_refused(
+async def test_message_that_can_never_be_sent_is_rejected(
     store: Store, clock: Hastened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await left_message(store, clock)
@@ -480,7 +480,7 @@ async def test_added_message_is_sent_once_by_a_scheduler_with_the_agent(
     assert await store.schedule.list() == []
 
 
-async def test_message_that_nobody_could_send_is_not_added(store: Store) -> None:
+async def test_message_that_no_agent_can_send_is_not_added(store: Store) -> None:
     empty = await store.create()
     with pytest.raises(WrongArgument, match="no agent that is in force here"):
         await store.schedule.add(empty.id, "Hello", at=DUE)

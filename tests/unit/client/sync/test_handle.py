@@ -1,4 +1,4 @@
-"""A handle without async: what it passes on, and what it returns."""
+"""A handle without async: the calls that it passes on, and its results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_attributes_for_programs_with_async_are_missing(store: blocking.Store) -
             getattr(store, name)
 
 
-def test_handle_made_from_anything_else_is_refused() -> None:
+def test_handle_made_from_another_object_is_rejected() -> None:
     with pytest.raises(WrongArgument, match=r"a handle of perdure\.blocking"):
         blocking.Runtime("memory:")  # pyright: ignore[reportArgumentType] - the mistake
 

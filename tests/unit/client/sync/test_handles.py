@@ -1,4 +1,4 @@
-"""The stubs are up to date, and say what the handles have."""
+"""The stubs are up to date and match the handles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_stub_is_up_to_date(target: Path) -> None:
 
 
 def members(stub: Path) -> dict[str, set[str]]:
-    """The public methods of each class in `stub`, without what only instances have."""
+    """Return the public methods of each class in `stub`, without instance attributes."""
     return {
         node.name: {
             each.name

@@ -34,7 +34,7 @@ def loop_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "perdure-blocking"]
 
 
-def test_call_gives_what_its_coroutine_gives() -> None:
+def test_call_returns_the_result_of_its_coroutine() -> None:
     portal = Portal()
     assert portal.call(double(21)) == 42
     portal.close()
@@ -75,7 +75,7 @@ def test_iterator_is_stepped_through() -> None:
 
 
 @pytest.mark.full_only
-def test_iterator_that_is_left_is_closed() -> None:
+def test_iterator_left_early_is_closed() -> None:
     portal = Portal()
     ended: list[str] = []
     for number in portal.iterate(count(5, ended)):
@@ -86,7 +86,7 @@ def test_iterator_that_is_left_is_closed() -> None:
     portal.close()
 
 
-def test_iterator_may_outlive_its_portal() -> None:
+def test_iterator_can_outlive_its_portal() -> None:
     portal = Portal()
     numbers = portal.iterate(count(5))
     assert next(numbers) == 0
@@ -96,7 +96,7 @@ def test_iterator_may_outlive_its_portal() -> None:
 
 
 def test_portal_leaves_the_tasks_of_a_store_to_its_close() -> None:
-    """A worker of a connection pool takes a cancellation for the end of a job, and goes on."""
+    """A worker of a connection pool treats a cancellation as the end of a job, and continues."""
     stop: list[asyncio.Event] = []
     workers: list[asyncio.Task[None]] = []
 
@@ -124,7 +124,7 @@ def test_portal_leaves_the_tasks_of_a_store_to_its_close() -> None:
     assert workers[0].done()
 
 
-def test_closing_ends_what_runs_then_closes_and_may_be_done_twice() -> None:
+def test_closing_twice_ends_running_calls_first() -> None:
     steps: list[str] = []
 
     async def for_ever() -> None:
@@ -167,7 +167,7 @@ def test_calls_race_with_the_end_and_none_hangs() -> None:
         assert len(results) == 8
 
 
-def test_closed_portal_says_so() -> None:
+def test_closed_portal_raises_a_clear_error() -> None:
     portal = Portal()
     portal.close()
     with pytest.raises(StoreUnavailable):

@@ -1,4 +1,4 @@
-"""Hooks are asked in order; one that fails is passed over, or blocks where it is a guard."""
+"""Hooks run in order; a failing hook is skipped, or blocks if it is a guard."""
 
 from __future__ import annotations
 

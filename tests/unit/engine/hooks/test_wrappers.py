@@ -1,4 +1,4 @@
-"""A model and a call with hooks around them are what they were, until a hook says otherwise."""
+"""A model and a call with hooks work unchanged until a hook changes something."""
 
 from __future__ import annotations
 

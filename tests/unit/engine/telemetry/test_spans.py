@@ -25,7 +25,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @tool(effect="read")
 async def look(where: str) -> str:
-    """Look somewhere, with its span the current one."""
+    """Record an event in the current span."""
     trace.get_current_span().add_event("looked")
     return f"{where}: nothing, but a key {KEY}"
 
@@ -200,7 +200,7 @@ async def test_running_turns_and_tokens_are_measured_by_namespace(
 
     @tool(effect="read")
     async def look(where: str) -> str:
-        """See how many turns run meanwhile."""
+        """Record how many turns run meanwhile."""
         points = told.points("perdure.turns.running")
         running.extend({each.attributes["perdure.namespace"]: each.value} for each in points)
         return where

@@ -1,4 +1,4 @@
-"""Which entries a new turn carries its state on from."""
+"""The entries from which a new turn continues its state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ S = StreamId("s")
 
 
 async def carried(*bodies: NewEntry) -> list[int]:
-    """The seqs of the entries that are read of a log of `bodies`."""
+    """Return the seqs of the entries that are read from a log of `bodies`."""
     store = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     write = Write(stream=S, create=StreamHeader(S, 0), entries=bodies)
     await store.commit(Commit(writes=(write,), at=1))

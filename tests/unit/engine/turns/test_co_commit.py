@@ -1,4 +1,4 @@
-"""Turns that are committed together with something greater: both land, or neither does."""
+"""A turn committed together with writes to other streams: all are stored, or none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ S = StreamId("s")
 
 
 class Together:
-    """Writes a note to another stream with the turn's beginning, and one with its end."""
+    """Writes one note to another stream when the turn begins, and one when it ends."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -22,12 +22,12 @@ def test_set_limit_stays() -> None:
     assert Limits(max_turns=3, max_tool_rounds=0).max_turns == 3
 
 
-def test_limits_over_others_keep_what_the_others_set() -> None:
+def test_limits_over_agent_limits_keep_values_that_only_the_agent_sets() -> None:
     agent = Limits(max_turns=3, max_tool_rounds=2)
     assert Limits(max_turns=10_000).over(agent) == Limits(max_turns=10_000, max_tool_rounds=2)
     assert Limits(max_tool_rounds=0).over(agent) == agent
 
 
-def test_limits_read_back_from_a_snapshot_are_the_same() -> None:
+def test_limits_round_trip_through_a_snapshot() -> None:
     limits = Limits(max_turns=7)
     assert msgspec.convert(msgspec.to_builtins(limits), Limits) == limits

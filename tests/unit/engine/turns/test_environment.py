@@ -1,4 +1,4 @@
-"""The outside world as a turn gets it."""
+"""The services of a turn: its claim, token estimates, random numbers and parked providers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def environment(stage: Stage) -> Environment:
     )
 
 
-def test_claim_is_made_under_the_owners_name_and_term() -> None:
+def test_claim_has_configured_owner_and_duration() -> None:
     claim = environment(Stage()).claim
     assert (claim.owner, claim.ttl_ms, claim.stream) == ("here", 77, "s")
     assert not claim.is_gone("anybody")

@@ -1,4 +1,4 @@
-"""Leases in a process's hands: renewed in time, checked before effects, given back."""
+"""Leases of a process: renewed in time, checked before effects, released at the end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_lease_is_exclusive_and_released_afterwards() -> None:
     assert (await mine.store.acquire_lease(S, "there", 1)).epoch == leadership.lease.epoch + 1
 
 
-async def test_lease_is_given_back_when_the_block_fails() -> None:
+async def test_lease_is_released_when_the_block_fails() -> None:
     mine = await claim()
     with pytest.raises(ZeroDivisionError):
         async with leading(mine):
@@ -84,7 +84,7 @@ async def test_ensure_renews_expiring_lease_and_detects_lost_one() -> None:
 
 
 class Plain(MemoryStore):
-    """A store whose commits take no leases."""
+    """A store whose commits do not acquire leases."""
 
     capabilities = Capabilities(erase=True, search=True)
 
@@ -200,7 +200,7 @@ async def test_lease_is_not_renewed_during_last_commit() -> None:
     assert first.epoch == 1
 
 
-async def test_turn_of_another_store_with_the_same_session_is_not_stopped() -> None:
+async def test_lease_of_another_store_with_the_same_session_is_separate() -> None:
     mine, other = await claim(), await claim()
     async with leading(mine, stopping=StopRequest()):
         led = led_here(mine)

@@ -1,4 +1,4 @@
-"""The outcome of a call, and the flush of its live events to another process before it."""
+"""The outcome of a call, and the flush of its live events to other processes before it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SlowTable(WiredTable):
 
 
 class Halves:
-    """A model whose answer is an emoji in two halves, as a provider's chunks may be."""
+    """A model that sends the two halves of an emoji in separate chunks."""
 
     def info(self, model: str) -> ModelInfo:
         return ModelInfo(model)
@@ -61,7 +61,7 @@ class Endless:
 
 
 def watched(stage: Stage) -> SlowTable:
-    """Connect the bus of `stage` with another process that watches; return its own table."""
+    """Connect the bus of `stage` with a watching process; return the table of the bus."""
     wire = LiveWire(S)
     reader = WiredTable(wire, "reader")
     LiveRelay(LiveBus(), reader)

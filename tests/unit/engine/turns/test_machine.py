@@ -1,4 +1,4 @@
-"""The course of a turn, step by step: what the log gets, and in how many commits."""
+"""The steps of a turn: the entries that it appends, and the number of its commits."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_correctable_errors_are_counted_by_round_and_end_the_turn() -> None:
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_call_in_cut_answer_is_not_run(reason: StopReason) -> None:
+def test_tool_call_in_truncated_answer_is_not_run(reason: StopReason) -> None:
     course = Course()
     cut = msgspec.structs.replace(assistant(tool_call("c1", "ask")), stop_reason=reason)
     course.happens(inputs.Answered(cut))
@@ -152,7 +152,7 @@ def test_empty_answer_ends_turn_without_message() -> None:
     assert [message.role for message in course.log.messages] == ["user"]
 
 
-def test_session_is_ended_by_its_agent_when_turn_is_finished() -> None:
+def test_finished_turn_ends_session_if_its_agent_requests_that() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c1", "ask"))))
     course.happens(inputs.ToolReturned("bye", ends_session=True))

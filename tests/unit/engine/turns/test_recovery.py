@@ -1,4 +1,4 @@
-"""Reading an open turn back, and giving one up."""
+"""Restoring an open turn from the log, and abandoning one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_unreadable_partial_answer_counts_as_missing() -> None:
     assert gone.partial is None
 
 
-async def test_session_without_open_turn_returns_none() -> None:
+async def test_restore_of_session_without_open_turn_returns_none() -> None:
     stage = Stage()
     with pytest.raises(SessionNotFound):
         await open_turn(stage.memory, S)
@@ -112,7 +112,7 @@ async def test_turn_of_dead_process_is_closed_with_its_text() -> None:
     await chat.session.branch(None)
 
 
-async def test_session_gives_up_turn_of_dead_process_by_itself() -> None:
+async def test_session_abandons_turn_of_dead_process_automatically() -> None:
     stage, chat = await cut_in_mid_answer()
     session = await stage.store.open("s")
     assert await session.abandon_turn()
@@ -122,7 +122,7 @@ async def test_session_gives_up_turn_of_dead_process_by_itself() -> None:
     assert chat.id == session.id
 
 
-async def test_running_turn_cannot_be_given_up() -> None:
+async def test_running_turn_cannot_be_abandoned() -> None:
     entered = asyncio.Event()
 
     async def wait() -> str:
@@ -153,7 +153,7 @@ async def test_new_turn_inherits_log_state_at_any_length() -> None:
     assert (await carried_state(stage.memory, S, head)).spent.cost_microcents > 10
 
 
-async def test_spending_is_summed_if_turns_lack_it() -> None:
+async def test_spending_is_computed_if_turn_entries_lack_it() -> None:
     stage = Stage()
     session = await stage.store.create(id="s")
     lease = await stage.memory.acquire_lease(S, "x", 1_000)
@@ -242,7 +242,7 @@ async def test_turn_of_dead_process_is_closed_despite_concurrent_append(
     assert (await stage.kinds()).count(TurnFinished.kind) == 1
 
 
-async def test_expired_question_ends_its_turn_though_another_process_appends_meanwhile(
+async def test_expired_question_ends_its_turn_despite_concurrent_append(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     theatre = Theatre(main=[asks("strike")])

@@ -1,4 +1,4 @@
-"""Requests of turns: answered once, refused with a reason, stopped."""
+"""Requests for turns: run once, rejected with a reason, or stopped."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_request_is_answered_by_one_turn(store: Store) -> None:
             await again
 
 
-async def test_refused_request_is_closed_with_its_reason(store: Store) -> None:
+async def test_rejected_request_is_closed_with_its_reason(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         request = await append(chat, store, TurnRequested(SAID))
@@ -74,7 +74,7 @@ async def test_refused_request_is_closed_with_its_reason(store: Store) -> None:
             await require_unanswered(store.backend, chat.id, request, head)
 
 
-async def test_newest_stop_of_turn_or_its_request_counts(store: Store) -> None:
+async def test_newest_stop_request_for_turn_or_its_request_counts(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         other = await append(chat, store, TurnRequested(SAID))
@@ -87,7 +87,7 @@ async def test_newest_stop_of_turn_or_its_request_counts(store: Store) -> None:
 
 
 @pytest.mark.parametrize("between", [0, 30, 31, 32, 33, 80])
-async def test_open_request_with_few_or_many_entries_after_it_is_found_with_its_stop(
+async def test_open_request_is_found_with_its_stop_at_any_distance(
     store: Store, between: int
 ) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:

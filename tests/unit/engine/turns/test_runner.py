@@ -100,7 +100,7 @@ async def test_fenced_process_stores_outcome_as_late() -> None:
     assert (await stage.memory.state(S)).epoch == taken.epoch
 
 
-async def test_no_effect_begins_once_the_lease_is_lost() -> None:
+async def test_no_effect_begins_after_the_lease_is_lost() -> None:
     stage = Stage(says(calls("strike")))
     struck = 0
 
@@ -135,7 +135,7 @@ async def test_partial_answer_is_stored_when_stream_stalls() -> None:
 
 
 @pytest.mark.parametrize("policy", ["continue", "rollback", "ask", "retry"])
-async def test_first_piece_is_stored_at_once_if_policy_needs_it(
+async def test_first_chunk_is_stored_at_once_if_policy_needs_it(
     policy: str,
 ) -> None:
     stage = Stage()

@@ -1,4 +1,4 @@
-"""The turns of one session: their terms, where they begin, and what they read."""
+"""The turns of one session: their settings, their starting points and their reads."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_unknown_thinking_level_is_ignored() -> None:
     assert (await chat.send("hi")).text == "one"
 
 
-async def test_open_turn_has_to_be_resumed_before_the_next() -> None:
+async def test_new_turn_fails_while_open_turn_is_not_resumed() -> None:
     stage = Stage(says("so", Hang()))
     chat = await stage.chat()
     chat.send("go")
@@ -63,7 +63,7 @@ async def test_recovery_without_open_turn_fails() -> None:
 
 
 class Counting:
-    """A store that counts its calls and passes them on."""
+    """A store that counts the calls to another store."""
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store
@@ -75,7 +75,7 @@ class Counting:
 
 
 async def counted(*replies: Reply) -> tuple[Stage, Chat, Counting]:
-    """Return a chat with a tool, on a store that counts."""
+    """Return a chat with a tool, on a store that counts its calls."""
     stage = Stage(*replies)
     counting = Counting(stage.memory)
     stage.store.backend = cast("SessionStore", counting)
@@ -87,7 +87,7 @@ async def counted(*replies: Reply) -> tuple[Stage, Chat, Counting]:
     return stage, await stage.chat([look]), counting
 
 
-async def test_turn_that_follows_another_reads_nothing() -> None:
+async def test_turn_after_another_turn_reads_nothing() -> None:
     _, chat, counting = await counted(says("one"), says(calls("look", "look")), says("two"))
     await chat.send("hi")
     counting.asked.clear()
@@ -96,7 +96,7 @@ async def test_turn_that_follows_another_reads_nothing() -> None:
     assert counting.asked - Counter(capabilities=99, address=99) == {"commit": 5}
 
 
-async def test_foreign_append_causes_read_of_only_that() -> None:
+async def test_only_foreign_entries_are_read_after_foreign_append() -> None:
     _, chat, counting = await counted(says("one"), says("two"))
     await chat.send("hi")
     await chat.session.append(user("by the way"))

@@ -1,4 +1,4 @@
-"""A flow that ran here, as an A-Society folder."""
+"""Export of a flow as an A-Society folder."""
 
 from __future__ import annotations
 

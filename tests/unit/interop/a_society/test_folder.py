@@ -1,4 +1,4 @@
-"""A-Society's folder: what is read, what is refused, what is made good."""
+"""A-Society folders: supported forms, rejected files, and defaults for missing fields."""
 
 from __future__ import annotations
 

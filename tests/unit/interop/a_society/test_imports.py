@@ -1,4 +1,4 @@
-"""A flow of an A-Society folder in a store: what goes out again is what came in."""
+"""Import of an A-Society flow: a re-export returns the same bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def written(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 async def ran(tmp_path: Path) -> dict[str, bytes]:
-    """Return a flow that waits for a person, as files."""
+    """Return the files of a flow that waits for a person."""
     clock, store = ManualClock(), memory()
     script = {
         "owner": [hand(tmp_path, "build", name="plan.md")],

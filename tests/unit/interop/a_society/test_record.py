@@ -19,7 +19,7 @@ def record(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_record_holds_files_of_folders_without_perdure_files(tmp_path: Path) -> None:
+def test_record_contains_folder_files_without_perdure_files(tmp_path: Path) -> None:
     read = read_record(record(tmp_path))
     assert read.files == {"findings/owner-findings.md": b"findings", "plan.md": b"plan"}
     assert read.left_out == {}
@@ -37,14 +37,14 @@ def test_dot_files_are_omitted_and_reported(tmp_path: Path) -> None:
     assert all(why.endswith("its name begins with a dot") for why in read.left_out.values())
 
 
-def test_named_files_only_are_read_and_missing_ones_reported(tmp_path: Path) -> None:
+def test_only_requested_files_are_read_and_missing_ones_are_reported(tmp_path: Path) -> None:
     read = read_record(record(tmp_path), ["plan.md", "gone.md"])
     assert list(read.files) == ["plan.md"]
     assert list(read.left_out) == ["gone.md"]
     assert "No such file" in read.left_out["gone.md"]
 
 
-def test_large_file_is_left_out_and_large_record_refused(tmp_path: Path) -> None:
+def test_large_file_is_skipped_and_large_record_is_rejected(tmp_path: Path) -> None:
     before = limits()
     try:
         use_input_limits(InputLimits(artifact_bytes=5))

@@ -31,7 +31,7 @@ async def reports_of(store: SessionStore, path: Path) -> list[ImportReport]:
     return [outcome.report async for outcome in found if outcome.report is not None]
 
 
-def test_each_run_is_a_session_of_its_own() -> None:
+def test_each_run_is_a_separate_session() -> None:
     first, second = runs_of(CONTENT)
     for parsed in (first, second):
         check_items(parsed)
@@ -47,7 +47,7 @@ def test_each_run_is_a_session_of_its_own() -> None:
     ]
 
 
-def test_marks_in_code_belong_to_the_answer() -> None:
+def test_prompt_marks_in_code_belong_to_the_answer() -> None:
     first, _ = runs_of(CONTENT)
     asked, answer = [item.body for item in path_of(first) if isinstance(item.body, Message)]
     assert asked.text == "Which apples keep longest?\nAnswer in one word."
@@ -70,7 +70,7 @@ def test_commands_and_output_are_not_sent_to_a_model() -> None:
     assert bodies.count(ImportedRecord("aider", "output")) == 3
 
 
-def test_sections_are_the_whole_file() -> None:
+def test_sections_cover_the_whole_file() -> None:
     sections = list(sessions_in(Held(CONTENT)))
     assert b"".join(each.read(0, each.length) for each in sections) == CONTENT
     assert sections[1].read(2, 5) == CONTENT[sections[0].length + 2 :][:5]
@@ -101,6 +101,6 @@ def test_damaged_history_loses_no_line(content: bytes) -> None:
         check_items(parsed)
 
 
-def test_text_of_another_kind_is_no_history() -> None:
+def test_other_text_is_not_recognized_as_history() -> None:
     assert is_beginning(b"\n\n# aider chat started at 2026")
     assert not is_beginning(b"# Notes about aider chat started at")

@@ -1,4 +1,4 @@
-"""The final state of a bundle, and branches cut out of it."""
+"""The final state of a bundle, and the bundles of single branches."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_moving_leaf_appends_entry_unless_already_there() -> None:
     assert [entry.seq for entry in moved.entries] == list(range(len(moved.entries)))
 
 
-def test_branch_is_cut_out_with_its_labels_and_new_numbers() -> None:
+def test_bundle_of_a_branch_has_its_labels_and_new_numbers() -> None:
     making, (first, left, _, last) = branching()
     making.aliases = {"f": first, "l": left}
     cut = cut_to(making.made(), last)

@@ -1,4 +1,4 @@
-"""The conversation of a session, as another program continues it."""
+"""The conversation of a session in the form in which another program continues it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_unanswered_call_gets_a_result() -> None:
     assert len(conversation_of(making.made()).said) == 3
 
 
-def test_names_and_ids_are_those_that_providers_allow() -> None:
+def test_names_and_ids_satisfy_the_rules_of_providers() -> None:
     assert allowed_name("field guide.look up") == "field_guide_look_up"
     assert allowed_name("") == "_"
     assert allowed_id("toolu_1-x") == "toolu_1-x"
@@ -76,6 +76,6 @@ def test_names_and_ids_are_those_that_providers_allow() -> None:
     assert all(allowed_name(each) == each for each in odd)
 
 
-def test_medium_without_content_is_named() -> None:
+def test_medium_without_content_is_replaced_by_its_name() -> None:
     part = MediaPart("audio/wav", "media://sha256-" + "0" * 64, 12, name="call.wav")
     assert named(part) == "[audio/wav call.wav, 12 bytes, not exported]"

@@ -49,7 +49,7 @@ def test_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
         b'{"type":"summary","summary":"x","leafUuid":"l"}',
     ],
 )
-def test_file_of_claude_code_may_hold_nothing_but_notes(line: bytes) -> None:
+def test_claude_code_file_with_only_notes_is_detected(line: bytes) -> None:
     assert recognised_in(line + b"\n") == "claude-code"
 
 

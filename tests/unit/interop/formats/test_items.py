@@ -45,7 +45,7 @@ def test_source_place_can_be_added_and_removed(data: dict[str, str | int], offse
     assert without_source(body) == body
 
 
-def test_empty_body_takes_a_source_too() -> None:
+def test_empty_body_accepts_a_source_place() -> None:
     body = encode(CompactionUndone())
     assert without_source(with_source(body, SourcePlace(1, 2, 3))) == body == b"{}"
 

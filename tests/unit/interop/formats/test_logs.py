@@ -47,7 +47,7 @@ def test_stretches_are_log_from_given_seq(texts: list[str], piece_bytes: int, fi
     assert all(stretch.entries for stretch in stretches)
 
 
-def test_content_comes_with_the_first_entry_that_names_it() -> None:
+def test_content_is_yielded_with_the_first_entry_that_references_it() -> None:
     one, two, unnamed = b"1" * 50, b"2" * 50, b"3"
     texts = [blob_hash(one), "none", f"{blob_hash(two)} {blob_hash(one)}", blob_hash(b"not here")]
     entries = [said(seq, text) for seq, text in enumerate(texts)]
@@ -103,7 +103,7 @@ def test_empty_foreign_id_is_rejected() -> None:
         log_of(said(0), aliases={"": EntryId("s/0")}).check()
 
 
-def test_positions_of_turns_are_known() -> None:
+def test_positions_of_turns_are_found() -> None:
     turn = (side(1, new_side(TurnStarted(0, "a"))), side(2, new_side(TurnFinished("stop"))))
     log = log_of(said(0), *turn, said(3, parent="s/0"))
     assert [log.has_turns(first) for first in range(4)] == [True, True, True, False]

@@ -1,4 +1,4 @@
-"""Each loss is counted once and described in words."""
+"""Each loss is counted once and described in a message."""
 
 from __future__ import annotations
 

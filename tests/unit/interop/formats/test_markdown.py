@@ -1,4 +1,4 @@
-"""Markdown that stays in its place: no text ends its message, opens another or becomes HTML."""
+"""Exported Markdown: no text ends its message, opens another message or becomes HTML."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def test_conversation_reads_from_top_to_bottom() -> None:
     )
 
 
-def test_one_message_is_one_message() -> None:
+def test_count_of_one_message_is_singular() -> None:
     making = Making()
     making.say(user("Alone."))
     assert "- **Size:** 1 message\n" in written(making)
 
 
-def test_every_entry_of_the_branch_is_named_by_its_number() -> None:
+def test_every_entry_of_the_branch_is_shown_with_its_number() -> None:
     making = Making()
     making.say(ModelChange("a:b"), user("go"))
     making.say(assistant(tool_call("c", "run"), tool_call("d", "run")))
@@ -75,7 +75,7 @@ def test_every_entry_of_the_branch_is_named_by_its_number() -> None:
     assert "## 6 · Message · 15:06:47\n\n(erased)\n" in text
 
 
-def test_failures_media_and_strange_parts_are_named() -> None:
+def test_failures_media_and_unknown_parts_are_described() -> None:
     making = Making()
     making.note(SessionStarted(system_prompt="Be kind."))
     picture = MediaPart("image/png", "media://sha256-" + "0" * 64, 1_234, "a.png")
@@ -127,7 +127,7 @@ def test_other_branches_follow_on_request() -> None:
     assert all(text.count(said) == 1 for said in ("left", "right", "second root"))
 
 
-def test_text_is_made_inert_with_minimal_changes() -> None:
+def test_markup_in_text_is_escaped_with_minimal_changes() -> None:
     for text, inert in [
         ("<script>x</script>", "&lt;script>x&lt;/script>"),
         ("a < b and `List<int>`", "a < b and `List<int>`"),

@@ -1,4 +1,4 @@
-"""Bare messages: a document or lines of objects with a role and a content."""
+"""Files of plain messages: a document or lines of objects with a role and a content."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_each_form_is_recognised_and_gives_the_same_messages(form: str) -> None:
     assert parsed.malformed == ()
 
 
-def test_other_documents_are_no_messages() -> None:
+def test_other_documents_are_not_detected_as_messages() -> None:
     for content in (
         b"[]",
         b"[1, 2]",
@@ -120,7 +120,7 @@ def test_calls_without_an_id_are_kept_as_they_are() -> None:
                 assert calls[1:] == expected
 
 
-def test_wrong_messages_are_reported_and_the_others_read() -> None:
+def test_invalid_messages_are_reported_and_others_are_read() -> None:
     wrong: list[object] = [
         3,
         None,
@@ -172,7 +172,7 @@ async def test_session_is_named_by_the_path_and_found_again(tmp_path: Path) -> N
     assert (await imported(store, with_id)).session == "talk-1"
 
 
-async def test_file_with_a_changed_message_is_a_session_of_its_own(tmp_path: Path) -> None:
+async def test_file_with_a_changed_message_becomes_a_new_session(tmp_path: Path) -> None:
     store, file = empty_store(), tmp_path / "m.jsonl"
     file.write_text("\n".join(map(json.dumps, SAID)))
     report = await imported(store, file)
@@ -183,11 +183,11 @@ async def test_file_with_a_changed_message_is_a_session_of_its_own(tmp_path: Pat
     assert "not a continuation" in again.warnings[0]
 
 
-async def test_unknown_file_is_told_what_is_supported(tmp_path: Path) -> None:
+async def test_error_for_unknown_file_lists_supported_formats(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat, match="bare messages"):
         await imported(empty_store(), b'{"role": "user"}\n')
 
 
-def test_messages_beside_records_of_a_program_are_that_program() -> None:
+def test_messages_next_to_records_of_a_program_get_its_format() -> None:
     content = b'{"role": "user", "content": "x"}\n{"role": "_checkpoint", "id": 0}\n'
     assert detect_format(Held(content)) == "kimi-cli"

@@ -1,4 +1,4 @@
-"""A format that is named must be that of a line of the file."""
+"""An explicit format must match a line of the file."""
 
 from __future__ import annotations
 

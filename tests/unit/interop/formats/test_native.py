@@ -96,7 +96,7 @@ def test_damaged_file_is_rejected_with_its_line(old: bytes, new: bytes, told: st
 
 
 @given(st.data())
-def test_cut_file_is_never_taken_for_a_whole_one(data: st.DataObject) -> None:
+def test_truncated_file_is_never_accepted_as_complete(data: st.DataObject) -> None:
     content = write_bundle(bundle_of(tree_entry(0), tree_entry(1), blobs=(b"blob",)))
     cut = content[: data.draw(st.integers(0, len(content) - 2))]
     with pytest.raises(FormatError):
@@ -135,7 +135,7 @@ def test_entries_can_get_other_ids_with_all_references() -> None:
     assert renamed(msgspec.structs.replace(bundle, entries=other), S) == bundle.entries
 
 
-def test_text_that_looks_like_an_id_is_not_a_reference() -> None:
+def test_text_that_resembles_an_id_is_not_a_reference() -> None:
     body = encode(user("s/0"))
     other = renamed(bundle_of(tree_entry(0, body)), StreamId("other"))
     assert other[0].body == body
@@ -147,7 +147,7 @@ def test_references_to_other_sessions_and_unknown_fields_stay() -> None:
     assert other[0].body == body
 
 
-def test_every_body_that_names_an_entry_follows_a_new_id() -> None:
+def test_every_body_with_an_entry_id_gets_the_new_id() -> None:
     for kind, body in BODIES.items():
         names = [f.encode_name for f in msgspec.structs.fields(body) if "EntryId" in str(f.type)]
         for name in names:

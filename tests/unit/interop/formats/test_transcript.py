@@ -1,4 +1,4 @@
-"""A session as numbered lines for people."""
+"""A session as numbered lines for human readers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_tree_entry_is_a_line_below_its_parent() -> None:
     assert made.leaves() == [1, 2]
 
 
-def test_parts_are_pieces_and_media_bring_their_bytes() -> None:
+def test_parts_become_pieces_and_media_include_their_bytes() -> None:
     making = Making()
     making.blobs = [b"\x89PNG"]
     here = MediaPart("image/png", f"media://{blob_hash(b'%b' % making.blobs[0])}", 4, "a.png")
@@ -101,7 +101,7 @@ def test_other_kinds_are_described_with_model_visibility() -> None:
     assert lines[6].pieces == (Strange("\ufffd{"),)
 
 
-def test_state_of_a_framework_is_named_in_one_line() -> None:
+def test_state_of_a_framework_is_described_in_one_line() -> None:
     making = Making()
     making.say(user("hello"))
     making.say(Custom("langgraph.checkpoint", {"state": {"data": "c2VjcmV0" * 100}}))
@@ -115,7 +115,7 @@ def test_state_of_a_framework_is_named_in_one_line() -> None:
     assert losses_of(making.made(), is_branch=False) == ["states that are named, not shown: 1"]
 
 
-def test_facts_cover_whole_session() -> None:
+def test_transcript_facts_cover_whole_session() -> None:
     making = Making(msgspec.structs.replace(Making().header, title=None))
     making.say(user("Please   mend the\ntable"))
     making.say(assistant("a", model="x:1", usage=Usage(1)), assistant("b", model="y:2"))
@@ -146,5 +146,5 @@ def test_empty_session_has_a_transcript() -> None:
 
 
 @pytest.mark.parametrize(("text", "line"), [("a\n b", "a b"), ("x" * 9, "xxxx…"), ("", "")])
-def test_beginning_of_a_text_is_one_line(text: str, line: str) -> None:
+def test_start_of_a_text_is_shown_on_one_line(text: str, line: str) -> None:
     assert brief(text, 5) == line

@@ -1,4 +1,4 @@
-"""Home directories, working directories, and the names of people in them."""
+"""Detection of home directories, working directories, and the user names in them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_system_folders_with_user_name_are_found() -> None:
     assert homes("~alice/x") == ["alice"]
 
 
-def test_only_names_of_persons_are_found_in_paths_of_homes() -> None:
+def test_only_user_names_are_found_in_home_directories() -> None:
     text = (
         "/home/alice/x /Users/Bob C:\\Users\\Carol\\x /home/runner/w /Users/Shared /home/al /root"
     )

@@ -35,7 +35,7 @@ def test_secret_word_is_replaced_only_as_whole_word() -> None:
     assert made.replace("a horse") == "a horse"
 
 
-def test_numbers_follow_the_order_of_replacing_and_differ_by_value() -> None:
+def test_numbers_follow_the_order_of_replacement_and_differ_by_value() -> None:
     made = redactor("a://u:one11@h", "a://u:two22@h")
     assert (
         made.replace("a://u:two22@h a://u:one11@h") == "a://u:[password-1]@h a://u:[password-2]@h"
@@ -43,7 +43,7 @@ def test_numbers_follow_the_order_of_replacing_and_differ_by_value() -> None:
     assert made.replace("a://u:one11@h") == "a://u:[password-2]@h"
 
 
-def test_path_keeps_its_lower_parts() -> None:
+def test_redacted_path_keeps_its_relative_part() -> None:
     made = redactor("/home/alice/src/app/x", cwd="/home/alice/src/app/")
     assert made.replace("/home/alice/src/app/x.py") == "[cwd-1]/x.py"
     assert (
@@ -52,7 +52,7 @@ def test_path_keeps_its_lower_parts() -> None:
     )
 
 
-def test_only_the_sorts_asked_for_are_replaced() -> None:
+def test_only_requested_categories_are_replaced() -> None:
     text = f"/home/alice {KEY}"
     assert redactor(text, sorts=("secrets",)).replace(text) == "/home/alice [github-token-1]"
     assert redactor(text, sorts=("paths",)).replace(text) == f"[home-1] {KEY}"
@@ -85,7 +85,7 @@ def test_replacing_twice_finds_nothing_new(text: str) -> None:
 
 
 @given(st.lists(_words, max_size=6).map(" ".join))
-def test_nothing_known_to_be_secret_is_left(text: str) -> None:
+def test_redacted_text_contains_no_known_secret(text: str) -> None:
     clean = redactor(text).replace(text)
     for value in (KEY, "hunter2", "pw123", "abcd1234", "alice", "abcdefghijkl0123456"):
         if value != "alice" or "/home/alice" in text:

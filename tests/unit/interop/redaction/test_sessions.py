@@ -95,7 +95,7 @@ def test_only_requested_kinds_are_replaced() -> None:
     assert KEY.encode() not in native.write_bundle(result.bundle)
 
 
-def test_originals_are_never_exported_and_nothing_points_into_them() -> None:
+def test_redacted_export_omits_originals_and_places_in_them() -> None:
     making = Making()
     original = f'{{"text":"{KEY}"}}\n'.encode()
     making.blobs = [original]
@@ -142,7 +142,7 @@ def test_fixed_words_of_log_are_no_names() -> None:
     assert [type(readable(entry)) for entry in after.entries] == [Message, Message]
 
 
-def test_session_with_name_in_id_stays_consistent() -> None:
+def test_references_stay_consistent_when_session_id_contains_a_name() -> None:
     making = Making(msgspec.structs.replace(HEADER, id="alice"))
     first = making.say(user("/home/alice/x"))
     making.say(Compaction("s", first))
@@ -152,7 +152,7 @@ def test_session_with_name_in_id_stays_consistent() -> None:
     assert compaction.first_kept == EntryId("alice/0")
 
 
-def test_id_of_origin_is_replaced_where_entry_ids_are_shown() -> None:
+def test_id_of_origin_is_redacted_where_entry_ids_are_shown() -> None:
     making = Making(msgspec.structs.replace(HEADER, parent=StreamId("alice")))
     first = making.say(user("/home/alice/x"))
     second = making.say(user("more"))

@@ -54,7 +54,7 @@ def test_snapshot_with_every_setting_becomes_the_same_agent() -> None:
     assert agent_of_text(yaml_of(exported.definition)) == WHOLE
 
 
-def test_settings_of_the_runner_are_named_as_lost() -> None:
+def test_runner_settings_are_reported_as_lost() -> None:
     agent = msgspec.structs.replace(
         WHOLE, permissions=Permissions(scope="full"), mcp_servers=("maps",)
     )
@@ -62,7 +62,7 @@ def test_settings_of_the_runner_are_named_as_lost() -> None:
     assert agent_of(snapshot).lost == ("permissions", "mcp_servers", "later")
 
 
-def test_relavium_names_each_setting_that_it_lacks() -> None:
+def test_relavium_export_reports_each_unsupported_setting() -> None:
     exported = agent_of(stored(WHOLE), "relavium")
     assert exported.lost == (
         *("limits", "compaction", "on_interrupt", "queue_mode", "restart_on_cut", "history"),
@@ -101,14 +101,14 @@ def test_defaults_of_export_match_those_of_agent() -> None:
     }
 
 
-def test_every_agent_setting_of_a_session_except_permissions_is_workflow_key() -> None:
+def test_every_agent_setting_of_a_session_except_permissions_is_exported() -> None:
     missing = set(AgentFile.__struct_fields__) - set(AGENT_KEYS)
     assert missing == {"permissions", "recurring"}  # a session does not store what starts it
     assert "permissions" in AgentSettings.__struct_fields__
     assert "recurring" not in AgentSettings.__struct_fields__
 
 
-def test_id_that_no_document_can_have_is_changed_and_named() -> None:
+def test_id_that_is_invalid_in_documents_is_changed_and_reported() -> None:
     exported = agent_of({"id": "Mein Helfer", "model": "scripted:echo"})
     assert exported.definition["id"] == "mein-helfer"
     assert exported.lost == ("id 'Mein Helfer' (written as 'mein-helfer')",)
@@ -121,7 +121,7 @@ def test_minimal_snapshot_is_enough() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["perdure", "relavium"])
-def test_unreadable_settings_are_named_and_not_written(dialect: Dialect) -> None:
+def test_unreadable_settings_are_reported_and_omitted(dialect: Dialect) -> None:
     nested: object = "x"
     for _ in range(200):
         nested = {"a": nested}

@@ -44,7 +44,7 @@ def test_resolved_prompt_is_never_filled_again(prompt: str | None, written: str)
 @pytest.mark.parametrize(
     "workspace", [None, {"variables": ["x"]}, {"variables": {"a": {}}}, {"selection": "x"}]
 )
-def test_unreadable_workspace_is_left_out(workspace: dict[str, object] | None) -> None:
+def test_unreadable_workspace_is_omitted(workspace: dict[str, object] | None) -> None:
     agent: dict[str, object] = {"instructions": "{{ctx.a}} {{ctx.selection}}"}
     assert context_of(SessionStarted(agent, workspace)) == ()
     assert context_of(SessionStarted({"instructions": ["x"]}, workspace)) == ()

@@ -69,7 +69,7 @@ def test_9_35_user_text_opens_no_template_and_stays() -> None:
     assert serialize(workflow) == text
 
 
-def test_nodes_are_a_line_and_their_numbers_are_dense() -> None:
+def test_nodes_form_a_line_and_have_consecutive_numbers() -> None:
     making = Making()
     making.say(user("a"), assistant("A"), user("b"), assistant(""), user("c"), assistant("C"))
     workflow = exported(making)
@@ -80,7 +80,7 @@ def test_nodes_are_a_line_and_their_numbers_are_dense() -> None:
     assert [node.prompt_template for node in turns(workflow)] == ["a", "c"]
 
 
-def test_session_in_which_nothing_was_answered_is_chain_without_turns() -> None:
+def test_session_without_answers_exports_only_input_and_output() -> None:
     making = Making()
     making.say(user("Hello?"))
     workflow = exported(making)
@@ -96,7 +96,7 @@ def test_answer_without_question_is_turn_without_prompt() -> None:
     assert [node.prompt_template for node in turns(exported(making))] == [None, "Hi"]
 
 
-def test_agent_of_the_session_is_the_one_of_the_file() -> None:
+def test_agent_of_session_becomes_agent_of_document() -> None:
     making = Making()
     making.note(SessionStarted(agent=AGENT))
     making.say(user("a"), assistant("A"))
@@ -123,7 +123,7 @@ def test_later_agent_applies_and_missing_one_is_reported() -> None:
         ("relavium", "relaviumExport", "caf", "s.relavium.yaml"),
     ],
 )
-def test_dialect_has_its_key_its_id_and_its_file(
+def test_dialect_sets_metadata_key_workflow_id_and_file_name(
     dialect: Dialect, key: str, id: str, file: str
 ) -> None:
     making = Making()
@@ -134,7 +134,7 @@ def test_dialect_has_its_key_its_id_and_its_file(
     assert file_name(StreamId("s"), dialect) == file
 
 
-def test_session_without_a_title_has_the_fallback_and_no_name() -> None:
+def test_session_without_title_exports_fallback_id_and_no_name() -> None:
     making = Making(StreamHeader(StreamId("s"), 5))
     making.say(user("a"), assistant("A"))
     workflow = exported(making)
@@ -163,7 +163,7 @@ def test_compaction_is_reported_and_is_no_turn() -> None:
     assert roles == ["user", "assistant", "system", "user", "assistant"]
 
 
-def test_looking_at_the_log_later_changes_no_byte() -> None:
+def test_side_entries_added_later_do_not_change_export() -> None:
     making = Making()
     making.say(user("a"), assistant("A"))
     before = render_workflow(making.made(), leaf_of(making.entries), "perdure")
@@ -176,7 +176,7 @@ def test_looking_at_the_log_later_changes_no_byte() -> None:
 @pytest.mark.full_only
 @given(random_logs())
 @settings(max_examples=10, deadline=None)
-def test_any_session_gives_a_file_that_reads_as_itself(log: TreeLog) -> None:
+def test_export_of_any_session_is_a_readable_workflow(log: TreeLog) -> None:
     bundle, leaf = bundle_of_log(log, log.leaf), log.leaf
     first, second = (render_workflow(bundle, leaf, "perdure").content for _ in range(2))
     assert first == second

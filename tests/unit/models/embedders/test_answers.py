@@ -1,4 +1,4 @@
-"""What an embedder answers is checked; every failure is one kind of error."""
+"""The vectors from an embedder are validated; every failure raises one kind of error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answer = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 
 
 class Odd:
-    """An embedder that answers anything."""
+    """An embedder that returns any given answer."""
 
     model = "odd:1"
 
@@ -31,7 +31,7 @@ class Odd:
         return self._answer  # pyright: ignore[reportReturnType] - that is the point
 
 
-async def test_wrong_answers_and_failures_are_one_error() -> None:
+async def test_invalid_answers_and_failures_raise_the_same_error() -> None:
     answers: tuple[tuple[object, str], ...] = (
         ((), "2 texts got 0 vectors"),
         ([[1.0], [1.0, 2.0]], "2 texts got 2 vectors"),

@@ -21,9 +21,9 @@ Seen = list[tuple[str, dict[str, str], object]]
 async def serving(
     status: int, answer: bytes, most: int = 100_000
 ) -> AsyncGenerator[tuple[str, Seen]]:
-    """Answer every request the same; yield the address, and what was asked.
+    """Answer every request identically; yield the address and the received requests.
 
-    A text of more than `most` characters is refused.
+    Reject texts of more than `most` characters.
     """
     seen: Seen = []
 
@@ -65,7 +65,7 @@ async def test_texts_are_sent_and_vectors_returned_in_their_order() -> None:
     assert embedder.model == "ollama:small"
 
 
-async def test_refused_long_texts_are_sent_again_as_their_beginnings() -> None:
+async def test_rejected_long_texts_are_retried_with_shortened_texts() -> None:
     rows = [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [2]}]
     answer = json.dumps({"data": rows}).encode()
     async with serving(200, answer, most=1_500) as (address, seen):
@@ -83,7 +83,7 @@ async def test_refused_long_texts_are_sent_again_as_their_beginnings() -> None:
         assert len(seen) == calls
 
 
-async def test_other_answers_are_named_without_the_key() -> None:
+async def test_errors_for_other_answers_do_not_contain_the_key() -> None:
     for status, answer, reason in (
         (503, b"try later", "status 503: try later"),
         (200, b"<html>", "no vectors"),
@@ -96,13 +96,13 @@ async def test_other_answers_are_named_without_the_key() -> None:
         assert "secret-key" not in str(caught.value)
 
 
-async def test_server_that_is_down_is_named() -> None:
+async def test_error_for_unreachable_server_names_the_server() -> None:
     async with serving(200, b"") as (address, _):
         pass
     with pytest.raises(EmbedderUnavailable, match="no connection could be made"):
         await endpoint(address).embed(["one"])
 
 
-def test_address_inside_needs_to_be_configured() -> None:
+def test_private_address_must_be_allowed_in_configuration() -> None:
     with pytest.raises(ConfigError, match="address of the embedder is not allowed"):
         endpoint("http://127.0.0.1:1/v1", is_local_open=False)

@@ -16,13 +16,13 @@ def test_known_names_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "static", "static:", "anthropic:x", "words", "none:x"])
-def test_other_names_are_refused_with_what_is_possible(name: str) -> None:
+def test_unknown_names_are_rejected_with_supported_names(name: str) -> None:
     with pytest.raises(ConfigError, match="static:FOLDER, minilm:FOLDER, or PROVIDER:MODEL"):
         check_name(name)
 
 
 @pytest.mark.parametrize("model", [None, 1, "", "a\0b", "half \ud800", "x" * 501])
-def test_embedder_whose_model_is_no_name_is_refused(model: object) -> None:
+def test_embedder_with_invalid_model_name_is_rejected(model: object) -> None:
     embedder = WordEmbedder()
     embedder.model = model  # pyright: ignore[reportAttributeAccessIssue] - that is the point
     with pytest.raises(WrongArgument, match="it must be a name"):

@@ -25,7 +25,7 @@ async def test_words_of_one_meaning_have_one_direction(tmp_path: Path) -> None:
     assert embedder.model.startswith("static:tiny:")
 
 
-async def test_vector_is_the_mean_of_those_of_the_tokens(tmp_path: Path) -> None:
+async def test_vector_is_the_mean_of_its_token_vectors(tmp_path: Path) -> None:
     embedder = StaticVectors(static_folder(tmp_path / "tiny"))
     boat, river, both = await embedder.embed(["boat", "river", "river boat"])
     assert both == pytest.approx((np.asarray(boat) + np.asarray(river)) / 2, abs=1e-6)
@@ -33,7 +33,7 @@ async def test_vector_is_the_mean_of_those_of_the_tokens(tmp_path: Path) -> None
     assert not np.any(empty)
 
 
-async def test_other_weights_are_another_model(tmp_path: Path) -> None:
+async def test_other_weights_give_another_model_name(tmp_path: Path) -> None:
     one = StaticVectors(static_folder(tmp_path / "one")).model
     assert one == StaticVectors(static_folder(tmp_path / "two")).model
     other = StaticVectors(static_folder(tmp_path / "three", dimension=4)).model

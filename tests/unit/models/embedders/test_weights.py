@@ -1,4 +1,4 @@
-"""The files of a local embedder: what is missing or damaged is named."""
+"""The files of a local embedder: errors name missing and damaged files."""
 
 from __future__ import annotations
 

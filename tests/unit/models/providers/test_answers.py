@@ -1,4 +1,4 @@
-"""The library's events as our deltas, and its usage as ours."""
+"""The library's events converted to our deltas, and its usage to ours."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_anthropic_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         AnthropicMessages()
 
 
-async def test_nothing_of_the_environment_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_environment_values_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "token-from-the-environment")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-from-the-environment")
     async with anthropic_server() as server:
@@ -30,7 +30,7 @@ async def test_nothing_of_the_environment_is_sent(monkeypatch: pytest.MonkeyPatc
     assert "from-the-environment" not in str(server.requests[0].headers)
 
 
-async def test_windows_of_known_models_are_known() -> None:
+async def test_known_models_have_context_windows() -> None:
     client = AnthropicMessages(api_key=KEY)
     known = "anthropic:claude-haiku-4-5"
     assert client.info(known) == ModelInfo(known, 200_000)

@@ -1,4 +1,4 @@
-"""Every failure of a call becomes the one error that says what to do."""
+"""Every failure of a call is converted to the error class that determines the reaction."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_empty_account_is_refusal_despite_429() -> None:
     assert error.status == 429
 
 
-def test_failed_connection_is_unavailability_with_address() -> None:
+def test_failed_connection_is_unavailable_with_address() -> None:
     cause = httpx2.ConnectError("connection refused")
     wrapped = ModelConnectionError("x", "Connection error.")
     wrapped.__cause__ = cause
@@ -188,7 +188,7 @@ def test_failed_connection_is_unavailability_with_address() -> None:
     assert "connection refused" in model_error(wrapped, MODEL).reason
 
 
-def test_silence_is_unavailability() -> None:
+def test_missing_response_is_unavailable() -> None:
     made = model_error(ModelTimeoutError("x", "Request timed out."), MODEL, address="http://h")
     assert isinstance(made, ModelUnavailable)
     assert made.reason == "http://h did not answer in time"
@@ -237,6 +237,6 @@ def test_secrets_are_kept_out() -> None:
     assert "hunter2" not in str(model_error(error, MODEL, ["hunter2hunter2"]))
 
 
-def test_page_in_place_of_an_error_stays_short() -> None:
+def test_html_page_as_error_message_is_shortened() -> None:
     error = of_status(502, "<html>" + "x" * 1_000_000)
     assert len(error.reason) < 500

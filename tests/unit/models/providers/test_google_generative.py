@@ -18,7 +18,7 @@ def test_google_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         GoogleGenerative()
 
 
-async def test_nothing_of_the_environment_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_environment_values_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "from-the-environment")
     monkeypatch.setenv("GEMINI_API_KEY", "from-the-environment")
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
@@ -31,7 +31,7 @@ async def test_nothing_of_the_environment_is_sent(monkeypatch: pytest.MonkeyPatc
     assert "from-the-environment" not in str(server.requests[0])
 
 
-async def test_windows_of_known_models_are_known() -> None:
+async def test_known_models_have_context_windows() -> None:
     client = GoogleGenerative(api_key=KEY)
     assert client.info("google:gemini-2.5-flash").context_window in (1_000_000, 1_048_576)
     assert client.info("google:nobody-knows") == ModelInfo("google:nobody-knows")
@@ -44,7 +44,7 @@ async def test_window_can_be_set_and_proxy_needs_no_key() -> None:
     await client.aclose()
 
 
-async def test_limit_on_connecting_is_not_that_on_silence() -> None:
+async def test_connect_timeout_is_independent_of_stream_idle_timeout() -> None:
     async with google_server() as server:
         client = GoogleGenerative(
             base_url=server.url, api_key=KEY, connect_timeout_s=3.0, stream_idle_timeout_s=500.0

@@ -33,7 +33,7 @@ async def test_private_server_needs_no_key() -> None:
     await OpenAICompatible(base_url="http://127.0.0.1:9/v1").aclose()
 
 
-async def test_windows_of_known_models_are_known(client: OpenAICompatible) -> None:
+async def test_known_models_have_context_windows(client: OpenAICompatible) -> None:
     assert client.info("openai:gpt-4o") == ModelInfo("openai:gpt-4o", 128_000)
     assert client.info("openai:nobody-knows") == ModelInfo("openai:nobody-knows")
 

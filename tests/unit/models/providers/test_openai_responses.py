@@ -17,7 +17,7 @@ def test_openai_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         OpenAIResponses()
 
 
-async def test_windows_of_known_models_are_known() -> None:
+async def test_known_models_have_context_windows() -> None:
     client = OpenAIResponses(api_key=KEY)
     known = "openai-responses:gpt-4o"
     assert client.info(known) == ModelInfo(known, 128_000)

@@ -1,4 +1,4 @@
-"""The schema of an answer in the request of each provider: only providers themselves take it."""
+"""The output schema in the request of each provider: only the providers' own servers get it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOOL = ToolDeclaration("look", "Looks.", {"type": "object", "properties": {}})
 
 
 class Unreachable(httpx2.AsyncBaseTransport):
-    """Keeps the bodies of requests and sends none."""
+    """A client that stores the bodies of requests and sends none."""
 
     def __init__(self) -> None:
         self.bodies: list[Any] = []
@@ -59,13 +59,13 @@ async def test_openai_gets_schema_in_both_of_its_apis() -> None:
     assert len(body["tools"]) == 1
 
 
-async def test_anthropic_gets_schema_for_models_that_take_one() -> None:
+async def test_anthropic_gets_schema_only_for_models_that_support_it() -> None:
     body = await body_sent(AnthropicMessages, "anthropic:claude-opus-4-6", None, TOOL)
     assert body["output_config"]["format"]["schema"] == SCHEMA
     assert "output_config" not in await body_sent(AnthropicMessages, "anthropic:claude-3-haiku")
 
 
-async def test_google_gets_schema_unless_model_refuses_it_with_tools() -> None:
+async def test_google_gets_no_schema_if_model_rejects_it_with_tools() -> None:
     model = "google:gemini-2.5-flash"
     body = await body_sent(GoogleGenerative, model)
     assert body["generationConfig"]["responseJsonSchema"]["required"] == ["city"]

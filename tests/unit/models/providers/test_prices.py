@@ -1,4 +1,4 @@
-"""A price belongs to the address that was called, or it is unknown."""
+"""A price is known only for the address of the provider that was called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each client reads a rehearsal as an answer, and reaches no server."""
+"""Each client parses a rehearsal as an answer, and sends no request to a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our requests as the library's messages."""
+"""Our requests converted to the library's messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BYTES = {PNG.handle: b"png"}
 def mapped(
     *messages: Message, media: dict[str, bytes] | None = None, rounds: RoundMemory | None = None
 ) -> list[list[object]]:
-    """Return the parts of each library message; a user prompt as its content."""
+    """Return the parts of each library message, or the content of a user prompt."""
     request = ModelRequest("openai:x", messages, media=media or {})
     return [
         [part.content if isinstance(part, wire.UserPromptPart) else part for part in message.parts]
@@ -62,7 +62,7 @@ def test_results_have_call_tool_and_error_flag() -> None:
     ]
 
 
-def test_images_are_sent_as_bytes_between_texts() -> None:
+def test_images_are_sent_as_bytes_in_order_with_texts() -> None:
     [[content]] = mapped(user("look:", PNG, "well?"), media=BYTES)
     assert content == ["look:", wire.BinaryContent(b"png", media_type="image/png"), "well?"]
 

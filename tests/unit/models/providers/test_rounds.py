@@ -1,4 +1,4 @@
-"""Which open tool rounds are remembered, and for how long."""
+"""The open tool rounds that are remembered, and how long."""
 
 from __future__ import annotations
 

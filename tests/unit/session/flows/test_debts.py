@@ -1,4 +1,4 @@
-"""Which nodes owe a handoff, kept from entry to entry."""
+"""The nodes that owe a handoff, updated for each entry."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ looks: list[str] = []
 
 
 class Watched(Graph, frozen=True):
-    """A graph that remembers for which node it was asked."""
+    """A graph that records the nodes for which it was queried."""
 
     def keys_from(self, id: str) -> frozenset[str]:
         looks.append(id)
         return super().keys_from(id)
 
 
-def test_entry_looks_only_at_its_own_nodes() -> None:
+def test_entry_queries_only_the_edges_of_its_nodes() -> None:
     ids = [f"n{n}" for n in range(300)]
     edges = tuple(FlowEdge(a, b) for a, b in pairwise(ids))
     log = FlowLog(Watched("line", tuple(FlowNode(id, "r") for id in ids), edges))

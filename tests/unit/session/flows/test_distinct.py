@@ -38,7 +38,7 @@ def test_long_extension_copies_no_table() -> None:
     assert grown.places is Distinct.plus(grown, "more").places
 
 
-def test_plain_tuple_gets_a_table_and_keeps_repetitions() -> None:
+def test_plain_tuple_gets_a_lookup_table_and_preserves_repetitions() -> None:
     assert distinct(("x", "x")) == ("x", "x")
     assert distinct(("x", "x")).plus("y").plus("y") == ("x", "x", "y")
     assert distinct(grown := Distinct(("x",))) is grown

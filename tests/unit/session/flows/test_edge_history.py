@@ -44,7 +44,7 @@ def test_states_with_common_origin_are_independent() -> None:
     assert held == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_abandoned_addition_is_in_no_state() -> None:
+def test_abandoned_addition_does_not_change_the_state() -> None:
     one = after({}, "x")
     EdgeHistory(one).add("a=>b", "lost")
     assert "lost" not in one["a=>b"]
@@ -62,7 +62,7 @@ def test_passed_items_encode_as_tuple() -> None:
 
 
 class Unread(Indexed):
-    """What was sent along edges, of which only those that are asked for may be read."""
+    """The items sent along edges, of which only listed edges can be read."""
 
     def __iter__(self) -> NoReturn:
         raise AssertionError("all edges were read")
@@ -83,7 +83,7 @@ def test_edge_of_item_is_found_without_reading_all_edges() -> None:
     assert newest_edge_with(unread, "nothing") is None
 
 
-def test_edge_of_item_is_of_its_own_state() -> None:
+def test_lookup_of_edge_by_item_uses_its_own_state() -> None:
     one = after({}, "x")
     left, right = after(one, "l", key="b=>c"), after(one, "x", key="b=>c")
     found = [newest_edge_with(each, "x") for each in (one, left, right)]

@@ -1,4 +1,4 @@
-"""A role's feed: added and changed items, and independence of paging."""
+"""The feed of a role: added and changed items, and the same result for any page size."""
 
 from __future__ import annotations
 

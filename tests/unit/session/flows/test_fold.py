@@ -56,7 +56,7 @@ def test_node_waits_for_person_and_resumes_with_answer() -> None:
     assert not log.run.pending_human_inputs
 
 
-def test_stop_is_pending_until_node_parks_or_hands_over() -> None:
+def test_stop_is_pending_until_node_parks_or_makes_handoff() -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.StopAsked("owner", "me"))
     assert log.state.stopping == ("owner",)
     log.add(kinds.NodeParked("owner-intake", "owner", "autonomous-abort"))
@@ -85,7 +85,7 @@ def test_declined_handoff_is_dropped_and_its_node_waits() -> None:
     assert log.run.history_handoff == {}
 
 
-def test_history_keeps_each_artifact_once() -> None:
+def test_history_contains_each_artifact_once() -> None:
     log = FlowLog(LINE).claim("owner-intake").hand("owner-intake", "a", artifact="x.md")
     log.claim("a", "owner-intake=>a").hand("a", "owner-intake", artifact="y.md")
     assert log.run.completed_handoffs == ()
@@ -124,7 +124,7 @@ def test_repairs_are_counted_until_handoff_or_person() -> None:
         kinds.ForwardPassClosed("owner-intake"),
     ],
 )
-def test_repairs_are_counted_in_a_row(end: SideBody) -> None:
+def test_repair_count_is_reset_by_handoff_or_answer(end: SideBody) -> None:
     log = FlowLog(LINE).claim("owner-intake")
     repair = kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair, end).state.repairs == {}
@@ -133,7 +133,7 @@ def test_repairs_are_counted_in_a_row(end: SideBody) -> None:
 @pytest.mark.parametrize(
     "end", [kinds.ImprovementParked("owner", "prompt-human"), kinds.FindingsMade("owner", "f.md")]
 )
-def test_repairs_in_improvement_are_counted_in_a_row(end: SideBody) -> None:
+def test_repair_count_in_improvement_is_reset_by_answer(end: SideBody) -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.ForwardPassClosed("owner-intake"))
     repair = kinds.RepairAsked("owner", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair).state.repairs == {"owner": repair}
@@ -227,7 +227,7 @@ def test_edge_lookup_is_fast_for_many_artifacts() -> None:
     assert at_once.run.history_handoff["owner-intake=>a"][-1] == "1999.md"
 
 
-def test_settings_of_another_perdure_are_not_in_force() -> None:
+def test_settings_of_another_perdure_are_not_applied() -> None:
     log = FlowLog(LINE).add(kinds.RunSettings("p:m", commands=("make *",)))
     theirs = kinds.RunSettings("p:other")
     state = state_after(log.state, entry_of(log.state.head + 1, theirs), theirs, is_own=False)

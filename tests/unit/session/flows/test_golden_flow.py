@@ -1,4 +1,4 @@
-"""A flow's log as version 1 wrote it: every later version decodes and folds it equally."""
+"""A flow's log written by version 1: every later version decodes and folds it identically."""
 
 from __future__ import annotations
 

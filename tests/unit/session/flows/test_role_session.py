@@ -23,7 +23,7 @@ ID = StreamId("f__owner")
 
 
 def session_of(*bodies: object, about: int = 0) -> RoleSession:
-    """The session after `bodies`; side entries are about entry `about`."""
+    """Return the session after `bodies`; side entries are about entry `about`."""
     log = [
         (Entry(ID, n, "side", None, entry_id(ID, about), 1_700_000_000_000, "x", 1, b"{}"), body)
         for n, body in enumerate(bodies)
@@ -102,7 +102,7 @@ def test_compaction_is_archived_with_what_it_replaced() -> None:
     assert found.latest_context_usage == 0
 
 
-def test_what_a_compaction_keeps_stays_in_the_transcript() -> None:
+def test_messages_kept_by_compaction_stay_in_the_transcript() -> None:
     kept = Compaction("before", first_kept=entry_id(ID, 1), reason="manual")
     found = session_of(user("a"), user("b"), kept)
     assert [said["content"] for said in found.transcript_history] == ["before", "b"]

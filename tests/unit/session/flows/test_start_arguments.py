@@ -46,7 +46,7 @@ async def test_start_with_invalid_ids_or_paths_fails_without_traces(tmp_path: Pa
         assert (await longest.run()).awaiting_human_nodes
 
 
-async def test_consent_that_takes_no_effect_is_refused(tmp_path: Path) -> None:
+async def test_consent_without_effect_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "workflow.yaml"
     file.write_text(WORKFLOW)
     async with (

@@ -56,7 +56,7 @@ def test_message_with_too_many_media_is_rejected() -> None:
         settled_message(InFlightMessage("user", (large,) * 3))
 
 
-def test_media_anywhere_in_data_become_handles_and_nothing_else_changes() -> None:
+def test_media_anywhere_in_data_become_handles_without_other_changes() -> None:
     data: dict[str, Any] = {"shots": [{"image": PICTURE}, (1, "x", None)], "kept": {"a": [1.5]}}
     settled = settled_data(data)
     value: Any = settled.value
@@ -108,10 +108,10 @@ def test_data_is_checked_at_every_depth(depth: int) -> None:
         unknown({"type": "x", "deep": [[{"kind": "base64", "data": "AAAA"}]]}),
     ],
 )
-def test_9_33_parts_with_bytes_in_them_are_found(part: Any) -> None:
+def test_9_33_parts_that_contain_bytes_are_found(part: Any) -> None:
     assert inline_in([TextPart("a"), part]) is not None
 
 
-def test_parts_as_a_log_has_them_are_let_through() -> None:
+def test_parts_in_the_form_of_a_log_are_accepted() -> None:
     text = TextPart("data:image/png;base64,AAAA is only text")
     assert inline_in([text, media_part(PICTURE), unknown({"type": "x", "data": "AAAA"})]) is None

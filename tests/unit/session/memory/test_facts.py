@@ -32,7 +32,7 @@ def folded(*bodies: SideBody | None, about: EntryId = FIRST) -> list[Fact]:
     return [fact_of(stored, "ana") for stored in found.values()]
 
 
-def test_remembered_fact_says_what_its_entry_says() -> None:
+def test_remembered_fact_has_the_fields_of_its_entry() -> None:
     (fact,) = folded(FactRemembered("tea", "helper", (A,), "tool", 3, 9))
     assert (fact.id, fact.text, fact.subject, fact.agent) == (FIRST, "tea", "ana", "helper")
     assert (fact.sources, fact.said_by, fact.valid_from, fact.valid_to) == ((A,), "tool", 3, 9)
@@ -40,7 +40,7 @@ def test_remembered_fact_says_what_its_entry_says() -> None:
     assert [fact.is_valid_at(moment) for moment in (2, 3, 8, 9)] == [False, True, True, False]
 
 
-def test_correction_supersedes_and_history_stays() -> None:
+def test_correction_replaces_fact_and_preserves_history() -> None:
     (fact,) = folded(
         FactRemembered("tea", None, (A,)), FactCorrected("milk"), FactCorrected("coffee")
     )
@@ -49,7 +49,7 @@ def test_correction_supersedes_and_history_stays() -> None:
     assert fact.history[0].sources == (A,)
 
 
-def test_forgotten_fact_is_gone() -> None:
+def test_forgotten_fact_is_removed() -> None:
     assert folded(FactRemembered("tea"), FactForgotten()) == []
     assert folded(None, FactForgotten()) == []
 

@@ -29,7 +29,7 @@ def test_counts(query: str, text: str, counts: tuple[int, ...] | None) -> None:
     assert counts_in(text.split(), sought_in(query)) == counts
 
 
-def test_places_point_to_first_words() -> None:
+def test_match_positions_point_to_first_words() -> None:
     phrase = Phrase(("a", "b"), is_prefix=True)
     terms = ["a", "b", "x", "a", "bc", "a"]
 

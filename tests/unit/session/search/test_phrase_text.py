@@ -1,4 +1,4 @@
-"""Phrase counts in joined words equal those in a list."""
+"""Phrase counts in joined words equal the counts in a list of words."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.values import HITS, MOST_RANKED, Hit, SearchQuery
 
 
-def test_query_without_filters_asks_for_everything() -> None:
+def test_query_without_filters_matches_everything() -> None:
     query = SearchQuery(text="word")
 
     assert (query.roles, query.sessions, query.tools) == ((), (), ())

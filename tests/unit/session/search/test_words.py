@@ -93,5 +93,5 @@ def test_words_of_latin_text_are_those_with_positions(text: str, times: int) -> 
 
 
 @pytest.mark.parametrize("code", range(256))
-def test_latin_character_folds_the_same_beside_another_script(code: int) -> None:
+def test_latin_character_folds_identically_next_to_another_script(code: int) -> None:
     assert terms(f"a{chr(code)}b 店") == [*terms(f"a{chr(code)}b"), "店"]

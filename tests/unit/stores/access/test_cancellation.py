@@ -1,4 +1,4 @@
-"""Work that a cancelled caller still finishes."""
+"""Work that is finished even if its caller is cancelled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.stores.access import cancellation
 from perdure.stores.access.cancellation import finished
 
 
-async def test_result_and_error_of_the_work_are_its_callers() -> None:
+async def test_result_and_error_of_the_work_reach_the_caller() -> None:
     async def work(*, is_failing: bool) -> str:
         await asyncio.sleep(0)
         if is_failing:
@@ -48,7 +48,7 @@ async def test_cancelled_caller_waits_for_the_end_of_the_work(
 
 
 @pytest.mark.parametrize("times", [1, 5])
-async def test_work_that_does_not_end_is_cancelled_after_a_bound(
+async def test_work_that_does_not_end_is_cancelled_after_a_time_limit(
     times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cancellation, "FINISH_S", 0.05)

@@ -1,4 +1,4 @@
-"""The collector is paused by one piece of work at a time, and runs again whatever happens."""
+"""Only one task pauses the garbage collector at a time, and the collector is always resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from perdure.stores.access.collector import collector_paused, collector_paused_to_load
 
 
-def test_collector_runs_again_after_work_that_failed() -> None:
+def test_collector_is_resumed_after_work_that_failed() -> None:
     with collector_paused():
         with collector_paused():
             assert not gc.isenabled()
@@ -24,7 +24,7 @@ def test_collector_runs_again_after_work_that_failed() -> None:
     assert gc.isenabled()
 
 
-def test_collector_that_was_off_stays_off() -> None:
+def test_disabled_collector_stays_disabled() -> None:
     gc.disable()
     try:
         with collector_paused():
@@ -34,7 +34,7 @@ def test_collector_that_was_off_stays_off() -> None:
         gc.enable()
 
 
-def test_threads_that_overlap_leave_collector_on() -> None:
+def test_overlapping_pauses_of_threads_leave_collector_enabled() -> None:
     meeting = threading.Barrier(4)
 
     def work() -> None:
@@ -53,7 +53,7 @@ def test_threads_that_overlap_leave_collector_on() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_child_forked_during_pause_has_its_collector_on() -> None:
+def test_child_forked_during_pause_has_its_collector_enabled() -> None:
     with collector_paused():
         child = os.fork()
         if child == 0:
@@ -71,7 +71,7 @@ def thawed() -> Generator[None]:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_load_leaves_its_objects_to_full_collections() -> None:
+def test_loaded_objects_are_examined_only_by_full_collections() -> None:
     with collector_paused_to_load():
         loaded = [[None] for _ in range(1000)]
     oldest = {id(each) for each in gc.get_objects(generation=2)}
@@ -80,7 +80,7 @@ def test_load_leaves_its_objects_to_full_collections() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_load_leaves_objects_frozen_that_the_program_froze() -> None:
+def test_load_does_not_unfreeze_objects_that_the_program_froze() -> None:
     kept = [None]
     gc.freeze()
     with collector_paused_to_load():
@@ -90,7 +90,7 @@ def test_load_leaves_objects_frozen_that_the_program_froze() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_block_that_loads_nothing_counts_no_frozen_objects() -> None:
+def test_block_without_loading_does_not_count_frozen_objects() -> None:
     called: list[object] = []
     sys.setprofile(lambda _, event, which: called.append(which) if event == "c_call" else None)
     try:

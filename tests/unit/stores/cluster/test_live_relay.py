@@ -34,13 +34,13 @@ class Process:
         self.bus.relay = self.relay
 
     def show(self, *texts: str, of: int = 1, stream: StreamId = S) -> None:
-        """Show `texts` as deltas of the call `of`."""
+        """Publish `texts` as deltas of the call `of`."""
         for text in texts:
             draft = EventDraft("agent:token", of, text, session_id=stream, agent="a")
             self.bus.tell(draft, 1_000, self._wire.epochs[stream])
 
     def watch(self, stream: StreamId | None = S, of: int | None = 1) -> Subscription:
-        """Watch as a watch does that has read the opening of a call elsewhere."""
+        """Subscribe like a watch that has read the opening entry of a call in another process."""
         subscription = self.bus.subscribe(stream)
         self.relay.follow(stream)
         if stream is not None:
@@ -78,7 +78,7 @@ async def other(wire: LiveWire) -> AsyncIterator[Process]:
 async def until_text(
     subscription: Subscription, text: str, before: list[Live] | None = None
 ) -> list[Live]:
-    """Return what `subscription` got after `before`, with that, once its texts are `text`."""
+    """Return `before` and the new events of `subscription` when their texts equal `text`."""
     got = list(before or ())
     async with asyncio.timeout(LIMIT_S):
         while text_of(got) != text:
@@ -88,24 +88,24 @@ async def until_text(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition` holds."""
+    """Wait until `condition` is true."""
     async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(0.001)
 
 
 def ignore(_: Streams) -> None:
-    """Take a notification, and do nothing."""
+    """Accept a notification without any effect."""
 
 
 async def rest() -> None:
-    """Let all tasks run until they wait for time."""
+    """Run the event loop until all tasks wait for time."""
     for _ in range(50):
         await asyncio.sleep(0)
 
 
 def text_of(got: list[Live]) -> str:
-    """Return the text that the events give, and check their order."""
+    """Return the text of the events, and check their order."""
     text, n = "", 0
     for event in got:
         if isinstance(event, Snapshot):
@@ -273,7 +273,7 @@ async def test_history_is_not_read_for_live_events(worker: Process, other: Proce
     assert other.table.calls["read"] == before + 1
 
 
-async def test_call_of_watch_is_read_also_before_newest_entries(
+async def test_call_of_watched_stream_is_read_although_newest_entries_are_missing(
     worker: Process, other: Process
 ) -> None:
     live = other.watch()
@@ -310,7 +310,7 @@ async def test_watch_of_long_history_reads_live_events_once(
     await relay.aclose()
 
 
-def test_streams_that_were_named_long_ago_are_forgotten() -> None:
+def test_streams_notified_long_ago_are_forgotten() -> None:
     named = live_sender.NamedStreams()
     for second in range(1_000):
         named.add([StreamId(f"s{second}")], float(second))
@@ -375,7 +375,7 @@ async def test_failed_registration_is_repeated(
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
-async def test_ended_watch_awaits_no_call(other: Process) -> None:
+async def test_ended_watch_causes_no_further_registration(other: Process) -> None:
     other.watch(S)
     await rest()
     other.relay.unfollow(S)
@@ -387,7 +387,7 @@ async def test_ended_watch_awaits_no_call(other: Process) -> None:
     assert other.table.calls["register"] == 2
 
 
-async def test_registration_while_others_are_read_is_kept(
+async def test_registration_during_read_of_registrations_is_not_lost(
     wire: LiveWire, other: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Process(wire, "worker")

@@ -1,4 +1,4 @@
-"""Recalls at once: each ranks and reads the texts of one corpus, whatever is erased meanwhile."""
+"""Concurrent recalls: each ranks and reads the texts of one corpus, despite erasures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fakes.clock import ManualClock, SeededRandom
 
 
 class SlowRanking:
-    """Ranks the first text best, once it is let."""
+    """A ranking that ranks the first text best, after it is released."""
 
     def __init__(self) -> None:
         self.begun, self.let = threading.Event(), threading.Event()

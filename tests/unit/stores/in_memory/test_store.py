@@ -18,7 +18,7 @@ S = StreamId("s")
 
 
 async def filled() -> tuple[MemoryStore, Memory]:
-    """Return a store of one stream with three messages and a blob, and its memory."""
+    """Return a store with one stream of three messages and a blob, and its memory."""
     memory = Memory(ManualClock(), SeededRandom())
     store = MemoryStore("n", clock=memory.clock, random=memory.random, memory=memory)
     new = tuple(new_tree(user(text)) for text in "abc")

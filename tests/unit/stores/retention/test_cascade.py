@@ -1,4 +1,4 @@
-"""What an erasure keeps for forks follows from few of them as from all."""
+"""An erasure reads few forks and still computes the same result as from all forks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def forked(
 
 
 async def written(store: MemoryStore, stream: StreamId, chance: random.Random) -> None:
-    """Append messages on one branch or another, labels and a compaction."""
+    """Append messages on several branches, labels and a compaction."""
     for number in range(chance.randrange(4)):
         tree = await store.tree(stream)
         entry = new_tree(user(str(number)))
@@ -70,7 +70,7 @@ async def written(store: MemoryStore, stream: StreamId, chance: random.Random) -
 
 
 async def forest(chance: random.Random) -> tuple[MemoryStore, list[Relation]]:
-    """Return forks of forks, some of them erased before."""
+    """Return a store with forks of forks, some of them erased, and their relations."""
     store = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     header = StreamHeader(ROOT, START_MS)
     await store.commit(Commit(writes=(Write(stream=ROOT, create=header),), at=START_MS))
@@ -101,7 +101,7 @@ async def seen_by(store: MemoryStore, stream: StreamId) -> VisibleEntries:
 def expected(
     reach: Reach, seen: Mapping[StreamId, VisibleEntries]
 ) -> tuple[set[EntryId], list[StreamId], dict[StreamId, object]]:
-    """Return what is kept, for which forks, and what forks lose, computed from all forks."""
+    """Return the kept entries, the forks that need them and the losses of forks, from all forks."""
     kept = kept_for((seen[fork] for fork in reach.forks), reach.targets)
     every: dict[StreamId, list[Entry]] = {id_: list(each.tree) for id_, each in seen.items()}
     erased = {

@@ -1,4 +1,4 @@
-"""Which sessions expire under a policy."""
+"""The sessions that expire under a policy."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def schema_of(db: Connection) -> list[object]:
     return list(db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name"))
 
 
-def test_versions_follow_the_last_unreleased_one_without_a_gap() -> None:
+def test_migration_numbers_follow_last_unreleased_one_without_gap() -> None:
     assert first_version() == UNRELEASED + 1
     assert list(migrations()) == list(range(first_version(), latest_version() + 1))
 

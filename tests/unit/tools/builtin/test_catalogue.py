@@ -30,11 +30,11 @@ def test_unknown_name_error_lists_tools() -> None:
         with_names(["rm"])
 
 
-def test_all_of_them_fit_into_one_agent() -> None:
+def test_all_built_in_tools_fit_into_one_agent() -> None:
     assert registry_of(BUILTIN.values()).names == tuple(BUILTIN)
 
 
-def test_guide_lists_each_tool_and_how_it_is_approved() -> None:
+def test_guide_lists_each_tool_with_its_approval_rule() -> None:
     table = GUIDE.read_text(encoding="utf-8").partition("| Approved as |")[2].partition("\n\n")[0]
     listed: dict[str, bool] = {}
     for row in table.splitlines()[2:]:

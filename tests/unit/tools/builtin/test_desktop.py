@@ -40,7 +40,7 @@ async def test_clipboard_is_read_with_installed_program(programs: Path, tmp_path
     assert run.output.text.endswith("copied -selection clipboard -out\n")
 
 
-async def test_note_is_words_and_no_markup_or_flags(programs: Path, tmp_path: Path) -> None:
+async def test_notification_text_cannot_be_markup_or_flags(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     program(programs, "notify-send", f'printf "%s|" "$@" > {tmp_path}/shown')
     run = await Tools(tmp_path / "work").run(notify, title="--icon=x", body="<b>a\x1b</b>&")
@@ -49,13 +49,13 @@ async def test_note_is_words_and_no_markup_or_flags(programs: Path, tmp_path: Pa
     assert shown == "--app-name=perdure|--|--icon=x|&lt;b&gt;a &lt;/b&gt;&amp;|"
 
 
-async def test_program_that_fails_is_an_error(programs: Path, tmp_path: Path) -> None:
+async def test_failed_program_is_reported_as_error(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     program(programs, "notify-send", "exit 1")
     run = await Tools(tmp_path / "work").run(notify, title="a", body="b")
     assert run.outcome == "error"
 
 
-def test_only_same_note_can_always_be_allowed() -> None:
+def test_always_grant_for_notification_covers_only_the_same_text() -> None:
     assert about_clipboard({}, Permissions()).grant is None
     assert about_note({"title": "a", "body": "b"}, Permissions()).grant == '["a","b"]'

@@ -56,7 +56,7 @@ async def test_failing_write_creates_no_directory(tmp_path: Path, path: str) -> 
     assert names_in(root) == []
 
 
-async def test_only_links_inside_are_followed(tmp_path: Path) -> None:
+async def test_only_links_that_stay_inside_are_followed(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside.txt"
     root.mkdir()
     outside.write_text("safe")
@@ -74,7 +74,7 @@ async def test_only_links_inside_are_followed(tmp_path: Path) -> None:
     assert outside.read_text() == "safe"
 
 
-async def test_file_with_a_second_name_is_refused_inside_walls(tmp_path: Path) -> None:
+async def test_hard_linked_file_is_rejected_except_in_full_scope(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (tmp_path / "other").write_text("safe")
@@ -86,7 +86,7 @@ async def test_file_with_a_second_name_is_refused_inside_walls(tmp_path: Path) -
     assert (tmp_path / "other").read_text() == "safe"
 
 
-async def test_further_directories_are_open_in_a_project_only(tmp_path: Path) -> None:
+async def test_additional_directories_are_accessible_only_in_project_scope(tmp_path: Path) -> None:
     root, other = tmp_path / "root", tmp_path / "other"
     root.mkdir()
     other.mkdir()
@@ -98,7 +98,7 @@ async def test_further_directories_are_open_in_a_project_only(tmp_path: Path) ->
     assert run.outcome == "refused"
 
 
-async def test_full_scope_opens_everything_except_floors(tmp_path: Path) -> None:
+async def test_full_scope_allows_everything_except_floors(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     tools = Tools(root, FULL)
@@ -108,7 +108,7 @@ async def test_full_scope_opens_everything_except_floors(tmp_path: Path) -> None
         assert (await tools.run(write_file, path=path, content="x")).outcome == "refused"
 
 
-async def test_edit_replaces_what_is_there_once(tmp_path: Path) -> None:
+async def test_edit_replaces_a_unique_text(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\ny = 1\n")
     tools = Tools(tmp_path)
     run = await tools.run(edit_file, path="a.py", old_text="x = 1", new_text="x = 2")
@@ -125,7 +125,7 @@ async def test_ambiguous_edit_changes_nothing(tmp_path: Path, old: str, reason: 
     assert (tmp_path / "a.py").read_text() == "x = 1\ny = 1\n"
 
 
-async def test_edit_may_replace_everywhere(tmp_path: Path) -> None:
+async def test_edit_can_replace_all_occurrences(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1 1")
     tools = Tools(tmp_path)
     run = await tools.run(edit_file, path="a", old_text="1", new_text="2", replace_all=True)
@@ -140,13 +140,13 @@ async def test_binary_file_is_not_edited(tmp_path: Path, content: bytes) -> None
     assert (tmp_path / "a").read_bytes() == content
 
 
-async def test_only_what_is_utf_8_is_written(tmp_path: Path) -> None:
+async def test_text_that_is_not_utf_8_is_not_written(tmp_path: Path) -> None:
     run = await Tools(tmp_path).run(write_file, path="a", content="\ud800")
     assert run.error_code == "invalid_arguments"
     assert names_in(tmp_path) == []
 
 
-async def test_directory_or_a_pipe_is_not_written(tmp_path: Path) -> None:
+async def test_directory_or_pipe_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     os.mkfifo(tmp_path / "p")
     for path in ("d", "d/", "p", ".", "d/.."):
@@ -154,7 +154,7 @@ async def test_directory_or_a_pipe_is_not_written(tmp_path: Path) -> None:
         assert run.outcome == "error"
 
 
-def test_call_is_about_its_path() -> None:
+def test_grant_of_write_is_for_its_normalized_path() -> None:
     assert about_path({"path": "./src//a.py"}, Permissions()).grant == "src/a.py"
 
 

@@ -31,20 +31,20 @@ async def listed(root: Path, **args: object) -> list[str]:
     return run.output.text.split("\n")
 
 
-def test_tools_change_nothing_and_may_be_repeated() -> None:
+def test_read_tools_change_nothing_and_can_be_repeated() -> None:
     for spec in (read_file, list_directory):
         assert (spec.effect, spec.on_unknown) == ("read", "retry")
         assert spec.description
         assert "call" not in str(spec.parameters["properties"])
 
 
-async def test_file_is_read_as_it_is(tmp_path: Path) -> None:
+async def test_file_is_read_unchanged(tmp_path: Path) -> None:
     text = "one\r\n  two\u2028still two\n\nü 😀 last"
     (tmp_path / "f").write_text(text, newline="")
     assert await read(tmp_path, "f") == text
 
 
-async def test_line_feed_at_the_end_makes_no_empty_line(tmp_path: Path) -> None:
+async def test_final_line_feed_adds_no_empty_line(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("one\ntwo\n")
     assert await read(tmp_path, "f") == "one\ntwo"
     assert (await run_read(tmp_path, "f", offset=3)).outcome == "error"
@@ -65,7 +65,7 @@ async def test_partial_read_says_where_to_continue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("args", [{"offset": 0}, {"limit": 0}, {"offset": -1}, {"limit": "2"}])
-async def test_part_that_cannot_be_is_refused(tmp_path: Path, args: dict[str, object]) -> None:
+async def test_invalid_line_range_is_rejected(tmp_path: Path, args: dict[str, object]) -> None:
     (tmp_path / "f").write_text("a\n")
     assert (await run_read(tmp_path, "f", **args)).error_code == "invalid_arguments"
 
@@ -122,7 +122,7 @@ async def test_largest_file_is_read(tmp_path: Path) -> None:
     assert (await read(tmp_path, "f", offset=MAX_FILE_BYTES // 2)) == "a"
 
 
-async def test_path_leading_outside_is_refused_with_reason(tmp_path: Path) -> None:
+async def test_path_leading_outside_is_rejected_with_reason(tmp_path: Path) -> None:
     run = await run_read(tmp_path, "../x")
     assert (run.outcome, run.error_code) == ("refused", "tool_denied")
     assert run.output.text == "read_file: the path leads out of the working directory"
@@ -170,7 +170,7 @@ async def test_name_with_line_feeds_stays_on_one_line(tmp_path: Path) -> None:
     assert await listed(tmp_path) == ["a\\nb", "c\\udcff"]
 
 
-async def test_all_files_that_fit_a_glob_are_read_at_once(tmp_path: Path) -> None:
+async def test_all_files_that_match_a_glob_are_read_at_once(tmp_path: Path) -> None:
     (tmp_path / "src" / "deep").mkdir(parents=True)
     (tmp_path / "src" / "a.py").write_text("one\n")
     (tmp_path / "src" / "deep" / "b.py").write_text("two")

@@ -9,7 +9,7 @@ from perdure.tools.builtin.git import about_commit, git_commit, git_status
 from perdure.tools.permissions import Permissions
 
 
-def test_commit_shows_files_and_offers_no_always() -> None:
+def test_commit_shows_files_and_cannot_be_always_allowed() -> None:
     subject = about_commit({"message": "fix: it\n\nlong", "files": ["a.py"]}, Permissions())
     assert (subject.shown, subject.grant) == ("fix: it (a.py)", None)
     assert git_commit.is_gated

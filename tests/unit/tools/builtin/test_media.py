@@ -1,4 +1,4 @@
-"""Texts that the session holds."""
+"""Texts that are stored in the session."""
 
 from __future__ import annotations
 

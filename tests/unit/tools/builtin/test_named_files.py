@@ -1,4 +1,4 @@
-"""Files that a command names."""
+"""Files that a command line names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from perdure.tools.builtin.named_files import MAX_FILES, file_at, program_facts,
         (("tool", "a:b,c.txt"), "c.txt"),
     ],
 )
-def test_script_of_a_command_is_bound_by_its_hash(
+def test_approval_is_bound_to_hash_of_script(
     tmp_path: Path, argv: tuple[str, ...], file: str
 ) -> None:
     path = tmp_path / file
@@ -38,7 +38,7 @@ def test_script_of_a_command_is_bound_by_its_hash(
     assert script_facts(argv, tmp_path) != before
 
 
-def test_script_behind_a_link_is_bound_by_the_file_it_leads_to(tmp_path: Path) -> None:
+def test_approval_is_bound_to_target_of_linked_script(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_text("same")
     link = tmp_path / "run.sh"
@@ -81,7 +81,7 @@ def test_too_many_names_are_refused(tmp_path: Path) -> None:
         (("/usr/bin/make", "all"), "makefile"),
     ],
 )
-def test_file_that_a_program_runs_unnamed_is_bound(
+def test_approval_is_bound_to_files_that_a_program_reads_by_default(
     tmp_path: Path, argv: tuple[str, ...], file: str
 ) -> None:
     (tmp_path / file).write_text("one")
@@ -90,7 +90,7 @@ def test_file_that_a_program_runs_unnamed_is_bound(
     assert script_facts(argv, tmp_path) != before
 
 
-def test_program_is_bound_by_path_and_content(tmp_path: Path) -> None:
+def test_approval_is_bound_to_path_and_content_of_program(tmp_path: Path) -> None:
     program = tmp_path / "tool"
     program.write_text("#!/bin/sh\n")
     before = program_facts("./tool", tmp_path)
@@ -101,7 +101,7 @@ def test_program_is_bound_by_path_and_content(tmp_path: Path) -> None:
         program_facts("./missing", tmp_path)
 
 
-def test_file_at_describes_files_links_and_nothing(tmp_path: Path) -> None:
+def test_file_description_covers_files_links_and_missing_paths(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "l").symlink_to("a")
     assert file_at(tmp_path / "a").startswith("1 bytes, blake2b-256 ")

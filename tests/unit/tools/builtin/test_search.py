@@ -42,7 +42,7 @@ async def found(root: Path, pattern: str, **args: object) -> list[str]:
     return run.output.text.split("\n")
 
 
-def test_tool_changes_nothing_and_may_be_repeated() -> None:
+def test_search_changes_nothing_and_can_be_repeated() -> None:
     assert (search_files.effect, search_files.on_unknown) == ("read", "retry")
 
 
@@ -62,12 +62,12 @@ async def test_letter_case_can_be_ignored(root: Path) -> None:
     ]
 
 
-async def test_places_are_named_from_the_working_directory(root: Path) -> None:
+async def test_result_paths_are_relative_to_the_working_directory(root: Path) -> None:
     assert await found(root, "os", path="sub") == ["sub/c.txt:1: os\u2028os"]
     assert await found(root, "os", path="sub/c.txt") == ["sub/c.txt:1: os\u2028os"]
 
 
-async def test_text_is_no_regular_expression(root: Path) -> None:
+async def test_search_text_is_not_a_regular_expression(root: Path) -> None:
     assert await found(root, "o.") == ["[not found]"]
     assert await found(root, "print(os)") == ["a.py:2: print(os)"]
 

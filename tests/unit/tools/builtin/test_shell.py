@@ -1,4 +1,4 @@
-"""Commands that are allowed. Running them for real is in tests/attacks."""
+"""Commands that the permissions allow. The tests that run commands are in tests/attacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fakes.tool_calls import Tools
 ALLOWED = Permissions(allowed_commands=("git status",), allowed_command_globs=("echo **",))
 
 
-def test_command_comes_as_a_line_or_as_words() -> None:
+def test_command_is_given_as_a_line_or_as_words() -> None:
     assert allowed_argv({"command": "git  status"}, ALLOWED) == ("git", "status")
     assert allowed_argv({"command": "git", "args": ["status"]}, ALLOWED) == ("git", "status")
     assert allowed_argv({"command": "echo", "args": ["a;b", ""]}, ALLOWED) == ("echo", "a;b", "")
@@ -32,18 +32,18 @@ def test_no_command_runs_without_rules() -> None:
         allowed_argv({"command": "ls"}, Permissions())
 
 
-def test_9_27_allowed_word_does_not_allow_what_follows() -> None:
+def test_9_27_allowed_command_does_not_allow_a_chained_command() -> None:
     with pytest.raises(ToolDenied):
         about_command({"command": "git push"}, Permissions(allowed_commands=("git",)))
 
 
 @pytest.mark.parametrize("line", ["git status; id", "echo $(id)", "echo a > b", "echo `id`"])
-def test_shell_syntax_is_refused_with_reason(line: str) -> None:
+def test_shell_syntax_is_rejected_with_reason(line: str) -> None:
     with pytest.raises(InvalidArguments, match="there is no shell"):
         about_command({"command": line}, ALLOWED)
 
 
-async def test_program_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+async def test_missing_program_is_unavailable(tmp_path: Path) -> None:
     permissions = Permissions(allowed_commands=("no-such-program-anywhere",))
     run = await Tools(tmp_path, permissions).run(run_command, command="no-such-program-anywhere")
     assert run.error_code == "tool_unavailable"

@@ -1,4 +1,4 @@
-"""Requests and searches: what is sent, what is returned, and what is never sent."""
+"""Web requests and searches: sent data, returned data, and secrets that are never sent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def search(web: Web, permissions: Permissions = SEARCH, **args: Any) -> To
     return await Tools(Path(), permissions, {"API": SECRET}).run(tool, **args)
 
 
-async def test_answer_is_marked_as_from_outside() -> None:
+async def test_answer_is_marked_as_untrusted_content() -> None:
     web = Web(HttpResponse(302, {"location": "https://x.test/", "set-cookie": "a=b"}, b"moved"))
     run = await request(web, url="https://api.example.com/a")
     assert run.output.text == f"{FROM_OUTSIDE}\nstatus 302\nlocation: https://x.test/\n\nmoved"
@@ -90,7 +90,7 @@ async def test_secret_reference_of_model_is_rejected() -> None:
 @pytest.mark.parametrize(
     "url", ["https://example.com/", "https://api.example.com.evil.test/", "http://api.example.com/"]
 )
-async def test_only_allowed_hosts_are_asked(url: str) -> None:
+async def test_only_allowed_hosts_are_contacted(url: str) -> None:
     web = Web()
     run = await request(web, url=url)
     assert (run.outcome, web.asked) == ("refused", [])
@@ -136,7 +136,7 @@ async def test_search_uses_configured_engine() -> None:
     )
 
 
-async def test_search_engine_may_want_a_credential() -> None:
+async def test_search_engine_can_require_a_credential() -> None:
     permissions = Permissions(
         search_endpoint="https://s.example.com", search_credential="Token {{secrets.API}}"
     )
@@ -147,17 +147,17 @@ async def test_search_engine_may_want_a_credential() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"results": [1]}', b"<html>"])
-async def test_answer_that_is_no_result_is_an_error(body: bytes) -> None:
+async def test_response_without_valid_results_is_an_error(body: bytes) -> None:
     run = await search(Web(HttpResponse(200, {}, body)), query="x")
     assert run.error == "web_search: the answer of the search engine cannot be read"
 
 
-async def test_refusing_engine_is_reported_by_status() -> None:
+async def test_error_status_of_search_engine_is_reported() -> None:
     run = await search(Web(HttpResponse(403, {}, b"no")), query="x")
     assert run.error == "web_search: the search engine answered with status 403"
 
 
-def test_without_an_engine_there_is_no_search() -> None:
+def test_search_is_unavailable_without_configured_engine() -> None:
     with pytest.raises(ToolUnavailable, match="search_endpoint"):
         about_search({"query": "x"}, Permissions())
 

@@ -10,14 +10,14 @@ from perdure.bounds.limits import InputLimits
 from perdure.tools.mcp.long_lines import LINES_WITHIN, LineTooLong, stop_at_long_line
 
 
-def test_lines_within_the_limit_are_decoded_as_they_come() -> None:
+def test_lines_within_the_limit_are_decoded_as_they_arrive() -> None:
     decoder = codecs.getincrementaldecoder(LINES_WITHIN)("strict")
     assert decoder.decode("a\né".encode()[:-1]) == "a\n"
     assert decoder.decode("é".encode()[-1:]) == "é"
     assert "é".encode(LINES_WITHIN) == "é".encode()
 
 
-def test_line_beyond_the_limit_stops_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_beyond_the_limit_stops_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.bounds.limits._in_force", [InputLimits(mcp_answer_bytes=10)])
     stopped: list[bool] = []
     stop_at_long_line(lambda: stopped.append(True))

@@ -1,4 +1,4 @@
-"""Answers of servers as tool outputs."""
+"""Results of MCP servers converted to tool outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def picture(content: bytes = PNG, kind: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
 
 
-def test_texts_are_joined_and_pictures_kept_with_a_marker() -> None:
+def test_texts_are_joined_and_pictures_become_media_with_a_marker() -> None:
     output = output_of([{"type": "text", "text": "a"}, picture()], None, is_error=False)
     assert output.text == "a\n[image image/png 28 bytes]"
     (kept,) = output.media
@@ -24,7 +24,7 @@ def test_texts_are_joined_and_pictures_kept_with_a_marker() -> None:
     assert kept.content == PNG
 
 
-def test_non_picture_becomes_marker() -> None:
+def test_content_that_is_not_a_picture_becomes_marker() -> None:
     parts: list[Mapping[str, Any]] = [
         {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
         {"type": "image", "mimeType": "image/png", "data": "not base64!"},

@@ -1,4 +1,4 @@
-"""Foreign schemas: made portable or rejected, and arguments checked against them."""
+"""Foreign schemas: converted to a portable form or rejected, and used to check arguments."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_inexpressible_schema_is_rejected(schema: dict[str, Any], told: str) -> 
         portable(schema)
 
 
-def test_schema_that_grows_by_its_references_is_cut_off() -> None:
+def test_schema_that_grows_through_references_is_truncated() -> None:
     bombs = {f"d{n}": obj(a={"$ref": f"#/$defs/d{n + 1}"}, b={"$ref": f"#/$defs/d{n + 1}"})
              for n in range(14)}  # fmt: skip
     bombs["d14"] = {"type": "string"}

@@ -83,19 +83,19 @@ def test_timeouts_are_positive_and_at_most_a_day(setting: str, seconds: float) -
         ({"url": "https://a.example/mcp", "working_dir": "x"}, "working_dir"),
     ],
 )
-def test_fault_names_its_setting(settings: dict[str, Any], setting: str) -> None:
+def test_error_names_the_invalid_setting(settings: dict[str, Any], setting: str) -> None:
     with pytest.raises(ConfigError) as refused:
         McpServer(name="a", **settings)
     assert refused.value.argument == setting
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a" * 33, "ä", "a/b"])
-def test_name_is_short_and_plain(name: str) -> None:
+def test_server_name_must_be_short_and_plain(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot name an MCP server"):
         McpServer(name=name, command="x")
 
 
-def test_pasted_credential_is_refused_and_never_repeated() -> None:
+def test_pasted_credential_is_rejected_and_not_shown() -> None:
     key = "ghp_" + "a1B2" * 10
     pasted: list[dict[str, Any]] = [
         {"command": "x", "args": (key,)},

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from perdure.tools.mcp.server_tools import MAX_NAME, SHOWN_NAME, assign_names, tool_name
 
 
-def test_name_says_server_and_tool() -> None:
+def test_tool_name_consists_of_prefix_and_original_name() -> None:
     assert tool_name("mcp_git_", "log") == "mcp_git_log"
     assert tool_name("mcp_git_", "odd/name.here") == "mcp_git_odd_name_here"
 
 
-def test_name_too_long_for_some_providers_is_cut_and_stays_distinct() -> None:
+def test_long_name_is_shortened_for_providers_and_stays_unique() -> None:
     first, second = (tool_name("mcp_a_", "t" * 80 + end) for end in ("x", "y"))
     assert first is not None
     assert second is not None
@@ -23,12 +23,12 @@ def test_name_too_long_for_some_providers_is_cut_and_stays_distinct() -> None:
     assert len(first) == len(second) == SHOWN_NAME
 
 
-def test_name_too_long_for_the_protocol_is_left_out() -> None:
+def test_name_too_long_for_the_protocol_is_skipped() -> None:
     assert tool_name("mcp_a_", "t" * MAX_NAME) is None
     assert tool_name("mcp_a_", "") is None
 
 
-def test_first_of_equal_names_is_kept_and_other_reported() -> None:
+def test_first_of_equal_names_is_used_and_others_are_reported() -> None:
     kept, refused = assign_names("mcp_a_", ["x.y", "x_y", "z"], taken=["mcp_a_z"])
     assert kept == {"mcp_a_x_y": "x.y"}
     assert set(refused) == {"x_y", "z"}

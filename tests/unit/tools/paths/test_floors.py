@@ -57,17 +57,17 @@ def test_other_names_are_open(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["etc/passwd", "usr/bin/x", "proc/self/mem", "dev/sda"])
-def test_system_is_protected_from_the_top_only(path: str) -> None:
+def test_system_paths_are_protected_only_if_absolute(path: str) -> None:
     assert is_protected(path.split("/"), is_absolute=True)
     assert not is_protected(path.split("/"))
 
 
-def test_names_fold_like_most_lenient_file_system() -> None:
+def test_names_are_folded_like_on_the_most_lenient_file_system() -> None:
     assert folded_name(".GIT . .") == ".git"
     assert folded_name(".git::$INDEX_ALLOCATION") == ".git"
 
 
-def test_only_flow_records_of_perdure_folder_are_open() -> None:
+def test_only_flow_records_in_perdure_folder_are_accessible() -> None:
     assert not is_protected((".perdure", "records", "f", "plan.md"))
     assert is_secret((".perdure",))
     assert is_secret((".perdure", "key"))

@@ -82,12 +82,12 @@ def read(root: Path, path: str) -> bytes:
         "in/../../file.txt",  # as the kernel reads it: up from where the link leads
     ],
 )
-def test_path_that_stays_inside_is_opened(root: Path, path: str) -> None:
+def test_path_inside_is_opened(root: Path, path: str) -> None:
     assert read(root, path) == b"inside"
 
 
 @pytest.mark.parametrize("path", ["in/file.txt", "in-file", "in-twice", "in-absolute/b/file.txt"])
-def test_links_that_stay_inside_are_followed(root: Path, path: str) -> None:
+def test_links_inside_are_followed(root: Path, path: str) -> None:
     assert read(root, path) == b"deep inside"
 
 
@@ -97,7 +97,7 @@ def test_absolute_path_inside_is_opened(root: Path) -> None:
     assert read(root, f"{root}/a/up/file.txt") == b"inside"
 
 
-def test_root_that_is_a_link_is_known_by_both_names(root: Path, tmp_path: Path) -> None:
+def test_linked_root_is_accepted_under_both_names(root: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(root)
     link = tmp_path / "link"
     for path in ("file.txt", f"{link}/file.txt", f"{root}/file.txt", "in-absolute/up/file.txt"):
@@ -238,7 +238,7 @@ def test_missing_root_is_an_error(tmp_path: Path) -> None:
         pass
 
 
-def test_directory_names_have_links_resolved(root: Path) -> None:
+def test_opened_directory_has_its_path_with_links_resolved(root: Path) -> None:
     with Jail(root, "tool").directory("in/../up/in") as found:
         assert found.names == ("a", "b")
         assert os.stat("file.txt", dir_fd=found.descriptor).st_size == len(b"deep inside")
@@ -246,7 +246,7 @@ def test_directory_names_have_links_resolved(root: Path) -> None:
         assert found.names == ()
 
 
-def test_directories_that_lie_too_deep_are_refused(tmp_path: Path) -> None:
+def test_too_deep_directories_are_rejected(tmp_path: Path) -> None:
     deepest = tmp_path
     for _ in range(MAX_DEPTH + 1):
         deepest /= "d"
@@ -298,7 +298,7 @@ def test_device_is_refused() -> None:
 
 @contextmanager
 def swapping(*states: Callable[[], None]) -> Generator[None]:
-    """A thread switches between states during the test."""
+    """While the test runs, a thread switches between the states."""
     is_over = threading.Event()
 
     def swap() -> None:
@@ -324,7 +324,7 @@ def replaced_by_link(place: Path, target: Path) -> Callable[[], None]:
     return act
 
 
-def test_file_swapped_for_a_link_never_leads_out(root: Path, outside: Path) -> None:
+def test_file_swapped_for_a_link_never_leads_outside(root: Path, outside: Path) -> None:
     place = root / "swapped.txt"
 
     def be_a_file() -> None:
@@ -343,7 +343,7 @@ def test_file_swapped_for_a_link_never_leads_out(root: Path, outside: Path) -> N
     assert contents <= {b"inside", b"refused"}
 
 
-def test_directory_swapped_for_a_link_never_leads_out(root: Path, outside: Path) -> None:
+def test_directory_swapped_for_a_link_never_leads_outside(root: Path, outside: Path) -> None:
     (root / "dir").mkdir()
     (root / "dir" / "secret.txt").write_bytes(b"inside")
 
@@ -417,7 +417,7 @@ def test_descriptors_do_not_leak(root: Path) -> None:
         ".\uff33\uff33\uff28/id_rsa",
     ],
 )
-def test_credentials_and_perdures_own_data_are_never_read(tmp_path: Path, path: str) -> None:
+def test_credentials_and_data_of_perdure_are_never_read(tmp_path: Path, path: str) -> None:
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_bytes(b"key")
     (tmp_path / "link").symlink_to(path)
@@ -432,13 +432,13 @@ def test_credentials_and_perdures_own_data_are_never_read(tmp_path: Path, path: 
     "path",
     ["env", "a.env", "ssh/id", ".sshd", ".git/HEAD", "config", "a/.github/config", "environ"],
 )
-def test_names_that_only_look_alike_are_read(tmp_path: Path, path: str) -> None:
+def test_names_similar_to_blocked_names_are_readable(tmp_path: Path, path: str) -> None:
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_bytes(b"text")
     assert read(tmp_path, path) == b"text"
 
 
-def test_root_itself_may_have_any_name(tmp_path: Path) -> None:
+def test_root_can_have_any_name(tmp_path: Path) -> None:
     root = tmp_path / ".perdure" / "work"
     root.mkdir(parents=True)
     (root / "file.txt").write_bytes(b"text")

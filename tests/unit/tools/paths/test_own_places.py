@@ -1,4 +1,4 @@
-"""The places that variables name, and that they are closed."""
+"""The places that environment variables name, which tools cannot access."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ from perdure.tools.paths.own_places import (
         ("", None),
     ],
 )
-def test_place_of_store_is_the_file_its_address_names(address: str, place: str | None) -> None:
+def test_place_of_store_is_the_file_in_its_address(address: str, place: str | None) -> None:
     assert place_of_store(address) == place
     assert bool(places_of_store(address)) == (place is not None)
 
 
-def test_variables_close_what_they_name() -> None:
+def test_places_named_by_variables_are_blocked() -> None:
     floors = floors_of({"XDG_CONFIG_HOME": "/x/config", "CODEX_HOME": "/x/Codex", "HOME": "/x"})
     closed = ("/x/config/perdure/config.toml", "/x/codex/auth.json", "/x/config/opencode")
     assert all(floors.is_closed(names_of_place(place)) for place in closed)
     assert not floors.is_closed(names_of_place("/x/config/other"))
 
 
-def test_variable_with_a_list_of_files_closes_each_of_them() -> None:
+def test_variable_with_a_list_of_files_blocks_each_of_them() -> None:
     floors = floors_of({"KUBECONFIG": os.pathsep.join(("/x/work", "", "/y/home")), "HOME": "/x"})
     assert all(floors.is_closed(names_of_place(place)) for place in ("/x/work", "/y/home"))
     assert not floors.is_closed(names_of_place("/y/other"))
 
 
-def test_store_closes_what_is_named_like_it() -> None:
+def test_store_blocks_paths_that_begin_with_its_name() -> None:
     floors = floors_of({}, ("/w/agents.db",))
     assert floors.is_closed(names_of_place("/w/agents.db-wal"))
     assert floors.is_closed(names_of_place("/w/agents.db/x"))
     assert not floors.is_closed(names_of_place("/w/agents.txt"))
 
 
-def test_variable_that_names_the_home_folder_does_not_close_all_of_it() -> None:
+def test_variable_with_the_home_folder_does_not_block_all_of_it() -> None:
     floors = floors_of({"CODEX_HOME": "/x/me", "HOME": "/x/me"}, ("/x",))
     assert not floors.is_closed(names_of_place("/x/me/project/a.py"))
 
 
-def test_record_folder_is_known_by_where_it_leads(tmp_path: Path) -> None:
+def test_linked_record_folder_is_recognized_by_its_target(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     floors = floors_of({}, record=tmp_path / "link")

@@ -1,4 +1,4 @@
-"""Perdure's own files in a folder; attacks are in tests/attacks/test_flow_links.py."""
+"""Project files that perdure reads; attacks are in tests/attacks/test_flow_links.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.errors import ConfigError, LimitExceeded
 from perdure.tools.paths.project_files import is_there, read_inside, read_named, text_inside
 
 
-def test_file_is_read_with_line_ends_as_anywhere_else(tmp_path: Path) -> None:
+def test_line_ends_of_project_file_are_normalized(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes(b"x\r\ny")
     assert read_inside(tmp_path, "a.md") == b"x\r\ny"
     assert text_inside(tmp_path, "a.md") == "x\ny"
@@ -23,12 +23,12 @@ def test_missing_file_is_an_error_with_its_path(tmp_path: Path) -> None:
     assert not is_there(tmp_path, "a.md")
 
 
-def test_link_that_leads_nowhere_is_there(tmp_path: Path) -> None:
+def test_dangling_link_counts_as_existing(tmp_path: Path) -> None:
     (tmp_path / "a.md").symlink_to("b.md")
     assert is_there(tmp_path, "a.md")
 
 
-def test_file_named_by_a_person_does_not_lead_out_of_its_folder(tmp_path: Path) -> None:
+def test_explicitly_named_file_cannot_link_out_of_its_folder(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.md").symlink_to("../secret")

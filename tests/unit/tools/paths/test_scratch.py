@@ -63,7 +63,9 @@ async def test_scratch_files_are_separate_from_workspace(
 
 
 @pytest.mark.parametrize("path", ["~scratch/../x", "~scratch/link/x", "~scratch/.ssh/x"])
-def test_scratch_paths_cannot_leave_or_pass_floors(work: Path, scratch: Path, path: str) -> None:
+def test_scratch_paths_cannot_leave_scratch_or_bypass_floors(
+    work: Path, scratch: Path, path: str
+) -> None:
     make_scratch(scratch.parent / scratch.name)
     (scratch / "link").symlink_to(work)
     (work / "x").write_text("mine")
@@ -71,14 +73,16 @@ def test_scratch_paths_cannot_leave_or_pass_floors(work: Path, scratch: Path, pa
         raise AssertionError("it was reached")
 
 
-def test_scratch_name_is_ordinary_without_scratch_directory(work: Path) -> None:
+def test_scratch_name_is_an_ordinary_directory_without_scratch_directory(work: Path) -> None:
     (work / "~scratch").mkdir()
     with Jail(work, "tool").directory("~scratch") as found:
         assert found.names == ("~scratch",)
 
 
 @pytest.mark.parametrize("is_link", [True, False])
-def test_foreign_scratch_place_is_not_used(work: Path, scratch: Path, *, is_link: bool) -> None:
+def test_scratch_place_of_another_user_is_rejected(
+    work: Path, scratch: Path, *, is_link: bool
+) -> None:
     if is_link:
         scratch.parent.symlink_to(work)
     else:

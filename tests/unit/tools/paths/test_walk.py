@@ -30,7 +30,7 @@ def paths_in(root: Path, path: str = ".", *, is_recursive: bool) -> list[str]:
         return ["/".join(entry.names) for entry in found]
 
 
-def test_entries_come_by_name_and_each_directory_before_what_is_in_it(root: Path) -> None:
+def test_entries_are_sorted_and_directories_precede_their_contents(root: Path) -> None:
     assert paths_in(root, is_recursive=True) == [
         ".env",
         ".git",
@@ -54,7 +54,7 @@ def test_git_folder_can_be_listed_explicitly(root: Path) -> None:
     assert paths_in(root, ".git", is_recursive=True) == ["objects", "objects/1"]
 
 
-def test_entry_says_what_it_is(root: Path) -> None:
+def test_entry_has_its_kind_and_secret_flag(root: Path) -> None:
     with Jail(root, "tool").directory(".") as start:
         kinds = {e.name: (e.kind, e.is_secret) for e in entries_below(start, is_recursive=False)}
     assert kinds == {
@@ -69,14 +69,14 @@ def test_entry_says_what_it_is(root: Path) -> None:
     }
 
 
-def test_secrets_stay_secret_when_walk_starts_inside(root: Path) -> None:
+def test_secret_files_are_marked_when_walk_starts_inside(root: Path) -> None:
     (root / ".git" / "config").write_text("url = https://token@host")
     with Jail(root, "tool").directory(".git") as start:
         secret = [e.name for e in entries_below(start, is_recursive=True) if e.is_secret]
     assert secret == ["config"]
 
 
-def test_walk_ends_at_its_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walk_stops_at_its_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "MAX_VISITED", 3)
     assert len(paths_in(root, is_recursive=True)) == 3
 
@@ -124,7 +124,7 @@ def test_hostile_glob_is_fast() -> None:
     assert not matches("**/a*/" * 30 + "b", ("a",) * 64)
 
 
-def test_glob_of_many_parts_is_compared_up_to_the_limit() -> None:
+def test_glob_with_many_parts_is_matched_up_to_the_limit() -> None:
     assert matches("**/" * 300 + "b", ("a", "b"))
     assert not matches("**/a/" * 199 + "b", ("a",) * 64)
     with pytest.raises(LimitExceeded, match=r"limits\.glob_characters = 1,000"):

@@ -1,7 +1,8 @@
-"""A graph with a checkpoint saver, run in processes of which one may be killed.
+"""A graph with a checkpoint saver, run in processes that a test can kill.
 
-Each is a fork of the one that a test starts, which has loaded LangGraph. The saver is ``perdure``
-or ``sqlite`` (LangGraph's own). A process prints ``READY`` at its start, and each turn when
+Each process is a fork of the process that a test starts, which has loaded LangGraph. The saver is
+``perdure`` or ``sqlite`` (LangGraph's own). A process prints ``READY`` at its start, and each turn
+when
 LangGraph returns it: its state is stored then. With a name it begins when it reads a line.
 """
 
@@ -52,9 +53,9 @@ def saver_at(kind: str, address: str) -> AbstractContextManager[Any]:
 
 
 def run_and_kill(addresses: Mapping[str, str], moments: Sequence[float]) -> None:
-    """Run a graph on each saver and kill it after so many seconds, once for each of `moments`.
+    """Run a graph on each saver and kill it after each number of seconds in `moments`.
 
-    Prints the turns that each one returned before its end.
+    Prints the turns that each run returned before its end.
     """
     for number, moment in enumerate(moments):
         for kind, address in addresses.items():

@@ -29,7 +29,7 @@ def run_and_die(folder: str, every: int) -> None:
     """Run each kind once to the end in ``0``, and once for each `every`-th of its commits.
 
     The run that dies at a commit is in the folder of its number. Each run is a fork of this
-    process, which has loaded LangGraph. Prints how each one ended.
+    process, which has loaded LangGraph. Prints how each run ended.
     """
     for kind in KINDS:
         commits = _ended(Path(folder) / kind / "0", kind, 0)

@@ -28,7 +28,7 @@ KINDS = ("perdure", "sqlite")
 def run_and_die(folder: str, commits: int) -> None:
     """Run each kind once to the end in ``0``, and once for each commit in the folder of its number.
 
-    Each run is a fork of this process, which has loaded the SDK. Prints how each one ended.
+    Each run is a fork of this process, which has loaded the SDK. Prints how each run ended.
     """
     for kind in KINDS:
         for dies_at in range(commits + 1):

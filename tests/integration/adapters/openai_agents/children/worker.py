@@ -1,8 +1,8 @@
-"""One of several processes on one session of the SDK: it adds, pops or clears.
+"""One of several processes on one session of the SDK: the process adds, pops or clears items.
 
 worker.py ROLE ADDRESS NAME COUNT      prints the texts that it added or popped, and "cleared"
 
-It begins when a line comes on standard input, so that all begin together.
+The process begins when it reads a line from standard input, so that all begin together.
 """
 
 from __future__ import annotations

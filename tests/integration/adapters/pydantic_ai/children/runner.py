@@ -18,7 +18,7 @@ TOOLS = 2
 
 
 def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Call both tools at once, then say what they said."""
+    """Call both tools at once, then answer with their results."""
     results = [part for part in messages[-1].parts if part.part_kind == "tool-return"]
     if not results:
         calls = [ToolCallPart(name, {"text": name}, tool_call_id=f"call-{name}") for name in "ab"]
@@ -27,7 +27,7 @@ def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 
 def agent_of(folder: Path) -> Agent[None, str]:
-    """An agent whose tools write down that they ran, and whose model that it was asked."""
+    """Return an agent whose tools record their runs, and whose model records its calls."""
 
     def asked(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         with (folder / "model").open("a") as file:
@@ -62,7 +62,7 @@ async def run(folder: Path, dies_at: int) -> str:
 def run_and_die(folder: str, commits: int) -> None:
     """Run once to the end in ``folder/0``, and once for each commit in the folder of its number.
 
-    Each run is a fork of this process, which has loaded the framework. Prints how each one ended.
+    Each run is a fork of this process, which has loaded the framework. Prints how each run ended.
     """
     for dies_at in range(commits + 1):
         place = Path(folder) / str(dies_at)

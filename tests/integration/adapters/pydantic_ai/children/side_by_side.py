@@ -25,7 +25,7 @@ def results_in(messages: list[ModelMessage]) -> list[tuple[str, str]]:
 
 
 def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Call the tool three times at once, then say the results."""
+    """Call the tool three times at once, then answer with the results."""
     if results := results_in(messages):
         return ModelResponse(parts=[TextPart(" ".join(map(": ".join, results)))])
     calls = [ToolCallPart("look", {"id": id}, tool_call_id=id) for id in IDS]
@@ -33,7 +33,7 @@ def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 
 def agent_of(*, ends_in_reverse: bool) -> Agent[None, str]:
-    """An agent that calls its tool; with `ends_in_reverse` the last call ends first."""
+    """Return an agent that calls its tool; with `ends_in_reverse` the last call ends first."""
     agent = Agent(
         FunctionModel(answer), name="guide", capabilities=[PerdureDurability(on_unknown="retry")]
     )
@@ -62,7 +62,7 @@ async def run(folder: Path, dies_at: int) -> tuple[str, list[ModelMessage]]:
 def run_and_die(folder: str, commits: int) -> None:
     """Run once to the end in ``folder/0``, and once for each commit in the folder of its number.
 
-    Each run is a fork of this process, which has loaded the framework. Prints how each one ended.
+    Each run is a fork of this process, which has loaded the framework. Prints how each run ended.
     """
     for dies_at in range(commits + 1):
         place = Path(folder) / str(dies_at)

@@ -1,4 +1,4 @@
-"""Two branches held against each other, and how that is told."""
+"""Two branches compared, and the output of the comparison."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lines(first: list[Entry], second: list[Entry], limit: int | None = None) -> 
     return list(difference_lines(found, leaves, S, 60, Style(), limit=limit))
 
 
-def test_branches_part_after_the_last_entry_they_share() -> None:
+def test_branches_diverge_after_their_last_shared_entry() -> None:
     found = difference(branch(0, 1, 2, 3), branch(0, 1, 5))
     assert [each.seq for each in found.shared] == [0, 1]
     assert found.parting == branch(0, 1)[-1]
@@ -56,7 +56,7 @@ def test_diff_names_both_branches() -> None:
     ]
 
 
-def test_one_branch_may_be_the_beginning_of_the_other() -> None:
+def test_one_branch_can_be_a_prefix_of_the_other() -> None:
     assert "- entry 1 ends there." in lines(branch(0, 1), branch(0, 1, 2))
 
 
@@ -71,7 +71,7 @@ def test_branches_of_different_roots_share_nothing() -> None:
     assert difference(branch(0), branch(7)).parting is None
 
 
-def test_before_the_first_entry_there_is_nothing() -> None:
+def test_branch_before_the_first_entry_is_empty() -> None:
     assert "- before its first entry ends there." in lines([], branch(0))
 
 

@@ -49,7 +49,7 @@ def test_matches_are_coloured_with_colours() -> None:
     assert line == "  the \x1b[1;33mtide\x1b[0m table"
 
 
-def test_another_branch_is_named() -> None:
+def test_hit_on_another_branch_is_marked() -> None:
     heading, *_ = hit_lines([hit("x", is_on_branch=False)], 80, PLAIN)
 
     assert heading.endswith("another branch")

@@ -1,4 +1,4 @@
-"""What a word that is being typed may become."""
+"""The completions of a word that is being typed."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ def test_completion_offers_matching_candidates() -> None:
         ("sessions list ", "words"),
     ],
 )
-def test_files_and_folders_are_left_to_the_shell(line: str, mode: str) -> None:
+def test_files_and_folders_are_completed_by_the_shell(line: str, mode: str) -> None:
     words, typed = split(line)
     assert complete_words(PROGRAM, words, typed, Shelf).mode == mode
 
 
-def test_every_command_is_offered_with_what_it_is() -> None:
+def test_every_command_is_offered_with_its_description() -> None:
     found = complete_words(PROGRAM, [], "", Shelf).candidates
     assert [each.value for each in found] == list(COMMANDS)
     assert all(each.help for each in found)
@@ -120,5 +120,5 @@ def test_every_command_is_offered_with_what_it_is() -> None:
         ("a \\", ["a"], ""),
     ],
 )
-def test_line_is_split_as_a_shell_does_it(line: str, words: list[str], typed: str) -> None:
+def test_line_is_split_like_in_a_shell(line: str, words: list[str], typed: str) -> None:
     assert split(line) == (words, typed)

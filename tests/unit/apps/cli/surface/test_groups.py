@@ -1,4 +1,4 @@
-"""A group of commands loads the modules of the commands that are needed, and keeps their order."""
+"""A group of commands loads only the modules of the needed commands, and preserves their order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_group_gives_one_command_or_all_in_order() -> None:
     assert [each.name for each in commands_of(plain, "unknown")] == ["a", "b"]
 
 
-def test_named_command_of_a_group_is_the_only_one_built() -> None:
+def test_only_named_command_of_a_group_is_built() -> None:
     words = ["flow", "validate"]
     command = command_line([*words, "workflow.yaml"])
     alone = shape_of(command).at(["flow"])
@@ -58,7 +58,7 @@ def whole_flow() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.full_only
-def test_command_loads_neither_its_neighbours_nor_the_turn_machine() -> None:
+def test_command_loads_neither_other_commands_nor_the_turn_machine() -> None:
     unneeded = {
         "store info": ("apps.maintenance.copy", "interop.formats.native", "engine.turns.machine"),
         "sessions list": ("client.memory.last_turn", "engine.turns.machine", "tools.permissions"),

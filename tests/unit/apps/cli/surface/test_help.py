@@ -1,4 +1,4 @@
-"""Every command there is says what it is, what it takes, and how it is typed."""
+"""The help of every command describes its purpose, arguments and examples."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ SUMMARY_CELLS = 95
 _VALUE = re.compile(r"[A-Z][A-Z_]*([=:][A-Z]+)?|[a-z0-9-]+(\|[a-z0-9-]+)+")
 
 
-def test_table_of_commands_is_what_the_commands_say() -> None:
+def test_table_of_commands_matches_the_commands() -> None:
     assert command_table() == PROGRAM, "run scripts/make_command_docs.py"
     assert encode_table(PROGRAM) == FILE.read_text(encoding="utf-8")
 
 
-def test_page_of_the_program_has_the_option_of_the_version() -> None:
+def test_page_of_the_program_has_the_version_option() -> None:
     assert "  -V, --version  Show the version and exit." in list(page_lines(PROGRAM, 100, Style()))
 
 
-def test_command_begins_with_one_line_that_says_what_it_does() -> None:
+def test_command_help_begins_with_one_line_about_its_purpose() -> None:
     for line, command in COMMANDS.items():
         with case(line):
             summary = command.summary
@@ -62,11 +62,11 @@ def test_command_has_an_example() -> None:
 
 
 def is_of(example: Example, command: Command) -> bool:
-    """Whether the example calls the command, or for a group one of its commands."""
+    """Return if the example calls the command, or a command of the group."""
     return re.search(rf"(^|\W){re.escape(command.line)}(\W|$)", example.line) is not None
 
 
-def test_example_uses_only_options_that_there_are() -> None:
+def test_example_uses_only_existing_options() -> None:
     for line, command in COMMANDS.items():
         with case(line):
             for example in command.examples:
@@ -82,7 +82,7 @@ def test_example_uses_only_options_that_there_are() -> None:
                     assert used <= known, f"{line}: {example.line!r} uses {sorted(used - known)}"
 
 
-def test_example_is_taken_by_the_parser() -> None:
+def test_example_is_accepted_by_the_parser() -> None:
     for line, command in COMMANDS.items():
         with case(line):
             for example in command.examples:
@@ -96,7 +96,7 @@ def test_example_is_taken_by_the_parser() -> None:
 
 
 def typed_in(line: str) -> Iterator[list[str]]:
-    """The words behind each `perdure` in a line of a shell, up to where its output goes."""
+    """Return the words after each `perdure` in a shell line, without redirected output."""
     for one in re.split(r"[|;]|&&", line):
         words = shlex.split(one, comments=True)
         words = list(dropwhile(lambda word: re.match(r"[A-Z_]+=", word), words))
@@ -105,7 +105,7 @@ def typed_in(line: str) -> Iterator[list[str]]:
 
 
 def parsed(words: list[str]) -> None:
-    """Have the commands' own parsers take `words`; nothing is run. Raises: typer.TyperException."""
+    """Parse `words` with the parsers of the commands; run nothing. Raises: typer.TyperException."""
     command: Any = ROOT
     above, name = None, "perdure"
     while True:
@@ -130,7 +130,7 @@ def test_every_argument_and_option_is_described() -> None:
                 )
 
 
-def test_help_says_nothing_twice() -> None:
+def test_help_repeats_nothing() -> None:
     doubled: list[str] = []
     for line, command in COMMANDS.items():
         for each in command.parameters:
@@ -143,7 +143,7 @@ def test_help_says_nothing_twice() -> None:
     assert doubled == []
 
 
-def test_number_says_how_great_it_may_be() -> None:
+def test_numeric_option_states_its_range() -> None:
     for line, command in COMMANDS.items():
         with case(line):
             for each in command.parameters:
@@ -155,7 +155,7 @@ def is_bounded(parameter: Parameter) -> bool:
     return parameter.limits is not None and " to " in parameter.limits
 
 
-def test_exit_codes_are_those_there_are() -> None:
+def test_documented_exit_codes_are_the_existing_ones() -> None:
     for line, command in COMMANDS.items():
         with case(line):
             for code, meaning in command.exits:

@@ -20,7 +20,7 @@ COMMAND = Command(
 )
 
 
-def test_page_has_everything_in_its_place() -> None:
+def test_page_has_all_sections_in_order() -> None:
     assert list(page_lines(COMMAND, 72, Style())) == [
         "Usage: perdure run [OPTIONS] WHAT [MORE...]",
         "",
@@ -63,5 +63,5 @@ def test_group_shows_its_commands() -> None:
     assert "  a  Do a." in list(page_lines(group, 80, Style()))
 
 
-def test_first_page_says_what_all_exit_codes_mean() -> None:
+def test_first_page_explains_all_exit_codes() -> None:
     assert "  130  interrupted" in list(page_lines(Command((), "P."), 80, Style()))

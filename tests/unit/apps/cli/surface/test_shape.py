@@ -1,4 +1,4 @@
-"""What is read from a program that typer makes."""
+"""The data that is read from a program built with typer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def program() -> Command:
     return describe_program(typer.main.get_command(made), ("group", "alone"))
 
 
-def test_commands_stand_in_the_order_asked_for() -> None:
+def test_commands_are_in_the_requested_order() -> None:
     assert [command.line for command in program().walk()] == [
         "perdure",
         "perdure group",
@@ -56,7 +56,7 @@ def test_commands_stand_in_the_order_asked_for() -> None:
     ]
 
 
-def test_command_is_found_by_the_words_that_lead_to_it() -> None:
+def test_command_is_found_by_its_path_of_words() -> None:
     shape = program()
     assert shape.at(["group", "run", "x"]).words == ("group", "run")
     assert shape.at(["group", "--help"]).words == ("group",)
@@ -74,7 +74,7 @@ def test_docstring_is_a_summary_a_description_and_sections() -> None:
     assert run.exits == ((1, "it failed"), (130, "it was stopped"))
 
 
-def test_parameters_say_what_they_take() -> None:
+def test_parameters_describe_their_values() -> None:
     run = program().at(["group", "run"])
     what, kind, count, is_loud, as_json = run.parameters
     assert (what.spellings, what.is_argument, what.is_required, what.is_repeated) == (

@@ -1,4 +1,4 @@
-"""What the scripts of the shells are answered."""
+"""The replies to the completion scripts of the shells."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def bash(line: str, found: Completion, kind: str = "9") -> list[str]:
     return list(answer("bash", words, split_typed("bash", words)[1], found))
 
 
-def test_bash_passes_the_line_and_the_others_the_words() -> None:
+def test_bash_passes_the_line_and_other_shells_the_words() -> None:
     assert split_typed("bash", [BREAKS, "9", "perdure sessions 's"]) == (["sessions"], "s")
     assert split_typed("fish", ["sessions", "s"]) == (["sessions"], "s")
     assert split_typed("zsh", []) == ([], "")
 
 
-def test_bash_is_given_what_follows_its_last_break() -> None:
+def test_bash_gets_text_after_its_last_word_break() -> None:
     assert bash("perdure chat -m scripted:e", ONE) == ["words", "echo"]
     assert bash("perdure chat -m s", ONE) == ["words", "scripted:echo"]
     assert bash("perdure chat --model=s", Completion((Candidate("--model=scripted:echo"),))) == [
@@ -55,7 +55,7 @@ def test_candidates_are_sorted_unless_they_have_an_order() -> None:
         assert list(answer(shell, words, "", ordered))[1:] == ["b", "c", "a"]
 
 
-def test_nothing_a_terminal_would_obey_and_no_second_line_gets_through() -> None:
+def test_control_characters_and_second_lines_are_removed() -> None:
     odd = Completion((Candidate("a\nb"), Candidate("\x1b[2J"), Candidate("12", "x\x1b[2J\ny\tz")))
     for shell in SCRIPTS:
         lines = list(answer(shell, [BREAKS, "9", "perdure "], "", odd))

@@ -1,4 +1,4 @@
-"""Hints for words that are no commands but name a task."""
+"""Hints for words that are not commands but name a task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.apps.cli.surface.tasks import TASKS, task_hint
 from tests.fakes.samples import case
 
 
-def test_each_task_is_an_existing_command_and_its_word_is_none() -> None:
+def test_each_task_is_an_existing_command_and_its_word_is_not() -> None:
     for word in TASKS:
         with case(word):
             assert word not in COMMANDS
@@ -39,7 +39,7 @@ def test_other_mistakes_get_no_hint(message: str, group: str) -> None:
     assert task_hint(message, group) is None
 
 
-def test_word_of_a_group_names_another_command_than_alone() -> None:
+def test_task_word_in_a_group_suggests_another_command_than_alone() -> None:
     hint = task_hint("No such command 'archive'. Did you mean 'search'?", "sessions", ["search"])
     assert hint is not None
     assert "use `perdure sessions end`, which marks it" in hint
@@ -47,7 +47,7 @@ def test_word_of_a_group_names_another_command_than_alone() -> None:
     assert alone == "there is no command 'archive': use `perdure export --all`"
 
 
-def test_misspelled_task_gets_its_command_unless_a_command_is_nearer() -> None:
+def test_misspelled_task_suggests_its_command_unless_a_command_is_closer() -> None:
     commands = ("serve", "usage", "sessions")
     hint = task_hint("No such command 'serch'. Did you mean 'serve'?", "", commands)
     assert hint == "there is no command 'serch': use `perdure sessions search`"

@@ -1,4 +1,4 @@
-"""What waits for a person and how to answer it; a feed as lines."""
+"""The waits for a person with the commands that answer them; a feed as lines."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ MODES = ("graph-based", "none")
         ("feedback-consent", "perdure flow feedback f grant|deny"),
     ],
 )
-def test_everything_that_waits_says_which_command_answers_it(
-    topic: QuestionTopic, words: str
-) -> None:
+def test_every_wait_shows_the_command_that_answers_it(topic: QuestionTopic, words: str) -> None:
     assert answer("f", FlowWait(topic, "a", "It waits.", MODES)) == words
 
 
@@ -66,7 +64,7 @@ def test_question_is_shown_with_its_command() -> None:
     ]
 
 
-def test_handoff_block_is_not_for_people() -> None:
+def test_handoff_block_is_not_shown_to_people() -> None:
     text = "Done.\n\n```handoff\ntype: prompt-human\n```"
     said = FeedItem("owner_2", "assistant", "owner", text)
     began = FeedItem("owner_1", "activation", "Activated", "Node plan started")

@@ -1,4 +1,4 @@
-"""How a node stands, after each of the things that can happen to it."""
+"""The status of a node after each possible event."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_node_whose_role_asks_for_consent_waits_for_a_person() -> None:
     assert seen.run.awaiting_human_nodes["build"].reason == "consent"
 
 
-def test_flow_is_blocked_when_all_that_run_wait_for_consent() -> None:
+def test_flow_is_blocked_when_all_running_nodes_wait_for_consent() -> None:
     log = FlowLog(LINE).work("owner-intake", "build")
     assert not is_blocked(log.state, ASKED)
     log.claim("build", "owner-intake=>build")

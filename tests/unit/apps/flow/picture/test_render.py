@@ -57,7 +57,7 @@ def test_backward_handoffs_and_waits_are_shown() -> None:
     )
 
 
-def test_ascii_and_narrow_terminals_lose_nothing_but_looks() -> None:
+def test_ascii_and_narrow_terminals_lose_no_information() -> None:
     log = FlowLog(LINE).work("owner-intake", "build")
     shown = list(lines(LINE, Style(is_unicode=False), 60, log.state))
     assert shown[0] == "+ owner-intake  owner  completed"
@@ -65,14 +65,14 @@ def test_ascii_and_narrow_terminals_lose_nothing_but_looks() -> None:
     assert all(line.isascii() for line in shown)
 
 
-def test_colours_are_added_to_symbols_never_instead() -> None:
+def test_colours_never_replace_symbols() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     (first, *_) = lines(LINE, Style(is_coloured=True), 80, log.state)
     assert "\x1b[" in first
     assert "●" in first
 
 
-def test_mermaid_and_dot_quote_what_would_end_a_label() -> None:
+def test_mermaid_and_dot_quote_characters_that_end_a_label() -> None:
     odd = Graph(
         'say "hi"', (FlowNode('a"b', "owner"), FlowNode("c", "owner")), (FlowEdge('a"b', "c"),)
     )

@@ -1,4 +1,4 @@
-"""Requests with an Idempotency-Key are done once, also after a restart and two at once."""
+"""Requests with an Idempotency-Key are done once, even after a restart or in parallel."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_changes_of_a_session_are_done_once(tmp_path: Path) -> None:
         assert (again.status_code, again.content) == (200, first.content)
 
 
-async def test_etag_of_an_answer_includes_its_record(tmp_path: Path) -> None:
+async def test_etag_of_an_answer_includes_its_idempotency_record(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         place = f"/v1/sessions/{session}"
@@ -104,7 +104,7 @@ async def test_etag_of_an_answer_includes_its_record(tmp_path: Path) -> None:
         assert (await server.http.patch(place, json={"title": "c"}, headers=head)).is_success
 
 
-async def test_refused_request_is_tried_again(tmp_path: Path) -> None:
+async def test_request_after_rejection_is_processed_again(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         place = f"/v1/sessions/{session}/follow-up"
@@ -178,7 +178,7 @@ async def test_facts_are_remembered_and_corrected_once(tmp_path: Path) -> None:
         assert theirs.json()["id"] != made[0].json()["id"]
 
 
-async def test_answer_is_given_once_with_a_key_and_without(tmp_path: Path) -> None:
+async def test_question_is_answered_once_with_a_key_and_without(tmp_path: Path) -> None:
     call = perdure.assistant(perdure.tool_call("c1", "refund", {"order": "7"}))
     async with served(tmp_path, [call, "done"], agents=[ASKING]) as server:
         sent = await server.http.post("/v1/messages", json={"text": "hi"})
@@ -203,7 +203,7 @@ async def refund(order: str) -> str:
 ASKING = perdure.Agent("desk", model="scripted:desk", tools=[refund])
 
 
-async def test_route_that_keeps_no_key_refuses_it(tmp_path: Path) -> None:
+async def test_route_without_idempotency_rejects_a_key(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         refused = await server.http.post("/v1/store/verify", headers=KEY)
         assert (refused.status_code, refused.json()["code"]) == (400, "idempotency_unsupported")

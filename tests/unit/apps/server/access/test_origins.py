@@ -1,4 +1,4 @@
-"""Pages of other origins: the files of the widget for all, the API for the origins of tokens."""
+"""Pages of other origins: widget files for all, the API for the origins of tokens."""
 
 from __future__ import annotations
 

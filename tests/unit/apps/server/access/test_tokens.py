@@ -1,4 +1,4 @@
-"""Tokens: made once, kept as hashes, expired and revoked."""
+"""Tokens: created once, stored as hashes, expired and revoked."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_token_expires_and_can_be_revoked(tmp_path: Path) -> None:
         tokens.revoke("k9", 100)
 
 
-def test_file_that_holds_no_tokens_is_refused(tmp_path: Path) -> None:
+def test_file_without_tokens_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "tokens.json"
     file.write_text("{}")
     with pytest.raises(ConfigError, match="no file of tokens"):

@@ -61,7 +61,7 @@ async def watched(client: httpx.AsyncClient, session: str) -> str:
     return "\n".join(found)
 
 
-async def test_visitor_sees_texts_and_nothing_of_tools(tmp_path: Path) -> None:
+async def test_visitor_sees_texts_but_no_tool_data(tmp_path: Path) -> None:
     async with served(tmp_path, ANSWERS, agents=[DESK, OTHER]) as server:
         client = await visitor(server)
         sent = await client.post("/v1/messages", json={"text": "Which code?"})
@@ -78,7 +78,7 @@ async def test_visitor_sees_texts_and_nothing_of_tools(tmp_path: Path) -> None:
             assert hidden not in seen
 
 
-async def test_visitor_may_do_nothing_else(tmp_path: Path) -> None:
+async def test_visitor_has_no_other_permission(tmp_path: Path) -> None:
     async with served(tmp_path, ["One."], agents=[DESK, OTHER]) as server:
         client = await visitor(server)
         own = (await client.post("/v1/messages", json={"text": "hi"})).json()["sessionId"]
@@ -97,7 +97,7 @@ async def test_visitor_may_do_nothing_else(tmp_path: Path) -> None:
         assert tried > 40
 
 
-async def test_visitor_reaches_no_session_of_others(tmp_path: Path) -> None:
+async def test_visitor_cannot_access_sessions_of_others(tmp_path: Path) -> None:
     async with served(tmp_path, ["One."], agents=[DESK, OTHER]) as server:
         client = await visitor(server)
         made = await server.http.post("/v1/messages", json={"text": "mine", "agent": "desk"})

@@ -1,4 +1,4 @@
-"""A socket that follows a flow, whose client reads slowly or asks for too much."""
+"""A socket that follows a flow, with a client that reads slowly or requests too much."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Left(Exception):
 
 
 class Line:
-    """A socket in memory; `is_open` unset holds what is sent back, as a slow client does."""
+    """A socket in memory; while `is_open` is unset, it delays replies like a slow client."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[str | None] = asyncio.Queue()
@@ -38,14 +38,14 @@ class Line:
         self.is_open.set()
 
     async def receive_text(self) -> str:
-        """The next message; Left after the last."""
+        """Return the next message; raise Left after the last."""
         data = await self.asked.get()
         if data is None:
             raise Left
         return data
 
     async def send_text(self, data: str) -> None:
-        """Take a message when the client reads."""
+        """Accept a message when the client reads."""
         await self.is_open.wait()
         self.got.append(msgspec.json.decode(data))
 
@@ -59,7 +59,7 @@ class Line:
                 await asyncio.sleep(0.005)
 
 
-async def test_slow_client_gets_the_whole_answer_in_place_of_its_pieces(tmp_path: Path) -> None:
+async def test_slow_client_gets_the_whole_answer_instead_of_its_deltas(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(START, "forward-pass-closed"))
     runs = runs_of(stage)
     flow = await runs.flows.start(ALONE, workspace=tmp_path)

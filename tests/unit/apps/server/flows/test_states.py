@@ -1,4 +1,4 @@
-"""Flows as values: a list, and one whole."""
+"""Flows as values: a list, and one complete flow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.apps.server.flows.test_feeds import ALONE
 from tests.unit.apps.server.flows.test_runs import runs_of
 
 
-async def test_flow_that_was_not_run_can_resume(tmp_path: Path) -> None:
+async def test_flow_that_has_not_run_can_resume(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     runs = runs_of(stage)
     flow = await runs.flows.start(ALONE, workspace=tmp_path)

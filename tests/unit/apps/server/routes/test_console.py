@@ -1,4 +1,4 @@
-"""The files of the console: what is served, and that libraries of others are unchanged."""
+"""The files of the console: the served files, and unchanged third-party libraries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_page_and_its_modules_are_served_without_token(tmp_path: Path) -> 
         assert "javascript" in module.headers["content-type"]
 
 
-async def test_files_named_by_the_page_are_kept_and_others_are_asked_for_again(
+async def test_files_named_by_the_page_are_cached_and_others_are_not(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path) as server:
@@ -40,7 +40,7 @@ async def test_files_named_by_the_page_are_kept_and_others_are_asked_for_again(
             assert (again.status_code, again.content) == (304, b"")
 
 
-async def test_page_asks_for_every_module_that_it_needs(tmp_path: Path) -> None:
+async def test_page_requests_every_module_that_it_needs(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         page = (await server.http.get("/")).text
     asked = set(re.findall(r'href="console/v-[0-9a-f]+/([^"]+js)"', page))
@@ -56,7 +56,7 @@ async def test_no_file_outside_of_console_is_served(tmp_path: Path) -> None:
             assert got.status_code == 404, path
 
 
-def test_libraries_of_others_have_their_recorded_hashes() -> None:
+def test_third_party_libraries_have_their_recorded_hashes() -> None:
     recorded = (FOLDER / "vendor" / "VENDORED.md").read_text()
     files = sorted(FOLDER.glob("vendor/*.mjs"))
     assert len(files) == 4
@@ -65,7 +65,7 @@ def test_libraries_of_others_have_their_recorded_hashes() -> None:
         assert re.search(rf"\| {re.escape(file.name)} .* {digest} \|", recorded), file.name
 
 
-def test_page_loads_nothing_from_elsewhere_and_has_no_inline_script() -> None:
+def test_page_loads_nothing_from_other_hosts_and_has_no_inline_script() -> None:
     page = (FOLDER / "index.html").read_text()
     assert not re.search(r"<script(?![^>]* src=)", page)
     assert " style=" not in page

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full_only  # each test has a server of its own
 
 
 async def blocks(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    """The events of a stream; each has `event`, `data` and, if it can be resumed after, `id`."""
+    """Return the events of a stream, each with `event` and `data`, and `id` if it is resumable."""
     block: dict[str, Any] = {}
     async for line in response.aiter_lines():
         name, _, value = line.partition(": ")
@@ -34,7 +34,7 @@ async def blocks(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 async def seen(server: Served, session: str, upto: int, **ask: Any) -> list[dict[str, Any]]:
-    """The events of `session` up to the seq `upto`."""
+    """Return the events of `session` up to the seq `upto`."""
     found: list[dict[str, Any]] = []
     url = f"/v1/sessions/{session}/events"
     async with server.http.stream("GET", url, **ask) as stream:
@@ -78,7 +78,7 @@ async def test_watcher_sees_turn_that_begins_later(tmp_path: Path) -> None:
         assert texts == ["more", "two"]
 
 
-async def test_cursor_that_is_no_number_is_refused(tmp_path: Path) -> None:
+async def test_cursor_that_is_not_a_number_is_rejected(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         url = f"/v1/sessions/{session}/events"
@@ -151,7 +151,9 @@ async def test_position_after_newest_means_newest(tmp_path: Path) -> None:
             assert (await anext(found))["data"]["sessionId"] == session
 
 
-async def test_quiet_stream_has_heartbeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_stream_sends_heartbeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "HEARTBEAT_S", 0.02)
     async with served(tmp_path) as server:
         made = await server.http.post("/v1/sessions", json={})
@@ -171,14 +173,14 @@ def following(server: Served, path: str, **limits: Any) -> connect:
 
 
 async def until_caught_up(socket: ClientConnection) -> list[dict[str, Any]]:
-    """What `socket` gets before it has caught up."""
+    """Return the messages that `socket` gets before it has caught up."""
     found: list[dict[str, Any]] = []
     while (message := json.loads(await socket.recv()))["event"] != "caught-up":
         found.append(message)
     return found
 
 
-async def test_socket_sends_what_the_stream_has(tmp_path: Path) -> None:
+async def test_socket_sends_the_same_events_as_the_stream(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         session = await server.said("hi")
         head = (await server.store.open(session)).head
@@ -198,7 +200,7 @@ async def test_socket_sends_what_the_stream_has(tmp_path: Path) -> None:
             }
 
 
-async def test_refused_socket_says_why_when_it_closes(tmp_path: Path) -> None:
+async def test_rejected_socket_gives_the_reason_when_it_closes(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         mine = await server.said("hi")
         cases = {

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.full_only
 
 
 class Client:
-    """A connected client, and the messages it got."""
+    """A connected client, and the messages that it received."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -59,7 +59,7 @@ async def client(server: Served, token: str, **headers: str) -> AsyncGenerator[C
         yield Client(connection)
 
 
-async def test_flow_is_started_followed_and_decided_over_a_socket(tmp_path: Path) -> None:
+async def test_flow_is_started_followed_and_answered_over_a_socket(tmp_path: Path) -> None:
     async with (
         serving_flows(tmp_path) as server,
         client(server, server.token()) as socket,
@@ -125,7 +125,7 @@ async def test_caller_without_the_right_is_refused(tmp_path: Path) -> None:
                 await unknown.until("flow_summaries")
 
 
-async def test_writer_cannot_let_roles_do_everything(tmp_path: Path) -> None:
+async def test_writer_cannot_give_roles_full_access(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path)
         async with client(server, server.token("write")) as connected:
@@ -154,7 +154,7 @@ async def test_too_long_message_ends_the_socket(tmp_path: Path) -> None:
                     assert (await connected.until("error"))["code"] == "invalid_request"
 
 
-async def test_page_of_another_site_gets_no_socket(tmp_path: Path) -> None:
+async def test_page_of_another_site_cannot_open_a_socket(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         address = server.url.replace("http", "ws") + "/v1/flows/socket"
         headers = {"Cookie": f"perdure_session={server.token()}", "Origin": "http://evil.example"}

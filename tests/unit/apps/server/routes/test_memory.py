@@ -11,7 +11,7 @@ from tests.fakes.embedders import WordEmbedder
 from tests.fakes.served import served
 
 
-async def test_fact_is_remembered_corrected_and_forgotten(tmp_path: Path) -> None:
+async def test_fact_is_remembered_corrected_and_deleted(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         ana, bob = await server.client(subject="ana"), await server.client(subject="bob")
         made = await ana.post("/v1/memory/facts", json={"text": "Ana is allergic to nuts"})
@@ -68,7 +68,7 @@ async def test_source_of_fact_must_be_visible(tmp_path: Path) -> None:
         assert (await server.http.post("/v1/memory/facts", json=new)).status_code == 201
 
 
-async def test_records_are_never_made_for_another_person_than_the_token_says(
+async def test_records_are_never_made_for_a_person_other_than_that_of_the_token(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, ["one"]) as server:
@@ -146,7 +146,7 @@ async def test_recall_finds_facts_and_episodes_of_the_token(tmp_path: Path) -> N
         assert [each["text"] for each in found] == ["the hotel of bob"]
 
 
-async def test_facts_and_episodes_are_all_that_the_token_may_see(tmp_path: Path) -> None:
+async def test_token_for_memory_can_access_only_facts_and_episodes(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         memory = server.store.memory
         for subject, agent in (("ana", "desk"), ("bob", None), (None, None)):

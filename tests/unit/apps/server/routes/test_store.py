@@ -40,7 +40,7 @@ async def test_maintenance_shows_backups_and_retention(tmp_path: Path) -> None:
         assert (await writer.get("/v1/store/maintenance")).status_code == 403
 
 
-async def test_agents_are_those_of_token(tmp_path: Path) -> None:
+async def test_listed_agents_are_those_of_the_token(tmp_path: Path) -> None:
     agents = [perdure.Agent(name, model="scripted:desk") for name in ("a", "b")]
     async with served(tmp_path, agents=agents) as server:
         only = await server.client(agent="b")
@@ -49,7 +49,7 @@ async def test_agents_are_those_of_token(tmp_path: Path) -> None:
             assert [each["id"] for each in found] == names
 
 
-async def test_content_is_served_with_its_entry_only(tmp_path: Path) -> None:
+async def test_content_is_served_only_with_its_entry(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         session = await server.store.create()
         for kind, shown in (

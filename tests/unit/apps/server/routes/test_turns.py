@@ -62,7 +62,7 @@ async def test_session_ends_with_episode_and_is_cancelled_without(tmp_path: Path
             assert len(found.json()["items"]) == episodes
 
 
-async def test_idle_session_is_neither_steered_nor_cancelled_twice(tmp_path: Path) -> None:
+async def test_idle_session_is_not_steered_and_cancelled_only_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["hello"]) as server:
         session = await server.said("hi")
         url = f"/v1/sessions/{session}"
@@ -105,7 +105,7 @@ async def test_turns_are_paged_backwards(tmp_path: Path) -> None:
         assert earlier["next"] is None
 
 
-async def test_turn_of_another_server_is_not_cancelled_and_refused(tmp_path: Path) -> None:
+async def test_cancel_of_a_turn_of_another_server_is_rejected(tmp_path: Path) -> None:
     agent = waiting_agent(asyncio.Event())
     async with served(tmp_path, ["hello"], agents=[agent]) as server:
         kept = await server.said("hi")

@@ -43,7 +43,7 @@ async def only_child(theatre: Theatre, of: str = "s") -> StreamId:
 
 
 def result(theatre: Theatre) -> str:
-    """What the parent's model was told by its tool."""
+    """Return the result that the parent's model got from its tool."""
     last = [r for r in theatre.players.requests if r.model == "p:main"][-1].messages[-1]
     return str(getattr(last.parts[0], "text", ""))
 
@@ -86,7 +86,7 @@ async def test_child_spending_counts_in_parent_total() -> None:
     assert last.spent.cost_microcents == 3 * PER_CALL
 
 
-async def test_child_gets_what_its_parent_has_left_and_no_more() -> None:
+async def test_child_gets_at_most_the_remaining_budget_of_its_parent() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=90_000)))
@@ -96,7 +96,7 @@ async def test_child_gets_what_its_parent_has_left_and_no_more() -> None:
     assert started.agent["on_exceed"] == "fail"
 
 
-async def test_childs_own_lower_limit_stays() -> None:
+async def test_lower_limit_of_child_is_preserved() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=9_000)))
@@ -105,7 +105,7 @@ async def test_childs_own_lower_limit_stays() -> None:
     assert started.agent["max_cost_microcents"] == 9_000
 
 
-async def test_child_that_would_spend_too_much_gives_no_answer() -> None:
+async def test_child_over_its_budget_gives_no_answer() -> None:
     theatre = Theatre(main=[invokes(), words("then not")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=10, on_exceed="fail")))
@@ -131,7 +131,7 @@ async def test_child_has_no_more_tools_or_permissions_than_parent() -> None:
     assert msgspec.convert(snapshot["permissions"], Permissions).scope == "sandboxed"
 
 
-async def test_session_that_was_narrowed_narrows_its_children() -> None:
+async def test_narrowed_session_narrows_its_children() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     runtime = theatre.runtime(
         lead(tools=("invoke_agent", "read_file", "git_status")),
@@ -144,20 +144,20 @@ async def test_session_that_was_narrowed_narrows_its_children() -> None:
     assert [tool["name"] for tool in snapshot["tools"]] == ["git_status"]
 
 
-async def test_unknown_agent_is_answered_with_those_there_are() -> None:
+async def test_unknown_agent_error_lists_the_agents() -> None:
     theatre = Theatre(main=[invokes("nobody"), words("ok")])
     await run(theatre, theatre.runtime(lead(), scout()))
     assert "there is no agent 'nobody'; there are: lead, scout" in result(theatre)
 
 
-async def test_session_invokes_no_more_agents_than_it_may() -> None:
+async def test_session_invokes_at_most_its_limit_of_agents() -> None:
     theatre = Theatre(main=[invokes(), invokes(), words("ok")], scout=[words("a"), words("b")])
     await run(theatre, theatre.runtime(lead(max_agents=1), scout()))
     assert "has invoked its 1 agents" in result(theatre)
     assert len(await children_of(theatre.memory, StreamId("s"))) == 1
 
 
-async def test_agents_nest_no_deeper_than_they_may() -> None:
+async def test_agents_nest_at_most_to_the_limit() -> None:
     deeper = Agent("lead", model="p:main", tools=("invoke_agent",), max_depth=1)
     theatre = Theatre(main=[invokes("lead", "deeper"), words("below"), words("above")])
     await run(theatre, theatre.runtime(deeper))
@@ -166,7 +166,7 @@ async def test_agents_nest_no_deeper_than_they_may() -> None:
     assert below.tools == ()
 
 
-async def test_grandchildren_are_counted_all_the_way_up() -> None:
+async def test_grandchildren_count_for_all_ancestors() -> None:
     middle = Agent("middle", model="p:middle", tools=("invoke_agent",))
     theatre = Theatre(
         main=[invokes("middle"), words("ok")],
@@ -180,7 +180,7 @@ async def test_grandchildren_are_counted_all_the_way_up() -> None:
     assert len(await children_of(theatre.memory, child)) == 1
 
 
-async def test_aborting_a_parent_aborts_its_child_and_counts_what_that_spent() -> None:
+async def test_aborting_a_parent_aborts_its_child_and_counts_its_spending() -> None:
     hold = Hold()
     theatre = Theatre(main=[invokes()], scout=[asks("nothing"), (hold, *words("never"))])
     chat = await theatre.runtime(lead(), scout()).start("lead", id="s")
@@ -243,7 +243,7 @@ async def test_answered_question_of_a_child_continues_it() -> None:
     assert result(theatre) == "not written"
 
 
-async def test_child_keeps_its_carved_budget_when_a_person_resumes_it() -> None:
+async def test_child_resumed_by_a_person_preserves_its_part_of_the_budget() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=9_000, on_exceed="fail")
     runtime = theatre.runtime(parent, scout())

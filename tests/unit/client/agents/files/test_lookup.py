@@ -14,7 +14,7 @@ def written(folder: Path, name: str, id: str | None = None) -> Path:
     return file
 
 
-def test_agents_are_found_in_the_project_then_in_the_persons_folder(tmp_path: Path) -> None:
+def test_agents_are_found_in_the_project_before_the_folder_of_the_person(tmp_path: Path) -> None:
     written(tmp_path / "user", "a")
     written(tmp_path / "project", "b")
     found = agents_found({"project": tmp_path / "project", "user": tmp_path / "user"})
@@ -23,7 +23,7 @@ def test_agents_are_found_in_the_project_then_in_the_persons_folder(tmp_path: Pa
     assert agents_found({"project": tmp_path / "nowhere"}) == ()
 
 
-def test_unknown_id_lists_those_there_are(tmp_path: Path) -> None:
+def test_unknown_id_lists_the_known_ids(tmp_path: Path) -> None:
     written(tmp_path / "p", "b")
     written(tmp_path / "p", "a")
     found = agents_found({"project": tmp_path / "p"})

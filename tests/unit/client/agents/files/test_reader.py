@@ -22,7 +22,7 @@ def faults_of(text: str) -> tuple[str, ...]:
     return caught.value.faults
 
 
-def test_keys_of_the_seeds_format_become_the_agents_settings() -> None:
+def test_keys_of_seed_format_become_agent_settings() -> None:
     agent = agent_of_text(
         "id: helper\nname: The helper\ndescription: It helps.\nmodel: gemini-x\nprovider: gemini\n"
         "system_prompt: You help.\ntemperature: 0.5\nmax_tokens: 900\nreasoning_effort: max\n"
@@ -46,7 +46,7 @@ def test_keys_of_the_seeds_format_become_the_agents_settings() -> None:
     )
 
 
-def test_perdures_own_settings_have_keys_of_their_own() -> None:
+def test_settings_of_perdure_have_separate_keys() -> None:
     history: History = "text_only"
     agent = agent_of_text(
         HEAD + "budget: {max_cost_microcents: 5, on_exceed: fail}\nlimits: {max_turns: 3}\n"
@@ -156,7 +156,7 @@ def test_memory_is_accepted_as_text_and_as_mapping(
     assert agent_of_text(f"{HEAD}memory: {memory}\n").compaction == compaction
 
 
-def test_mcp_servers_stand_there_whole_or_by_name() -> None:
+def test_mcp_servers_are_defined_in_full_or_by_name() -> None:
     agent = agent_of_text(
         HEAD + "mcp_servers:\n  - weather\n  - ref: tides\n"
         "  - {name: files, command: mcp-files, args: [--ro], tools_allowlist: [read]}\n"
@@ -178,7 +178,7 @@ def test_agent_file_must_be_a_mapping(text: str) -> None:
     assert faults_of(text)
 
 
-def test_credential_anywhere_is_refused_without_being_repeated() -> None:
+def test_credential_anywhere_is_rejected_and_not_repeated() -> None:
     key = "sk-ant-" + "api03-" + "a" * 90
     for text in (
         HEAD + f"description: {key}\n",
@@ -190,7 +190,7 @@ def test_credential_anywhere_is_refused_without_being_repeated() -> None:
         assert key not in "".join(faults)
 
 
-def test_reference_to_a_secret_is_no_secret() -> None:
+def test_reference_to_a_secret_is_not_masked() -> None:
     text = HEAD + (
         "permissions:\n  allowed_domains: [api.example.org]\n"
         '  credentials: {api.example.org: "Bearer {{secrets.API}}"}\n'
@@ -200,7 +200,7 @@ def test_reference_to_a_secret_is_no_secret() -> None:
     }
 
 
-def test_file_is_read_or_said_why_not(tmp_path: Path) -> None:
+def test_file_is_read_or_rejected_with_a_reason(tmp_path: Path) -> None:
     file = tmp_path / "helper.agent.yaml"
     with pytest.raises(ConfigError, match="cannot be read"):
         agent_in(file)

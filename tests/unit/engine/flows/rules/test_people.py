@@ -101,7 +101,7 @@ def test_node_waiting_for_person_precedes_one_waiting_for_handoff() -> None:
     ("reason", "why"),
     [("role-configuration", "waits for Flow.configure"), ("consent", "waits for consent")],
 )
-def test_wait_for_other_decision_rejects_reply(reason: str, why: str) -> None:
+def test_reply_to_wait_for_another_decision_is_rejected(reason: str, why: str) -> None:
     log = FlowLog(FORK).claim("o")
     log.add(NodeParked("o", "o", reason))  # pyright: ignore[reportArgumentType] - the parameters are its literals
     with pytest.raises(FlowRefusal, match=why):

@@ -19,7 +19,7 @@ from tests.fakes.chats import Stage
 
 
 class Listening:
-    """A model client that keeps what it was sent."""
+    """A model client that records its requests."""
 
     def __init__(self, window: int | None = None) -> None:
         self.requests: list[ModelRequest] = []

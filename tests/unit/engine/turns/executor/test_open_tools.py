@@ -18,7 +18,7 @@ async def test_tools_that_only_read_run_side_by_side() -> None:
 
     @tool(effect="read")
     async def look(place: str) -> str:
-        """Look at a place; return once all eight look."""
+        """Wait at a place; return once all eight tools wait."""
         await asyncio.wait_for(together.wait(), 60)
         done.append(place)
         return f"seen {place}"
@@ -97,7 +97,7 @@ async def test_abort_stops_tools_side_by_side_at_once() -> None:
 
     @tool(effect="read")
     async def look() -> str:
-        """Look; when stopped, note soon after how many are stopped."""
+        """Wait; when stopped, record soon after how many tools are stopped."""
         nonlocal cancelled
         await together.wait()
         try:
@@ -121,7 +121,7 @@ async def test_abort_keeps_results_of_tools_that_had_ended() -> None:
 
     @tool(effect="read", max_output_bytes=1000)
     async def look(place: str) -> str:
-        """Look at a place; at the first forever."""
+        """Wait at a place; wait forever at the first one."""
         if place == "a":
             await asyncio.Event().wait()
         ended.release()

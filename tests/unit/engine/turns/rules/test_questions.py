@@ -1,4 +1,4 @@
-"""Questions are bound to exactly what they are about; approvals follow the answer alone."""
+"""Questions are bound to one exact call; approvals follow the answer alone."""
 
 from __future__ import annotations
 

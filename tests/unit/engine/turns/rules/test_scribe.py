@@ -1,4 +1,4 @@
-"""A step decides on the state that its own entries give."""
+"""A step decides on the state after its own entries."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from perdure.interop.formats.claude_code.answers import Answers
 
 
-def test_children_of_any_block_get_newest_as_parent() -> None:
+def test_child_of_any_block_gets_newest_block_as_parent() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_block(2, 1, "m", ["b"])

@@ -138,12 +138,12 @@ def test_stop_reasons_are_translated(theirs: str | None, ours: str) -> None:
     assert answer({"content": "x", "stop_reason": theirs}).stop_reason == ours
 
 
-def test_early_block_determines_stop_reason() -> None:
+def test_early_block_can_set_stop_reason() -> None:
     call: Fields = {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}
     assert answer({"content": [call], "stop_reason": None}).stop_reason == "tool_calls"
 
 
-def test_error_of_the_api_is_an_answer_that_failed() -> None:
+def test_api_error_becomes_failed_answer() -> None:
     failed = answer({"content": "API Error", "model": "<synthetic>"}, isApiErrorMessage=True)
     assert (failed.stop_reason, failed.error, failed.model) == ("error", "API Error", None)
 

@@ -104,7 +104,7 @@ def test_media_of_tool_results_are_blobs() -> None:
     assert len(parse(claude_file("tools.jsonl")).blobs) == 1
 
 
-def test_meta_messages_are_for_the_model_not_for_display() -> None:
+def test_meta_messages_are_sent_to_model_but_not_displayed() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     body = parsed.items[position_of(parsed, "m1")].body
     assert isinstance(body, CustomMessage)
@@ -127,7 +127,7 @@ def test_failed_call_of_api_is_answer_with_error() -> None:
 # -- side records
 
 
-def test_quiet_records_are_notes_and_break_no_chain() -> None:
+def test_records_without_messages_are_notes_and_keep_chain() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     progress = parsed.items[position_of(parsed, "p1")]
     assert progress.body == ImportedRecord("claude-code", "progress")
@@ -202,7 +202,7 @@ def test_summary_without_a_boundary_still_compacts_the_branch() -> None:
 # -- branches
 
 
-def test_side_chains_are_branches_off_the_leaf() -> None:
+def test_side_chains_are_branches_outside_the_current_branch() -> None:
     parsed = parse(claude_file("sidechain.jsonl"))
     assert texts_on(path_of(parsed)) == [
         "Ask the gardener",
@@ -256,14 +256,14 @@ async def test_agent_session_may_be_imported_before_parent() -> None:
 # -- files written by hand, damaged files
 
 
-def test_records_that_name_no_parents_follow_each_other() -> None:
+def test_records_without_parents_form_one_chain() -> None:
     parsed = parse(claude_file("chain.jsonl"))
     tree = [n for n, item in enumerate(parsed.items) if item.lane == "tree"]
     assert [parsed.items[n].parent for n in tree] == [None, *tree[:-1]]
     assert any("one chain" in text for text in parsed.warnings)
 
 
-def test_named_parent_is_used_in_chain() -> None:
+def test_record_with_named_parent_is_placed_below_it() -> None:
     lines = [said("a", None), said("b", None), said("c", None), said("d", "a")]
     parsed = parse(file_of(*lines))
     assert [item.parent for item in parsed.items] == [None, 0, 1, 0]
@@ -275,7 +275,7 @@ def test_malformed_records_are_reported_with_their_numbers() -> None:
     assert made_of(parsed, 5).body == Custom("claude-code:message", "not an object")
 
 
-def test_lines_of_other_sessions_are_kept_and_reported() -> None:
+def test_lines_of_other_sessions_are_stored_and_reported() -> None:
     parsed = parse(claude_file("chain.jsonl"))
     assert parsed.header.session == "by-hand"
     assert any("1 other session" in text for text in parsed.warnings)
@@ -289,7 +289,7 @@ def test_cut_line_with_ids_keeps_chain() -> None:
     assert parsed.items[2].kind == OPAQUE
 
 
-def test_child_of_lost_line_gets_previous_parent() -> None:
+def test_child_of_lost_line_gets_previous_line_as_parent() -> None:
     content = file_of(said("a", None), said("b", "a")) + b"{lost\n" + file_of(said("d", "c"))
     assert [item.parent for item in parse(content).items] == [None, 0, 1]
 
@@ -332,7 +332,7 @@ THIN = (
 """Lines without a session, an id and a parent."""
 
 
-async def test_thin_lines_are_one_chain_named_by_the_path(tmp_path: Path) -> None:
+async def test_minimal_lines_form_one_chain_named_by_the_path(tmp_path: Path) -> None:
     assert detect_format(Held(THIN)) == "claude-code"
     parsed = parse(THIN)
     check_items(parsed)
@@ -360,5 +360,5 @@ async def test_thin_lines_are_one_chain_named_by_the_path(tmp_path: Path) -> Non
         b'{"type":"system","message":{"role":"system","content":"x"}}',
     ],
 )
-def test_line_that_is_no_message_is_not_of_claude_code(line: bytes) -> None:
+def test_line_that_is_not_a_message_is_not_detected_as_claude_code(line: bytes) -> None:
     assert detect_format(Held(line)) is None

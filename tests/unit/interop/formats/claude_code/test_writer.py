@@ -1,4 +1,4 @@
-"""A conversation as a Claude Code transcript: our own reader finds in it what was said."""
+"""Export to a Claude Code transcript: the reader of perdure gets the same conversation back."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_injected_user_messages_are_recognized(beginning: str) -> None:
     assert (body.custom_type, body.is_displayed, body.in_context) == ("codex:context", False, True)
 
 
-def test_images_in_any_place_are_media() -> None:
+def test_images_anywhere_in_a_record_become_media() -> None:
     image = {"type": "input_image", "image_url": PNG}
     message = read(type="message", role="user", content=[image])
     assert message is not None
@@ -153,7 +153,7 @@ def test_result_is_text_sent_to_model(output: object, text: str, is_error: bool)
     assert result.is_error is is_error
 
 
-def test_found_tools_are_a_result() -> None:
+def test_tool_search_output_becomes_tool_result() -> None:
     message = read(type="tool_search_output", call_id="c", tools=[{"name": "f"}])
     assert message == Message("tool", (ToolResultPart("c", '[{"name":"f"}]'),))
 
@@ -168,7 +168,7 @@ def test_unknown_item_is_none() -> None:
     assert read() is None
 
 
-def test_retained_history_is_messages_without_the_summary() -> None:
+def test_retained_history_contains_messages_without_the_summary() -> None:
     history = [
         {"type": "message", "role": "user", "content": [{"text": "<user_instructions>x"}]},
         {"type": "message", "role": "user", "content": [{"text": "a"}]},
@@ -181,7 +181,7 @@ def test_retained_history_is_messages_without_the_summary() -> None:
     assert len(retained_of(history, "", Media())) == 3
 
 
-def test_cache_write_tokens_are_no_input() -> None:
+def test_cache_write_tokens_do_not_count_as_input() -> None:
     last = {"input_tokens": 10, "cached_input_tokens": 4, "cache_write_input_tokens": 3}
     assert usage_of({"last_token_usage": last}) == Usage(3, 0, 4, 3)
     assert usage_of({"last_token_usage": {"input_tokens": 0}}) is None

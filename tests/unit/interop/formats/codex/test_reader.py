@@ -99,7 +99,7 @@ def test_turn_without_a_model_changes_nothing() -> None:
     assert [item.kind for item in parsed.items] == ["imported_record"]
 
 
-def test_usage_is_counted_once_and_cached_tokens_are_no_input() -> None:
+def test_usage_is_counted_once_without_cached_tokens_as_input() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     usages = [
         item.body.usage
@@ -120,7 +120,7 @@ def test_usage_before_first_message_is_side_entry() -> None:
     ] * 2
 
 
-def test_injected_text_is_no_user_message() -> None:
+def test_injected_text_is_not_a_user_message() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     kinds = [
         item.body.custom_type
@@ -223,7 +223,7 @@ def test_unknown_type_keeps_its_place() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(APART))
-def test_line_apart_from_the_conversation_is_a_side_entry(kind: str) -> None:
+def test_line_outside_the_conversation_is_a_side_entry(kind: str) -> None:
     parsed = parse(line("session_meta", id="a", cwd="/") + line(kind, full=True))
     assert parsed.warnings == ()
     assert parsed.items[0].body == ImportedRecord("codex", kind)

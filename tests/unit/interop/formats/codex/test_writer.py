@@ -1,4 +1,4 @@
-"""A conversation as a Codex rollout: our own reader finds in it what was said."""
+"""Export to a Codex rollout: the reader of perdure gets the same conversation back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fakes.random_logs import random_logs
 from tests.fakes.tree_log import TreeLog
 
 
-def test_lines_are_items_and_what_is_shown() -> None:
+def test_rollout_has_response_items_and_display_events() -> None:
     conversation = conversation_of(bird_bundle())
     exported = writer.rollout_file(conversation)
     lines = [json.loads(line) for line in exported.content.splitlines()]

@@ -1,4 +1,4 @@
-"""Chats of Cursor: rows of its database, one for each message and one for the chat."""
+"""Chats of Cursor: database rows, one for each message and one for each chat."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_keys_of_the_service_are_removed(tmp_path: Path) -> None:
     assert parse(lines).header == parse(CONTENT).header
 
 
-async def test_answer_that_is_generated_is_imported_when_it_ends(tmp_path: Path) -> None:
+async def test_unfinished_answer_is_imported_after_it_ends(tmp_path: Path) -> None:
     path, store = tmp_path / "state.vscdb", empty_store()
     make_database(path, CURSOR, [*ROWS[:-1], chat_with(status="generating")])
     (first,) = await reports_of(store, path)

@@ -62,7 +62,7 @@ def test_summary_of_goose_is_a_compaction() -> None:
     assert bodies.index(compaction) < bodies.index(only)
 
 
-def test_notifications_are_outside_of_the_conversation() -> None:
+def test_notifications_are_outside_the_conversation() -> None:
     parsed = parse(CONTENT)
     outside = [item.body for item in parsed.items if isinstance(item.body, ImportedRecord)]
     assert outside == [ImportedRecord("goose", "message")]

@@ -173,7 +173,7 @@ async def test_thread_that_grows_is_imported_again(tmp_path: Path) -> None:
     assert [info.title for info in await store.sessions()] == ["Apples that keep"]
 
 
-async def test_thread_that_cannot_be_unpacked_does_not_stop_the_others(tmp_path: Path) -> None:
+async def test_damaged_thread_does_not_stop_import_of_other_threads(tmp_path: Path) -> None:
     whole = row_of(CONTENT)
     data = whole["data"]
     assert isinstance(data, bytes)
@@ -198,7 +198,7 @@ async def test_thread_that_cannot_be_unpacked_does_not_stop_the_others(tmp_path:
     assert last.report.session == "old-thread"
 
 
-def test_document_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+def test_document_that_is_too_large_uncompressed_is_rejected(tmp_path: Path) -> None:
     bomb = {**row_of(CONTENT), "data": zstd.compress(b" " * 50_000_000)}
     path = stored(tmp_path / "threads.db", bomb)
     before = limits()
@@ -210,7 +210,9 @@ def test_document_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     assert isinstance(error, LimitExceeded)
 
 
-def test_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_missing_library_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = stored(tmp_path / "threads.db", row_of(CONTENT))
     monkeypatch.setitem(sys.modules, zstd.__name__, None)
     (error,) = lines_of(path)

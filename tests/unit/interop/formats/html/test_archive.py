@@ -1,4 +1,4 @@
-"""The index as bytes: its rows are data, and nothing else is in it."""
+"""The bytes of the index page: its rows are embedded as data only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_index_holds_its_rows_as_data_only() -> None:
     assert render_index([row]).decode() == index
 
 
-def test_searched_text_has_every_branch_as_written_without_withheld_reasoning() -> None:
+def test_searched_text_includes_all_branches_without_hidden_reasoning() -> None:
     pieces: tuple[Piece, ...] = (
         Said(r"a\*b <b> `*`"),
         Thought("secretly", is_redacted=True),
@@ -77,7 +77,7 @@ def test_searched_text_has_every_branch_as_written_without_withheld_reasoning() 
     ]
 
 
-def test_page_is_named_after_its_session_where_that_is_a_file_name() -> None:
+def test_page_is_named_after_session_with_valid_file_name() -> None:
     assert page_name(StreamId("01jd")) == "01jd.html"
     names = [page_name(StreamId(id)) for id in ("index", "..", "a b", "é", "x" * 200)]
     assert len(set(names)) == 5

@@ -1,4 +1,4 @@
-"""The page as bytes: nothing in it but its own script, whatever the transcript holds."""
+"""The bytes of an exported page: it contains only its own scripts, for any transcript."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def written(text: str) -> bytes:
 
 
 @given(_texts)
-def test_no_text_adds_element_or_leaves_data(text: str) -> None:
+def test_no_text_adds_elements_or_leaves_its_data_block(text: str) -> None:
     plain, evil = Elements(written("x").decode()), Elements(written(text).decode())
     assert [tag for tag, _ in evil.found] == [tag for tag, _ in plain.found]
     making = Making()
@@ -88,7 +88,7 @@ def test_policy_allows_only_own_script_and_style() -> None:
     assert "http" not in policy
 
 
-def test_page_loads_nothing_and_makes_no_markup_of_strings() -> None:
+def test_page_loads_nothing_and_never_creates_markup_from_strings() -> None:
     elements = Elements(written("x").decode())
     for tag, attributes in elements.found:
         assert "src" not in attributes, tag

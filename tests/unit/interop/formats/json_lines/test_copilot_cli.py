@@ -1,4 +1,4 @@
-"""Sessions of Copilot CLI: messages, results of tools, and what is outside of the conversation."""
+"""Sessions of Copilot CLI: messages, tool results, and records outside the conversation."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_bytes_of_an_attachment_are_decoded_once(monkeypatch: pytest.MonkeyPatch
     assert len(reads) <= 5
 
 
-def test_thin_lines_are_messages() -> None:
+def test_minimal_lines_become_messages() -> None:
     start = CONTENT.split(b"\n", 1)[0]
     thin = b'{"role":"user","content":"Hi"}\n{"role":"assistant","content":"Hello"}\n{"role":"x"}\n'
     parsed = parse(start + b"\n" + thin)

@@ -1,4 +1,4 @@
-"""Sessions of Gemini CLI: what is said, what is written again, what is taken back."""
+"""Sessions of Gemini CLI: messages, repeated messages and rewinds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def message(id: str, kind: str, content: object, **more: object) -> bytes:
 
 
 def said(parsed: ParsedSource) -> list[str]:
-    """The texts of the messages of the current branch."""
+    """Return the texts of the messages of the current branch."""
     return texts_on(path_of(parsed))
 
 
@@ -86,7 +86,7 @@ def test_rewound_messages_stay_on_a_branch() -> None:
     assert "I do not know." in [body.text for body in bodies_of(parsed, Message)]
 
 
-def test_message_with_other_words_begins_a_branch() -> None:
+def test_message_with_changed_text_begins_a_branch() -> None:
     parsed = parse(
         HEADER
         + message("u", "user", "Which?")
@@ -97,13 +97,13 @@ def test_message_with_other_words_begins_a_branch() -> None:
     assert len(bodies_of(parsed, Message)) == 3
 
 
-def test_message_written_again_unchanged_is_noted() -> None:
+def test_unchanged_repeated_message_becomes_note() -> None:
     parsed = parse(HEADER + message("u", "user", "Which?") * 2)
     assert said(parsed) == ["Which?"]
     assert bodies_of(parsed, ImportedRecord) == [ImportedRecord("gemini-cli", "message:user")]
 
 
-def test_set_messages_continue_from_where_they_differ() -> None:
+def test_replaced_message_list_branches_at_first_difference() -> None:
     messages = [
         {"id": "u", "type": "user", "content": "Which?"},
         {"id": "x", "type": "gemini", "content": "A summary."},
@@ -131,7 +131,7 @@ async def test_file_that_grew_adds_its_new_lines() -> None:
     assert path_of(parse(CONTENT))
 
 
-def test_message_twice_in_one_list_is_kept_twice() -> None:
+def test_message_twice_in_one_list_is_stored_twice() -> None:
     again = [
         {"id": "u", "type": "user", "content": "Which?"},
         {"id": "u", "type": "info", "content": "Cancelled."},

@@ -51,7 +51,7 @@ def test_messages_have_thoughts_pictures_calls_and_results() -> None:
     assert (last.text, last.stop_reason) == ("Boskoop.", "stop")
 
 
-def test_thin_and_hostile_lines_are_kept() -> None:
+def test_minimal_and_hostile_lines_are_preserved() -> None:
     lines = [
         b'{"role":"user","content":"hi"}',
         b'{"role":"user","content":7}',

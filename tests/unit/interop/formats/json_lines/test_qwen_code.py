@@ -1,4 +1,4 @@
-"""Sessions of Qwen Code: messages, branches, and what is outside of the conversation."""
+"""Sessions of Qwen Code: messages, branches, and records outside the conversation."""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ from tests.fakes.clock import START_MS
 
 @pytest.mark.parametrize("kind", ["ses", "msg", "prt"])
 @pytest.mark.parametrize("number", [0, 1, 5000])
-def test_id_is_known_again_with_its_time_and_seed(kind: str, number: int) -> None:
+def test_id_is_recognized_by_its_time_and_seed(kind: str, number: int) -> None:
     made = opencode_id(kind, START_MS, number, "seed")
     assert is_id_of(made, kind, START_MS, "seed")
     assert not is_id_of(made, kind, START_MS, "other")
     assert not is_id_of(made, kind, START_MS + 1, "seed")
 
 
-def test_later_message_has_the_greater_id_and_later_session_the_smaller() -> None:
+def test_later_message_has_greater_id_and_later_session_smaller_id() -> None:
     def ids(kind: str) -> list[str]:
         return [opencode_id(kind, START_MS + n, 0, "seed") for n in range(3)]
 

@@ -122,7 +122,7 @@ def test_user_message_has_text_and_attachments() -> None:
     ]
 
 
-def test_text_added_by_program_is_no_user_text() -> None:
+def test_text_added_by_program_is_not_user_text() -> None:
     added = said_by_person([text("Called the Read tool", synthetic=True)], Media())
     assert isinstance(added, CustomMessage)
     assert (added.is_displayed, added.in_context) == (False, True)
@@ -143,6 +143,6 @@ def test_summary_is_text_of_parts() -> None:
     assert summary_in([text("a"), {"type": "step-start"}, text(""), text("b"), 5]) == "a\n\nb"
 
 
-def test_agent_session_is_found_by_its_call() -> None:
+def test_agent_session_id_is_read_from_its_call() -> None:
     assert subagents_of([text("a"), tool(metadata={"sessionId": "x"})]) == {"subagent": "x"}
     assert subagents_of([tool(), 5]) is None

@@ -108,7 +108,7 @@ async def test_second_export_adds_only_new_messages() -> None:
     assert [entry.message.text for entry in branch if entry.message] == ["a", "b", "c"]
 
 
-def test_equal_messages_keep_their_places() -> None:
+def test_identical_messages_get_different_offsets() -> None:
     parsed = parse(document(said("m", "a"), said("m", "a")))
     assert len({item.offset for item in parsed.items}) == 2
 

@@ -1,4 +1,4 @@
-"""A conversation as an export of opencode: our own reader finds in it what was said."""
+"""Export to an opencode document: the reader of perdure gets the same conversation back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fakes.random_logs import random_logs
 from tests.fakes.tree_log import TreeLog
 
 
-def test_answers_hold_their_calls_with_results() -> None:
+def test_answers_contain_their_calls_with_results() -> None:
     conversation = conversation_of(bird_bundle())
     exported = writer.export_file(conversation)
     document = json.loads(exported.content)

@@ -238,7 +238,7 @@ def test_broken_line_keeps_its_children() -> None:
     assert [item.alias for item in path_of(parsed)] == ["a", "b", "c"]
 
 
-def test_record_after_gap_gets_previous_parent() -> None:
+def test_record_after_gap_gets_previous_record_as_parent() -> None:
     parsed = parse(file_of(HEADER, said("a", None)) + b"noise\n" + file_of(said("c", "b")))
     assert [item.alias for item in path_of(parsed)] == ["a", "c"]
     assert [line.number for line in parsed.malformed] == [3]

@@ -1,4 +1,4 @@
-"""An Operator file, read by rules that are not ours, says what the session says."""
+"""An exported Operator file, read by an independent reader, has the session's conversation."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ from tests.fakes.tree_log import TreeLog
 
 
 def spoken(message: Message, *, is_said_only: bool = False) -> Spoken:
-    """Return an own message in the reader's form, without what no Operator message supports.
+    """Return an own message in the reader's form, without features that Operator lacks.
 
-    `is_said_only`: an extension's message has only text and media there.
+    With `is_said_only`, a message of an extension contains only text and media.
     """
     text = message.text
     leads = ((prompts.COMPACTION_LEAD_IN, "summary"), (prompts.BRANCH_LEAD_IN, "branch"))
@@ -227,7 +227,7 @@ def imported(*, newline: bytes = b"\n") -> tuple[Making, SourceFile]:
     return making, SourceFile(b"\n".join(lines) + newline, frozenset({0}))
 
 
-def test_unchanged_import_gives_its_own_bytes() -> None:
+def test_unchanged_import_is_exported_with_original_bytes() -> None:
     for newline in (b"\n", b""):
         making, base = imported(newline=newline)
         written = file_of(making.made(), base)
@@ -259,7 +259,7 @@ def test_moved_leaf_and_removed_label_are_written() -> None:
     assert there.context() == []
 
 
-def test_older_form_is_rewritten_only_after_additions() -> None:
+def test_older_format_is_rewritten_only_after_additions() -> None:
     making, _ = imported()
     old = SourceFile(
         b'{"type":"metadata","id":"s"}\n{"role":"user","content":"hi"}\n', frozenset({0})
@@ -276,7 +276,7 @@ def test_older_form_is_rewritten_only_after_additions() -> None:
     assert written.warnings[-1].endswith(" added here, and its lines rewritten")
 
 
-def test_only_a_file_of_version_3_can_be_added_to() -> None:
+def test_additions_require_a_file_of_version_3() -> None:
     assert is_current(b'\n{"type":"session_header","version":3}\n')
     assert not is_current(b'{"type":"session","version":2}')
     assert is_current(b'{"type":"session_header"}')

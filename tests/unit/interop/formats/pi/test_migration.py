@@ -75,7 +75,7 @@ def test_lines_that_are_no_records_stay_in_place() -> None:
     assert not new.endswith(b"\n")
 
 
-def test_record_only_lenient_readers_can_read_keeps_its_bytes() -> None:
+def test_record_that_only_lenient_readers_accept_keeps_its_bytes() -> None:
     line = b'{"type":"custom","data":["\\ud800",NaN]}'
     assert replace_keys(line, {"id": "a"}) == line[:-1] + b',"id":"a"}'
 
@@ -84,7 +84,7 @@ def changed(line: bytes, changes: Mapping[str, object]) -> bytes:
     return replace_keys(line, changes, "firstKeptEntryIndex")
 
 
-def test_replaced_value_keeps_its_place_and_other_values_their_spelling() -> None:
+def test_replaced_value_keeps_its_place_and_other_values_stay_unchanged() -> None:
     line = b'{"type":"x","id":"old","cost":1.50,"firstKeptEntryIndex":3,"parentId":null}'
     new = changed(line, {"id": "new", "parentId": "p"})
     assert new == b'{"type":"x","id":"new","cost":1.50,"parentId":"p"}'

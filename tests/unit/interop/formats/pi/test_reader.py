@@ -109,7 +109,7 @@ def test_settings_in_the_header_stay_in_the_header() -> None:
 # -- the tree of versions 2 and 3
 
 
-def test_child_of_label_gets_its_ancestor_as_parent() -> None:
+def test_child_of_label_gets_tree_ancestor_as_parent() -> None:
     parsed = parse(pi_file("v2.jsonl"))
     label, child = made_of(parsed, 4), made_of(parsed, 5)
     assert (label.body, label.lane) == (Label("choice"), "side")
@@ -163,7 +163,7 @@ def test_each_record_of_version_3_has_its_kind() -> None:
     ]
 
 
-def test_media_become_blobs_and_the_same_picture_only_one() -> None:
+def test_media_become_blobs_and_same_picture_is_stored_once() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     assert len(parsed.blobs) == 1
     assert parsed.blobs[0].startswith(b"\x89PNG")
@@ -178,7 +178,7 @@ def test_compaction_may_start_at_label() -> None:
     assert compaction.references == {"first_kept": position_of(parsed, 11)}
 
 
-def test_leaf_is_nearest_entry_above_label_at_end() -> None:
+def test_leaf_is_nearest_entry_above_final_label() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     assert parsed.leaf == position_of(parsed, 18)
 
@@ -208,7 +208,7 @@ def test_retained_tail_replaces_the_first_entry_kept() -> None:
     assert body.usage.cost_microcents == 200_000
 
 
-def test_compaction_that_names_itself_keeps_nothing() -> None:
+def test_compaction_that_references_itself_keeps_nothing() -> None:
     assert made_of(parse(pi_file("newer.jsonl")), 8).references is None
 
 
@@ -250,12 +250,12 @@ def test_cut_line_with_ids_keeps_chain() -> None:
     assert made_of(parsed, 5).parent == position_of(parsed, 4)
 
 
-def test_child_of_lost_line_gets_previous_parent() -> None:
+def test_child_of_lost_line_gets_previous_line_as_parent() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert made_of(parsed, 7).parent == position_of(parsed, 5)
 
 
-def test_without_malformed_line_before_it_orphan_is_root() -> None:
+def test_orphan_without_preceding_malformed_line_is_root() -> None:
     parsed = parse(file_of(said("a", None), said("c", "b")))
     assert [item.parent for item in parsed.items] == [None, None]
     assert parsed.leaf == 1

@@ -33,12 +33,14 @@ def _small_chunks() -> object:
 
 
 @given(TEXT)
-def test_lines_are_the_same_a_chunk_at_a_time(content: bytes) -> None:
+def test_lines_are_the_same_for_every_chunk_size(content: bytes) -> None:
     assert list(lines_in(Held(content))) == list(lines_of(content))
 
 
 @given(TEXT, st.integers(0, 40), st.integers(0, 40))
-def test_stretch_has_the_hash_of_its_bytes(content: bytes, begin: int, end: int) -> None:
+def test_digest_of_a_byte_range_is_the_hash_of_its_bytes(
+    content: bytes, begin: int, end: int
+) -> None:
     begin, end = sorted((min(begin, len(content)), min(end, len(content))))
     assert digest_of(Held(content), begin, end) == blob_hash(content[begin:end])
     assert line_number_at(Held(content), begin) == content.count(b"\n", 0, begin) + 1

@@ -1,4 +1,4 @@
-"""Databases of other programs: plain tables, values as JSON can carry them, no change."""
+"""Databases of other programs: plain tables, values in JSON form, and read-only access."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-def test_rows_have_every_column_in_a_form_that_json_has(path: Path) -> None:
+def test_rows_have_every_column_in_a_json_form(path: Path) -> None:
     with Database(path) as database:
         assert list(database.rows("notes", order="id")) == [
             {"id": 1, 'odd "name': None, "data": {"base64": "AP8="}},
@@ -37,7 +37,7 @@ def test_rows_have_every_column_in_a_form_that_json_has(path: Path) -> None:
         assert [row["id"] for row in database.rows("notes", "id > ?", (2,))] == [3]
 
 
-def test_tables_are_known_by_their_columns(path: Path) -> None:
+def test_tables_are_recognized_by_their_columns(path: Path) -> None:
     with Database(path) as database:
         assert database.has({"notes": ("id", "data")})
         assert not database.has({"notes": ("id", "text")})
@@ -53,7 +53,7 @@ def test_reading_changes_nothing(path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_value_above_the_limit_is_named(path: Path) -> None:
+def test_error_for_value_above_the_limit_names_the_value(path: Path) -> None:
     make_database(path, SCHEMA, [("notes", {"id": 4, "data": "x" * 2_000})])
     before = limits()
     use_input_limits(InputLimits(import_line_bytes=1_000))

@@ -35,7 +35,7 @@ def pass_on(items: tuple[Item, ...]) -> None:
         passing.add(item, None)
 
 
-def test_outline_has_all_of_item_except_body() -> None:
+def test_outline_contains_every_field_of_item_except_body() -> None:
     outline = outline_of(ITEMS)
     assert len(outline) == len(ITEMS)
     for item, known in zip(ITEMS, outline, strict=True):

@@ -12,7 +12,7 @@ from perdure.session.messages import user
 
 
 class Linking:
-    """Records given by id and parent, linked."""
+    """Records with ids and parents, and the links between them."""
 
     def __init__(self, links: list[tuple[str | None, str | None]]) -> None:
         self.items = Whole()

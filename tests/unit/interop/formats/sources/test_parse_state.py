@@ -36,7 +36,7 @@ def test_only_unknown_version_is_reported() -> None:
     assert len(draft.finish(SourceHeader(), None).warnings) == 4
 
 
-def test_waiting_record_keeps_only_place_and_is_reread() -> None:
+def test_waiting_record_stores_only_its_place_and_is_reread() -> None:
     content = Held(b'\n{"type":"a","id":"x"}')
     draft = SourceDraft("test", content, Outline())
     line = Line(2, 1, content.content[1:])
@@ -47,7 +47,7 @@ def test_waiting_record_keeps_only_place_and_is_reread() -> None:
     assert (record.line, record.fields) == (line, {"type": "a", "id": "x"})
 
 
-def test_known_facts_of_unreadable_line_stay() -> None:
+def test_known_fields_of_unreadable_line_are_preserved() -> None:
     content = Held(b"broken")
     draft = SourceDraft("test", content, Outline())
     record = Record(Line(1, 0, b"broken"), {"isSidechain": True})
@@ -56,7 +56,7 @@ def test_known_facts_of_unreadable_line_stay() -> None:
     assert (record.line.content, record.fields) == (b"broken", {"isSidechain": True})
 
 
-def test_small_source_is_kept_whole() -> None:
+def test_small_source_is_stored_whole() -> None:
     draft = SourceDraft("test", Held(b"x"))
     record = Record(Line(1, 0, b"x"), {"type": "a"})
     draft.release_line(record)

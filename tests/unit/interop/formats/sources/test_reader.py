@@ -54,7 +54,7 @@ def test_small_source_is_one_stretch() -> None:
     assert (stretch.is_last, stretch.end) == (True, len(pi_file("v3.jsonl")))
 
 
-def test_waiting_records_are_passed_on_when_placed() -> None:
+def test_waiting_records_are_yielded_when_placed() -> None:
     header, *records = pi_file("v3.jsonl").splitlines(keepends=True)
     source = read_source(Held(header + b"".join(records[::-1])), "pi", pi.Reader, bounds=PIECES)
     stretches = stretches_of(source, 200)
@@ -62,7 +62,7 @@ def test_waiting_records_are_passed_on_when_placed() -> None:
     assert len([stretch for stretch in stretches if stretch.items]) > 5
 
 
-def test_no_stretch_ends_before_known_part() -> None:
+def test_no_piece_ends_before_known_part() -> None:
     content = claude_file("tools.jsonl")
     make = READERS["claude-code"]
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
@@ -82,7 +82,7 @@ def test_file_changed_before_second_reading_is_rejected(tmp_path: Path) -> None:
             stretches_of(source, 300)
 
 
-def test_file_of_one_chain_is_reread_as_chain() -> None:
+def test_file_with_one_chain_is_reread_as_chain() -> None:
     content = claude_file("chain.jsonl")
     make = partial(READERS["claude-code"])
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)

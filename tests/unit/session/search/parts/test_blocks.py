@@ -12,7 +12,7 @@ CODES = [b"a", b"b", b"b\xc0", b"\0\xff\xc1"]
 
 
 def said_of(count: int, *, step: int = 3, span: int = 10**10, words: int = 60) -> list[Said]:
-    """Texts at growing positions, some of them empty, of times within `span`."""
+    """Return texts at increasing positions, some of them empty, with times within `span`."""
     found: list[Said] = []
     for number in range(count):
         codes = CHANCE.choices(CODES, k=CHANCE.randrange(words))
@@ -27,7 +27,7 @@ def read(rows: list[tuple[int, bytes]]) -> list[Said]:
 
 @pytest.mark.parametrize("step", [1, 300, 70_000, 2**33])
 @pytest.mark.parametrize("span", [1, 200, 10**5, 2**40])
-def test_texts_come_back_from_their_blocks(step: int, span: int) -> None:
+def test_texts_are_restored_from_their_blocks(step: int, span: int) -> None:
     said = said_of(300, step=step, span=span)
 
     rows = list(block_rows(said))
@@ -39,7 +39,7 @@ def test_texts_come_back_from_their_blocks(step: int, span: int) -> None:
     assert len(rows) > 1
 
 
-def test_long_text_has_a_block_of_its_own() -> None:
+def test_long_text_has_a_separate_block() -> None:
     long = Said(1, 5, 9_000, b"a" * 9_000)
 
     rows = list(block_rows([Said(0, 1, 1, b"a"), long, Said(2, 1, 1, b"b")]))
@@ -49,7 +49,7 @@ def test_long_text_has_a_block_of_its_own() -> None:
     assert list(block_rows([])) == []
 
 
-def test_a_text_takes_few_bytes_beside_its_codes() -> None:
+def test_text_needs_few_bytes_besides_its_codes() -> None:
     said = [Said(number, 10**12 + number, 9, b"a" * 50) for number in range(70)]
 
     (row,) = block_rows(said)

@@ -37,7 +37,7 @@ def test_frequent_words_have_shorter_sorted_codes() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 191, 192, 12_479, 12_480, 798_911, 798_912, MOST_WORDS - 3])
-def test_numbers_and_codes_stand_for_each_other(first: int) -> None:
+def test_numbers_and_codes_are_converted_both_ways(first: int) -> None:
     codes = [code_of(number) for number in range(first, first + 3)]
 
     assert [number_of(code) for code in codes] == list(range(first, first + 3))
@@ -53,7 +53,7 @@ def test_number_without_a_code_raises_damage(number: int) -> None:
 
 
 @pytest.mark.parametrize("begin", [b"", b"\xc0", b"\xff\xff"])
-def test_damaged_text_gives_all_its_bytes(begin: bytes) -> None:
+def test_codes_of_damaged_text_contain_all_its_bytes(begin: bytes) -> None:
     assert b"".join(codes_in(begin + b"\1\2\xc0\xff")) == begin + b"\1\2\xc0\xff"
 
 

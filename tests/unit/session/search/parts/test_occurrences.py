@@ -49,13 +49,13 @@ def test_packed_frequencies_and_places_round_trip(
     assert placed == {number: (text.filters[0], text.place) for number, text in enumerate(texts)}
 
 
-def test_single_occurrences_take_no_byte() -> None:
+def test_single_occurrences_need_no_byte() -> None:
     assert pack_frequencies([]) == b""
     assert len(pack_frequencies([(0, 2), (7, 3), (38, 4)])) == 3
     assert len(pack_places([5, 6, 9, 12])) == 4
 
 
-def test_values_that_are_damaged_are_refused() -> None:
+def test_damaged_values_are_rejected() -> None:
     kept = Kept("a", b"b", pack_numbers([1, 2], 3))
     for values in (b"\x80", b"\xff\x7f"):
         with pytest.raises((IndexError, ValueError)):

@@ -46,7 +46,7 @@ def test_pages_are_small_except_for_large_postings() -> None:
     assert len(PAGES) > 3
 
 
-def test_words_are_on_pages_of_their_own() -> None:
+def test_words_and_filter_keys_are_on_separate_pages() -> None:
     assert all(len({is_word(k.key) for k in everything(page.body)}) == 1 for page in PAGES)
 
 

@@ -29,7 +29,7 @@ def test_dense_sets_have_the_same_numbers_as_sparse_ones() -> None:
     assert numbers(0) == []
 
 
-def test_few_numbers_are_a_list_and_many_are_bits() -> None:
+def test_few_numbers_are_stored_as_list_and_many_as_bits() -> None:
     size = MOST_TEXTS
 
     assert len(pack_numbers([0, size - 1], size)) == 4

@@ -1,4 +1,4 @@
-"""The sizes by which indexes are built."""
+"""The size limits that determine when and how indexes are built."""
 
 from __future__ import annotations
 
