@@ -1,1 +1,1 @@
-"""What perdure claims about speed and size, each claim measured beside the raw driver."""
+"""The claims of perdure about speed and size, each measured and compared with the raw driver."""

@@ -1,8 +1,8 @@
 """`python -m benchmarks [NAME ...] [--quick] [--seed N]`: the table, and the figures as JSON.
 
-Without names all of them are measured, which takes about ten minutes.
-Times are of this machine at this moment: what counts is how the store compares with the raw driver
-in the same run.
+Without names, all benchmarks run, which takes about ten minutes.
+Times depend on the machine and the moment: compare the store only with the raw driver in the same
+run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 class _Arguments(argparse.Namespace):
-    """What was asked for on the command line."""
+    """The options on the command line."""
 
     names: list[str]
     quick: bool
@@ -60,9 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--folder", help="where the databases go: the disk that is measured")
+    parser.add_argument("--folder", help="folder for the databases, on the disk to measure")
     parser.add_argument(
-        "--into", type=Path, help="a Markdown file whose table between the marks is replaced"
+        "--into", type=Path, help="a Markdown file; its table between the marks is replaced"
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""What a turn does to its store and asks of its model, done again by itself."""
+"""The store operations and model requests of a turn, repeated separately."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ _ACQUIRED, _RELEASED = (-1, b""), (-2, b"")
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One turn, and parts of it done again alone: its commits, what else it wrote, its model.
+    """The times of one turn, and of its commits, other writes and model calls repeated alone.
 
-    Its first commit takes its lease and its last one gives it back, there as here.
+    The first commit acquires the lease and the last commit releases it, also when repeated.
 
-    Units: milliseconds; `computed_ms` those of all the process's threads, its commits taken off.
+    Units: milliseconds; `computed_ms` is the CPU time of all threads of the process, without the
+    commits.
     """
 
     whole_ms: float
@@ -63,12 +64,12 @@ class Turn(msgspec.Struct, frozen=True):
 
     @property
     def rest_ms(self) -> float:
-        """All but its commits and the model."""
+        """The time without the commits and the model."""
         return self.own_ms - self.model_ms
 
 
 class Recorder:
-    """A store that keeps what is written through it, and counts what is read."""
+    """A store that records the writes through it, and counts the reads."""
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store
@@ -99,7 +100,7 @@ class Recorder:
 
 
 class Asked:
-    """A model that keeps what it is asked."""
+    """A model that records its requests."""
 
     def __init__(self, model: ScriptedModel) -> None:
         self.model = model
@@ -114,7 +115,7 @@ class Asked:
 
 
 class Alone:
-    """Sessions under an agent, each with a twin in which its turns are done again. See `alone`."""
+    """Sessions of an agent, each with a twin session that repeats its turns. See `alone`."""
 
     def __init__(
         self, store: Store, raw: RawLog, scenario: Scenario, tools: Sequence[ToolSpec]
@@ -129,7 +130,7 @@ class Alone:
         self._number = 0
 
     async def begin(self, history: Sequence[Message], at_once: int, pins: int = 0) -> None:
-        """Begin a session with `history`, of which the first `pins` are pinned, and its twin."""
+        """Create a session with `history`, its first `pins` entries pinned, and its twin."""
         self._number += 1
         self._chat: Chat = await self._runtime.start(self._agent, id=f"a{self._number}")
         self._twin = StreamId(f"b{self._number}")
@@ -142,7 +143,7 @@ class Alone:
             await self._recorder.store.commit(self._mirrored(commit, None))
 
     async def turn(self, said: str) -> Turn:
-        """A turn, and then its parts alone."""
+        """Run a turn, and then repeat its parts alone."""
         reads, began, computed = self._recorder.reads, time.perf_counter(), time.process_time()
         await self._chat.send(said)
         whole_ms = (time.perf_counter() - began) * 1000
@@ -190,7 +191,7 @@ class Alone:
         return written
 
     def _mirrored(self, commit: Commit, lease: Lease | None) -> Commit:
-        """`commit` as one to the twin: the same bodies, about the same places."""
+        """Return `commit` for the twin: the same bodies, about the same positions."""
         (write,) = commit.writes
         create = write.create
         if create is not None:
@@ -215,7 +216,7 @@ class Alone:
 
 @asynccontextmanager
 async def alone(path: Path, scenario: Scenario, tools: Sequence[ToolSpec]) -> AsyncGenerator[Alone]:
-    """A store in the file `path`, and the raw driver's table in one beside it."""
+    """Yield sessions on a store in the file `path`, and a raw table in a second file."""
     raw = RawLog(path.with_suffix(".raw.db"), "full")
     async with perdure.open(f"sqlite:///{path}") as store:
         yield Alone(store, raw, scenario, tools)
@@ -223,7 +224,7 @@ async def alone(path: Path, scenario: Scenario, tools: Sequence[ToolSpec]) -> As
 
 
 class _Lap:
-    """What was waited for, added up."""
+    """The total time of the awaited operations."""
 
     def __init__(self) -> None:
         self.wall_ms = 0.0

@@ -1,8 +1,8 @@
-"""Goal: a turn appended costs at most 0.25 ms more than the raw driver, and never more later.
+"""Goal: appending a turn costs at most 0.25 ms more than the raw driver, also in long logs.
 
-Each turn is appended once by the raw driver and once through asyncio and the store, so that both
-meet the same disk at the same moment; which of them goes first is left to chance. *Directly* is the
-store's own append on a connection of the caller's thread, without asyncio and the writer's thread.
+The raw driver and the store each append every turn, so both use the same disk at the same time. A
+random order decides which of them is first. *Directly* is an append of the store on the connection
+of the calling thread, without asyncio and the writer's thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STREAM = StreamId("benchmark")
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Both durabilities, and directly."""
+    """Measure appends at both durabilities, and direct appends."""
     return [
         *_cost("full", *await _paired(run, "full", run.count(TURNS))),
         *_cost("normal", *await _paired(run, "normal", run.count(TURNS))),
@@ -35,7 +35,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def measure_growth(run: Run) -> list[Figure]:
-    """From the first turn to the hundred thousandth, at the durability where no fsync hides it."""
+    """Measure 100,000 turns at the durability without fsync, which would hide the growth."""
     raw, store = await _paired(run, "normal", run.count(LONG))
     part = len(store) // 20
     drift = median(raw[-part:]) / median(raw[:part])
@@ -48,7 +48,7 @@ async def measure_growth(run: Run) -> list[Figure]:
 
 
 async def _paired(run: Run, durability: Durability, count: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of each turn: the raw driver's and the store's."""
+    """Return the milliseconds of each turn with the raw driver and with the store."""
     raw_ms, store_ms = Stopwatch(), Stopwatch()
     raw = RawLog(run.folder / f"raw-{durability}.db", durability)
     store = await opened(run.folder / f"append-{durability}.db", durability)

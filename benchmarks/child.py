@@ -1,6 +1,6 @@
-"""A process that appends: ``python -m benchmarks.child JOB``, started and told when by `children`.
+"""A process that appends: ``python -m benchmarks.child JOB``, started by `children`.
 
-It says ``ready``, waits for a line on its standard input, appends, and tells what became of it.
+It prints ``ready``, waits for a line on its standard input, appends, and prints the outcome.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ENTRIES_OF_A_TAGGED_TURN = 4
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child does: each of its `writers` appends `count` turns to its stream, at once.
+    """The work of a child: each of its `writers` appends `count` turns to its stream concurrently.
 
-    `kind`: the store, a handle or the raw driver, in a file or on a server at `where`. Tagged turns
-    tell who wrote them; an announced turn is told as soon as it is acknowledged.
+    `kind` is the store, a handle or the raw driver; `where` is a file or a server. Tagged turns
+    contain the name of their writer; an announced turn is printed as soon as it is acknowledged.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def tagged(writer: str, number: int) -> Turn:
-    """A turn that says in each entry who wrote it, which of his turns it is, and which entry."""
+    """Return a turn whose entries contain the writer, the number of the turn and of the entry."""
     return tuple(
         new_tree(user(f"{writer} {number} {part}")) for part in range(ENTRIES_OF_A_TAGGED_TURN)
     )
@@ -106,7 +106,7 @@ def _turns_of(job: Job, name: str, number: int) -> list[Any]:
 
 
 async def _appending(job: Job) -> tuple[Append, Callable[[], Awaitable[None]]]:
-    """What appends a turn to a stream, and what ends it."""
+    """Return the function that appends a turn to a stream, and the function that closes it."""
     match job.kind:
         case "raw":
             return _raw(job)

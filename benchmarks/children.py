@@ -1,4 +1,4 @@
-"""Several processes that append at once: started, let go together, and what became of it."""
+"""Several processes that append concurrently: their start, and their outcomes."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from benchmarks.child import Job, Outcome
 
 
 class Together(msgspec.Struct, frozen=True):
-    """What several processes did at once."""
+    """The outcomes of several concurrent processes."""
 
     outcomes: list[Outcome]
 
     @property
     def laps_ms(self) -> list[float]:
-        """How long each turn took, of all of them."""
+        """The duration of each turn of all processes."""
         return [lap for outcome in self.outcomes for lap in outcome.laps_ms]
 
     @property
     def errors(self) -> list[str]:
-        """What went wrong, in all of them."""
+        """The errors of all processes."""
         return [error for outcome in self.outcomes for error in outcome.errors]
 
     @property
     def rate(self) -> float:
-        """Turns a second, from the first one's beginning to the last one's end."""
+        """Turns per second, from the start of the first process to the end of the last."""
         began = min(outcome.began_s for outcome in self.outcomes)
         ended = max(outcome.ended_s for outcome in self.outcomes)
         return len(self.laps_ms) / (ended - began)
 
 
 async def started(job: Job) -> Process:
-    """A child that is ready and waits."""
+    """Start a child, and return it when it is ready."""
     command = (sys.executable, "-m", "benchmarks.child", msgspec.json.encode(job).decode())
     child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=2**26)
     assert child.stdout is not None
@@ -45,7 +45,7 @@ async def started(job: Job) -> Process:
 
 
 async def done_together(jobs: Sequence[Job]) -> Together:
-    """The outcomes of `jobs`, carried out at the same time."""
+    """Run `jobs` concurrently, and return their outcomes."""
     children = [await started(job) for job in jobs]
     for child in children:
         assert child.stdin is not None

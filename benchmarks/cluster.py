@@ -1,11 +1,12 @@
-"""Claims: workers run turns at 0.8 of what the database gives, and DBOS takes 4 ms of CPU a turn.
+"""Claims: workers reach 0.8 of the raw driver's turns, and DBOS needs 4 ms of CPU per turn.
 
-And 10,000 waiting turns of one namespace delay a turn of another by less than a second.
+And 10,000 waiting turns of one namespace delay a turn of another namespace by less than a second.
 
-The workers are processes on a server of this benchmark's own. Their turns have no tools: a request
-is committed, queued, taken and answered by the scripted model. The raw driver commits as many bytes
-in as many transactions, from as many connections as there are workers and one for the program. A
-delay is from the request's entry to the turn's, both with the time of the process that wrote them.
+The workers are processes on a database server that only this benchmark uses. Their turns have no
+tools: a request is committed, queued, dequeued and answered by the scripted model. The raw driver
+commits as many bytes in as many transactions, with one connection per worker and one for the
+program. A delay is the time from the entry of the request to the first entry of the turn, by the
+clocks of their writers.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _WAITING = "SELECT count(*) FROM perdure_work.workflow_status WHERE status = 'EN
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Turns by number of workers, DBOS alone, the delay under load, and two namespaces."""
+    """Measure turns by number of workers, DBOS alone, the delay under load, and two namespaces."""
     with serving(is_own=True, is_quick=False) as server:
         figures = await _dbos(run, server.new_database())
         best = 0.0
@@ -84,7 +85,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def _rate(run: Run, address: str) -> float:
-    """Turns per second of sessions that always have one in flight; the first ones do not count."""
+    """Return turns per second of sessions with one open turn each, after warm-up turns."""
     async with (
         perdure.open(address) as store,
         Runtime(store, [HELPER], runner="workers") as runtime,
@@ -103,7 +104,7 @@ async def _turns(chat: Chat, count: int) -> None:
 
 
 async def _raw_rate(run: Run, address: str, connections: int) -> float:
-    """The same transactions by the raw driver, per second of what a turn needs."""
+    """Return turns per second if the raw driver commits the same transactions."""
     servers = [await RawServer.connect(address) for _ in range(connections)]
     count = run.count(TURNS)
 
@@ -124,7 +125,7 @@ async def _raw_rate(run: Run, address: str, connections: int) -> float:
 
 
 async def _dbos(run: Run, address: str) -> list[Figure]:
-    """CPU of this process for each empty piece of work, taken by DBOS and done at once."""
+    """Measure the CPU time of this process for each empty turn that DBOS dequeues and completes."""
     count, done = run.count(EMPTY), asyncio.Semaphore(0)
 
     async def perform(work: Work) -> str:
@@ -150,7 +151,7 @@ async def _dbos(run: Run, address: str) -> list[Figure]:
 
 
 async def _delays(run: Run, address: str, rate: float) -> list[Figure]:
-    """How long turns wait for their start at a part of the saturation that was measured."""
+    """Measure how long turns wait for their start at a fraction of the maximum rate."""
     seconds = LOAD_S // 10 if run.is_quick else LOAD_S
     async with (
         perdure.open(address) as store,
@@ -193,7 +194,7 @@ async def delays_s(store: Store, session: StreamId) -> list[float]:
 
 
 async def _namespaces(run: Run, address: str) -> list[Figure]:
-    """The delay of single turns while another namespace has a long queue."""
+    """Measure the delay of single turns while another namespace has a long queue."""
     count = run.count(WAITING)
     with tempfile.TemporaryDirectory() as folder:
         options = ("--namespace", "crowd", "--also", "single")

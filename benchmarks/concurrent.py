@@ -1,9 +1,9 @@
 """Goals: 64 sessions at once, four processes on one file, eight writers on one session.
 
-The raw driver commits each turn by itself. Beside 64 sessions it is one process that does nothing
-else; beside four processes it is whatever the raw driver is better at: alone, or four at once.
-Store and driver take turns, so that both meet the same disk and the same machine; the figures are
-medians of the rounds.
+The raw driver commits each turn separately. For 64 sessions, the raw driver is one process without
+concurrency; for four processes, it is the faster of one process and four processes. Store and
+driver run alternately, so both use the same disk and machine; the figures are medians of the
+rounds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SHARED = StreamId("shared")
 
 
 async def measure(run: Run) -> list[Figure]:
-    """64 sessions in one process, at durability "full"."""
+    """Measure 64 sessions in one process, at durability "full"."""
     count = run.count(TURNS_EACH)
     store = await opened(run.folder / "concurrent.db", "full")
     raw = RawLog(run.folder / "raw-concurrent.db", "full")
@@ -89,17 +89,17 @@ async def measure(run: Run) -> list[Figure]:
 
 
 def _parts(count: int) -> list[slice]:
-    """What is done in each of the rounds of `count`."""
+    """Return the slice of `count` items for each round."""
     return [slice(count * r // ROUNDS, count * (r + 1) // ROUNDS) for r in range(ROUNDS)]
 
 
 async def measure_processes(run: Run) -> list[Figure]:
-    """Four processes, each with a session of its own in one file, at durability "full"."""
+    """Measure four processes with a session each in one file, at durability "full"."""
     return await of_processes(run, "store", f"{PROCESSES} processes, one file, full")
 
 
 async def of_processes(run: Run, kind: str, claim: str) -> list[Figure]:
-    """The same, through a store or a handle; each race with the raw driver alone and as many."""
+    """Measure the same through a store or a handle, and with one and several raw processes."""
     count = run.count(TURNS_A_PROCESS)
     path = run.folder / "processes.db"
     races: list[Race] = []
@@ -122,7 +122,7 @@ async def of_processes(run: Run, kind: str, claim: str) -> list[Figure]:
 
 
 def jobs(run: Run, kind: str, where: Path | str, sessions: range, count: int) -> list[Job]:
-    """A job for each of `sessions`."""
+    """Return a job for each of `sessions`."""
     return [
         Job(kind=kind, where=str(where), writers=((name, name),), count=count, seed=run.seed + seed)
         for seed, name in enumerate(map(str, sessions))
@@ -130,7 +130,7 @@ def jobs(run: Run, kind: str, where: Path | str, sessions: range, count: int) ->
 
 
 class Race(msgspec.Struct, frozen=True):
-    """A round: one raw process, as many raw processes as of the store, and those of the store."""
+    """The outcomes of a round: one raw process, several raw processes, and as many of the store."""
 
     alone: Together
     raw: Together
@@ -140,7 +140,7 @@ class Race(msgspec.Struct, frozen=True):
 def process_figures(
     claim: str, races: Sequence[Race], *, ratio: float, stall_ms: float | None = None
 ) -> list[Figure]:
-    """How several processes at once compare with the raw driver."""
+    """Return the figures of several concurrent processes compared with the raw driver."""
     rate = median([race.store.rate for race in races])
     raw_rate = median([race.raw.rate for race in races])
     best = max(raw_rate, median([race.alone.rate for race in races]))
@@ -157,7 +157,7 @@ def process_figures(
 
 
 async def measure_same_session(run: Run) -> list[Figure]:
-    """Eight writers in four processes append turns to one session."""
+    """Measure eight writers in four processes that append turns to one session."""
     path, count = run.folder / "same.db", run.count(TURNS_A_WRITER)
     store = await opened(path, "full")
     await create(store, SHARED)

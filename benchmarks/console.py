@@ -1,9 +1,8 @@
-"""Goals of the console, in Debian's Chromium: it stays quick with much, and small over a long time.
+"""Goals of the console, in Debian's Chromium: fast with much data, and constant memory.
 
-3,000 imported sessions, one of 30,000 entries: what is in view appears within a second, a search as
-one types within 150 ms of the last key, and scrolling shows no blank frame. Over 60,000 live events
-of a page that stays open, its memory does not grow. Raw is a page of the same server without
-content.
+3,000 imported sessions, one of them with 30,000 entries: the visible part appears within a second,
+a search result within 150 ms of the last key, and scrolling shows no blank frame. The memory of an
+open page does not grow over 60,000 live events. Raw is a page of the same server without content.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ FRAMES = """async (selector) => {
 
 
 class Talker:
-    """A model that says a short word at a steady rate."""
+    """A model that sends a short word at a constant rate."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -57,7 +56,7 @@ class Talker:
         return ModelInfo(model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Say `count` words, whatever the request."""
+        """Send `count` words for any request."""
         began = time.monotonic()
         for number in range(self.count):
             await asyncio.sleep(max(began + number / LIVE_RATE - time.monotonic(), 0))
@@ -66,7 +65,7 @@ class Talker:
 
 
 async def measure(run: Run) -> list[Figure]:
-    """With much in the store, then over a long time."""
+    """Measure the console with much data, then over a long time."""
     chromium = shutil.which("chromium")
     if chromium is None:
         raise RuntimeError("install chromium first")
@@ -110,7 +109,7 @@ async def _fill(server: Served, run: Run) -> str:
 
 
 async def _shown(browser: Browser, place: str, what: str) -> float:
-    """Milliseconds from going to `place` until `what` is there."""
+    """Return the milliseconds from opening `place` until `what` is shown."""
     await browser.page.goto("about:blank")
     began = time.perf_counter()
     await browser.page.goto(f"{browser.url}/#/{place}")
@@ -119,7 +118,7 @@ async def _shown(browser: Browser, place: str, what: str) -> float:
 
 
 async def _found(browser: Browser, word: str) -> float:
-    """Milliseconds from the last key of `word` until its hits are there."""
+    """Return the milliseconds from the last key of `word` until its hits are shown."""
     await browser.open("sessions")
     field = browser.page.get_by_label("Search everything said")
     await field.press_sequentially(word[:-1], delay=60)
@@ -156,7 +155,7 @@ async def _for_long(run: Run, chromium: str) -> list[Figure]:
 
 
 async def _heap_mb(page: Any) -> float:
-    """The size of the page's heap without garbage."""
+    """Return the size of the page's heap after garbage collection."""
     protocol = await page.context.new_cdp_session(page)
     await protocol.send("HeapProfiler.collectGarbage")
     await protocol.send("Performance.enable")

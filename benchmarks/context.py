@@ -1,7 +1,7 @@
-"""Claim: a context costs the same in a session of 100,000 entries as in one of 1,000.
+"""Claim: building a context costs the same with 100,000 entries in a session as with 1,000.
 
-Both sessions end with the same entries behind a recent compaction, in one store; they are read in
-turn. Memory is the peak of what Python allocates meanwhile, and of what SQLite does.
+Both sessions end with the same entries after a recent compaction, in one store; the two sessions
+are read alternately. Memory is the peak of the allocations of Python and of SQLite during the read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RATIO = 1.3
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Time and memory of both, and the raw driver reading as many newest bodies."""
+    """Measure time and memory of both, and the raw driver that reads the same number of bodies."""
     store = await opened(run.folder / "context.db", "normal")
     raw = RawLog(run.folder / "raw-context.db", "normal")
     leaves = {size: await _fill(store, run, size) for size in SIZES}

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Direct:
-    """Appends to an open store, which nobody else writes to meanwhile."""
+    """Appends to an open store without other writers."""
 
     def __init__(self, store: SqliteStore) -> None:
         database = store.handle.database()
@@ -26,7 +26,7 @@ class Direct:
         setattr(store, "_write", self._write)  # noqa: B010 - a private name of the store's
 
     def append(self, stream: StreamId, entries: Sequence[NewEntry]) -> None:
-        """One commit, durable on return."""
+        """Append one commit, durable on return."""
         steps = append(self._store, stream, entries)
         try:
             steps.send(None)

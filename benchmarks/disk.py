@@ -1,6 +1,6 @@
-"""Goals: a file is at most 1.25 times as large as what was written into it, 2 times with its index.
+"""Goals: a file is at most 1.25 times as large as the data in it, 2 times with its index.
 
-One commit a turn, and the file closed; raw is one table of the same bodies.
+Each turn is one commit, and the file is closed; raw is one table with the same bodies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STREAM = StreamId("benchmark")
 
 
 async def measure(run: Run) -> list[Figure]:
-    """The file as it is written, and after a search."""
+    """Measure the file after the writes, and after a search."""
     raw = RawLog(run.folder / "raw-disk.db", "normal")
     path = run.folder / "disk.db"
     store = await opened(path, "normal")

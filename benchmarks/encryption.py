@@ -1,8 +1,8 @@
 """Claim: encryption costs at most 1.6 times the plain append and 1.3 times the plain resume.
 
-Each turn is appended to a plain and to an encrypted store, each reading is of both, in an order
-left to chance, so that both meet the same machine at the same moment. A resume opens the file
-anew, reads and decodes the newest messages of the session, or all of them, and closes it.
+Each turn is appended to a plain and an encrypted store, and each read uses both, in random order,
+so both use the same machine at the same time. A resume opens the file again, reads and decodes the
+newest messages of the session, or all of them, and closes the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Keys = Mapping[Path, StoreKey | None]
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Appends at both durabilities, resumes of a long session, bytes on disk."""
+    """Measure appends at both durabilities, resumes of a long session, and bytes on disk."""
     figures: list[Figure] = []
     await _append(run, _keys(run.folder / "full"), "full", figures)
     keys = _keys(run.folder / "normal")
@@ -44,7 +44,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 def _keys(folder: Path) -> Keys:
-    """Two places, the plain one first."""
+    """Return a plain and an encrypted path with their keys, the plain one first."""
     folder.mkdir()
     return {
         folder / "plain.db": None,

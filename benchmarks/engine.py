@@ -1,14 +1,14 @@
 """Claim: a turn costs at most 2 ms without its commits, on the scripted model.
 
-Each turn is timed as a whole, by the clock on the wall. Right after it the same is done by itself,
-on the same store: its commits, byte for byte, in a session beside it that holds the same log, the
-first of which takes the lease and the last of which gives it back; the parts of its answers that it
-kept; the answers of the model. What is left of the turn without its commits is the engine's:
-context, machine, tools, events, hops between threads, and also the kept parts and the model, which
-are shown by themselves. So is what the process computed, which depends least on what else the
-machine does; and what a turn read, which is nothing where it follows another.
-Sessions have as many turns as an agent allows by default; then come some that begin with a history.
-A turn of the workload is one without a tool call or one with two, by turns.
+Each turn is timed as a whole, by the wall clock. Directly afterwards, its parts are repeated
+separately on the same store: its commits, byte for byte, in a second session with the same log; the
+partial answers that it stored; the model's answers. The rest of the turn without its commits is the
+cost of the engine: context, machine, tools, events, thread switches. It includes the partial
+answers and the model, which are also shown separately. CPU time is also shown separately, because
+it depends least on the load of the machine. So is the number of reads, which is zero for a turn
+that directly follows another turn.
+Sessions have as many turns as an agent allows by default; further sessions begin with a history. A
+turn of the workload has no tool call or two tool calls, alternately.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def look(where: str) -> str:
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Turns without tools, with two tool calls one after the other, and after long histories."""
+    """Measure turns without tools, with two successive tool calls, and after long histories."""
     sessions = max(1, SESSIONS // 4) if run.is_quick else SESSIONS
     plain = await _turns(run, 0, [0] * sessions)
     tools = await _turns(run, 2, [0] * sessions)
@@ -61,7 +61,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def _turns(run: Run, calls: int, histories: list[int], count: int = TURNS) -> list[Turn]:
-    """The turns of sessions that begin with so many entries, their first ones left out."""
+    """Return the turns of sessions that begin with `entries` entries, without their first turns."""
     found: list[Turn] = []
     name = f"engine-{calls}-{histories[0]}.db"
     async with alone(Path(run.folder) / name, _scenario(calls), [look]) as sessions:

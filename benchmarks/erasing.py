@@ -1,8 +1,8 @@
-"""Goal: erasing a session and keeping its forks costs the same for each fork, and blocks no other.
+"""Goal: erasing a session with forks costs the same per fork, and blocks no other session.
 
-The first session of a chain of forks of forks is erased. Meanwhile other sessions of the store
-append, and how long each append waits is told. Statements and rows are counted in a copy of the
-store, since counting takes time itself.
+The first session of a chain of forks of forks is erased. During the erasure, other sessions of the
+store append, and the wait of each append is measured. Statements and rows are counted in a copy of
+the store, because counting itself takes time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIRST = StreamId("first")
 
 
 class _Erased(msgspec.Struct, frozen=True):
-    """What erasing the first of so many forks took. Units: milliseconds of CPU and of waiting."""
+    """The cost of erasing the origin of many forks. Units: milliseconds of CPU and wait time."""
 
     forks: int
     cpu_ms: float
@@ -110,7 +110,7 @@ async def _write(session: perdure.Session, watch: Stopwatch) -> None:
 
 
 async def _chain(path: Path, forks: int) -> None:
-    """A session of some entries, and so many forks, each of the one before, with an entry each."""
+    """Create a session with entries, and a chain of forks of forks with one entry each."""
     async with perdure.open(f"sqlite:///{path}", durability="normal") as store:
         session = await store.create(id=FIRST)
         for number in range(20):
@@ -130,7 +130,7 @@ async def _chain(path: Path, forks: int) -> None:
 
 
 async def _counted(path: Path) -> tuple[int, int]:
-    """How many statements erasing takes on all connections of a store, and how many rows change."""
+    """Return the number of statements and changed rows of an erasure, on all connections."""
     statements = 0
     changes: dict[int, tuple[int, int]] = {}  # connection -> its rows at first, and at last
 

@@ -1,4 +1,4 @@
-"""What a benchmark finds out, and the settings it runs with."""
+"""The results of a benchmark, and the settings of its run."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ CLOCK = SystemClock()
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run of the benchmarks: where its files go, where its chance comes from, how long."""
+    """One run of the benchmarks: the folder for its files, the random seed, and the length."""
 
     folder: Path
     seed: int
     is_quick: bool
 
     def count(self, full: int) -> int:
-        """`full` of something, a tenth in a quick run."""
+        """Return `full`, or a tenth of it in a quick run."""
         return max(full // 10, 50) if self.is_quick else full
 
 
 class Figure(msgspec.Struct, frozen=True):
     """One line of the table.
 
-    Shape: `raw` is the same measured on the raw driver in the same run, where there is such a
-    thing; `limit` is what `value` may be at most, `least` what it must be at least, by the claim;
-    both None where it is only shown.
+    Shape: `raw` is the same measurement with the raw driver in the same run, if there is one;
+    `limit` is the maximum of `value` by the claim, `least` the minimum; both are None for values
+    without a claim.
     """
 
     claim: str
@@ -51,7 +51,7 @@ class Figure(msgspec.Struct, frozen=True):
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the claim holds; None where there is none."""
+        """Whether the claim holds; None without a claim."""
         if self.least is not None:
             return self.value >= self.least
         return None if self.limit is None else self.value <= self.limit
@@ -65,7 +65,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 def shown(value: float) -> str:
-    """Three figures that mean something."""
+    """Return `value` with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -73,7 +73,7 @@ Benchmark = Callable[[Run], Coroutine[Any, Any, list[Figure]]]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` of `values` lie."""
+    """Return the value below which `share` of `values` are."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
@@ -84,7 +84,7 @@ def median(values: Sequence[float]) -> float:
 
 
 class Stopwatch:
-    """Milliseconds of each thing that was timed, by `clock`."""
+    """The milliseconds of each timed block, measured with `clock`."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.laps_ms: list[float] = []
@@ -99,7 +99,7 @@ class Stopwatch:
 
 
 async def opened(path: Path, durability: Durability) -> SqliteStore:
-    """A store on the machine's own clock."""
+    """Open a store with the system clock."""
     return await SqliteStore.open(path, durability=durability, clock=CLOCK, random=system_random)
 
 
@@ -119,5 +119,5 @@ async def append(
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a closed database."""
+    """Return the size of a closed database in bytes."""
     return path.stat().st_size

@@ -1,4 +1,4 @@
-"""What the costs of flows may grow with: their nodes, their past, and how many there are."""
+"""The possible factors of the cost of flows: their nodes, their past and their number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HUNDRED = 100
 
 
 async def nodes(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A flow of so many nodes in a line, run from its first to its last."""
+    """Run a flow of `size` nodes in a line, from its first node to its last."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-flow-")))
     graph = line_of(size)
     flows = await stack.enter_async_context(Flows(runtime_of(store, graph)))
@@ -36,7 +36,7 @@ async def nodes(store: Store, size: int, stack: AsyncExitStack) -> list[Operatio
 
 
 async def flow_past(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A flow of a hundred nodes whose log has so many entries of work that went back and forth."""
+    """Create a flow of a hundred nodes with `size` log entries of repeated handoffs."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-flow-")))
     graph = line_of(HUNDRED)
     flows = await stack.enter_async_context(Flows(runtime_of(store, graph)))
@@ -55,7 +55,7 @@ async def flow_past(store: Store, size: int, stack: AsyncExitStack) -> list[Oper
 
 
 async def flows(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """So many flows that wait to be run."""
+    """Create `size` flows that wait to be run."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-flow-")))
     graph = line_of(NODES)
     made = await stack.enter_async_context(Flows(runtime_of(store, graph)))
@@ -72,7 +72,7 @@ async def flows(store: Store, size: int, stack: AsyncExitStack) -> list[Operatio
 
 
 async def _begun(flows: Flows, graph: Graph, id: str, folder: Path) -> Flow:
-    """A flow whose artifacts are there already, so that no tool has to write them."""
+    """Start a flow whose artifacts exist already, so no tool has to write them."""
     record = folder / id
     record.mkdir()
     for node in graph.nodes:

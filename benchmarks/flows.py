@@ -1,12 +1,12 @@
-"""Claim: handing work on costs at most 3 commits and 5 ms beyond them, however long a flow's past.
+"""Claim: a handoff costs at most 3 commits and 5 ms besides, for any length of a flow's past.
 
-Flows of ten and of 500 nodes in a line, three roles, no tools. A transition is all that lies
-between one handoff and the next: the scheduler, the role's whole turn on the scripted model, its
-lease, the files. Its time by the clock is told beyond its commits: these are made again in another
-store, by themselves and as many at once, and what they take there is taken off, and shown beside
-it. What the process computed is shown, too, since that depends less on what else the machine does,
-and what the same turns take when they are no flow's. The past of a flow is work that went back and
-forth in it.
+Flows of ten and of 500 nodes in a line, with three roles and without tools. A transition is the
+work between one handoff and the next: the scheduler, the role's whole turn on the scripted model,
+its lease, the files. Its wall time is reported without its commits: they are repeated alone and
+with the same concurrency in another store, and their time is subtracted and shown separately. CPU
+time is also shown, because it depends less on the load of the machine, and so is the CPU time of
+the same turns outside a flow. The past of a flow consists of work that was handed over and handed
+back.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ replace = msgspec.structs.replace
 
 
 def line_of(nodes: int) -> Graph:
-    """So many nodes, each of which hands over to the next."""
+    """Return a line of `nodes` nodes, each with an edge to the next."""
     line = (
         *(FIRST, SECOND),
         *(FlowNode(f"step-{n}", ROLES[2 - n % 2]) for n in range(2, nodes - 1)),
@@ -75,7 +75,7 @@ GRAPH, LONG = line_of(NODES), line_of(MANY_NODES)
 
 
 class _Spent(msgspec.Struct, frozen=True):
-    """What running some flows took, by transition. Units: milliseconds."""
+    """The cost of running some flows, per transition. Units: milliseconds."""
 
     commits: float
     beyond_ms: float
@@ -90,7 +90,7 @@ _Took = tuple[float, float]
 
 
 class _Recording:
-    """A store that remembers the commits it made, to make them again elsewhere."""
+    """A store that records its commits, to repeat them in another store."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -106,7 +106,7 @@ class _Recording:
 
 
 async def measure(run: Run) -> list[Figure]:
-    """One after the other with a short and a long past, and many at once."""
+    """Measure single flows with a short and a long past, and many flows concurrently."""
     flows = FLOWS // 10 if run.is_quick else FLOWS
     async with perdure.open(f"sqlite:///{run.folder / 'flows.db'}") as store:
         recording = _Recording(store.backend)
@@ -154,7 +154,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 class _Place:
-    """Where flows are run, and where their commits are made again."""
+    """The flows to run, and the folder in which their commits are repeated."""
 
     def __init__(self, run: Run, flows: Flows, recording: _Recording, graph: Graph) -> None:
         self._run = run
@@ -163,7 +163,7 @@ class _Place:
         self._graph = graph
 
     async def alone(self, past: int) -> _Spent:
-        """What it takes in a flow by itself, with a past of so many entries: the middle of some."""
+        """Return the median cost of single flows with a past of `past` entries."""
         found = [await self.spent(1, past) for _ in range(ALONE)]
         return _Spent(
             commits=median([each.commits for each in found]),
@@ -175,7 +175,7 @@ class _Place:
         )
 
     async def spent(self, number: int, past: int) -> _Spent:
-        """What it takes to run `number` flows at once, each with a past of so many entries."""
+        """Return the cost of running `number` flows concurrently, each with `past` entries."""
         recording = self._recording
         recording.made.clear()
         flows = [await self._begun(past) for _ in range(number)]
@@ -198,7 +198,7 @@ class _Place:
         )
 
     async def _begun(self, past: int) -> Flow:
-        """A flow whose artifacts are there already, so that no tool has to write them."""
+        """Start a flow whose artifacts exist already, so no tool has to write them."""
         name = StreamId(f"flow-{next(_ROUNDS)}")
         record = Path(self._run.folder) / name
         record.mkdir()
@@ -215,7 +215,7 @@ class _Place:
         return flow
 
     async def _again(self, before: Sequence[Commit], made: Sequence[Commit]) -> _Took:
-        """What the commits `made` take by themselves, in a store as it was before them."""
+        """Return the cost of the commits `made` alone, in a store with the commits `before`."""
         file = Path(self._run.folder) / f"again-{next(_ROUNDS)}.db"
         store = await opened(file, "full")
         for commit in before:
@@ -237,7 +237,7 @@ class _Place:
 async def _made(
     commits: Sequence[Sequence[Commit]], store: SessionStore, leases: dict[StreamId, Lease]
 ) -> _Took:
-    """What it takes to make commits at once, each sequence in order, under the leases they take."""
+    """Measure concurrent sequences of commits, each in order, under the leases they acquire."""
 
     async def some(sequence: Sequence[Commit]) -> None:
         for commit in sequence:
@@ -250,7 +250,7 @@ async def _made(
 
 
 def _led_already(made: Sequence[Commit]) -> set[StreamId]:
-    """Of which session the lease was taken by itself, and not in one of the commits `made`."""
+    """Return the sessions whose lease was acquired separately, not in one of the commits `made`."""
     found: dict[StreamId, bool] = {}
     for write in (write for commit in made for write in commit.writes):
         if write.lease is not None or write.taking is not None:
@@ -263,7 +263,7 @@ def _flow_of(commit: Commit) -> str:
 
 
 def _under(commit: Commit, leases: Mapping[StreamId, Lease]) -> Commit:
-    """`commit` under the leases of another store."""
+    """Return `commit` with the leases of another store."""
     writes = [
         replace(write, lease=leases[write.stream]) if write.lease is not None else write
         for write in commit.writes
@@ -275,14 +275,14 @@ def _under(commit: Commit, leases: Mapping[StreamId, Lease]) -> Commit:
 
 
 async def past_of(store: SessionStore, flow: StreamId, past: int, folder: Path) -> None:
-    """Append so many entries of work that went back and forth; the first node has it now."""
+    """Append `past` entries of handoffs in both directions; they end at the first node."""
     for role in (FIRST.role, SECOND.role):
         await store.commit(_session(flow, role, str(folder)))
     await Journal(store, flow, CLOCK).append(lambda _: _back_and_forth(flow, past))
 
 
 def _session(flow: StreamId, role: str, folder: str) -> Commit:
-    """The session of a role that has worked."""
+    """Return the commit that creates the session of a role."""
     agent = as_role(perdure.Agent(role, model="scripted:bench"), "continue")
     started = SessionStarted(agent.snapshot(), {"working_dir": folder}, f"You are the {role}.")
     at = CLOCK.now_ms()
@@ -292,7 +292,7 @@ def _session(flow: StreamId, role: str, folder: str) -> Commit:
 
 
 def _back_and_forth(flow: StreamId, past: int) -> list[SideBody]:
-    """So many entries of work that was handed over and handed back; it lies with the first node."""
+    """Return `past` entries of handoffs in both directions, which end at the first node."""
     bodies: list[SideBody] = []
     there, back = edge_key(FIRST.id, SECOND.id), edge_key(SECOND.id, FIRST.id)
     rounds = past // 4
@@ -314,7 +314,7 @@ def _claimed(flow: StreamId, node: FlowNode, key: str | None) -> NodeClaimed:
 
 
 async def _turns(store: Store) -> float:
-    """What the same turns compute when they are no flow's. Units: milliseconds a turn."""
+    """Measure the CPU time of the same turns outside a flow. Units: milliseconds per turn."""
     runtime, computed_s = runtime_of(store, GRAPH), 0.0
     for _ in range(ALONE):
         chats = [await runtime.start(role) for role in ROLES]
@@ -326,7 +326,7 @@ async def _turns(store: Store) -> float:
 
 
 def runtime_of(store: Store, graph: Graph) -> perdure.Runtime:
-    """A runtime whose model hands over along the edges of `graph`."""
+    """Return a runtime whose model hands over along the edges of `graph`."""
     agents = [perdure.Agent(role, model="scripted:bench") for role in ROLES]
     return perdure.Runtime(store, agents, models=_Handing(graph))
 

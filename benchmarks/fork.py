@@ -33,7 +33,7 @@ ORIGIN = StreamId("origin")
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Forks and appends in an order left to chance, at full durability."""
+    """Measure forks and appends in random order, at full durability."""
     path = run.folder / "fork.db"
     await _fill(path, run)
     store = await opened(path, "full")
@@ -96,12 +96,12 @@ async def _fork(store: SqliteStore, number: int) -> None:
 
 
 async def _branch(store: SqliteStore, seq: int) -> None:
-    """Go on from the entry `seq`."""
+    """Create a branch at the entry `seq`."""
     await append(store, ORIGIN, [new_side(LeafMoved(entry_id(ORIGIN, seq)))])
 
 
 async def _bytes_of(path: Path, run: Run, what: Literal["fork", "branch"]) -> float:
-    """Growth of the closed file by one, over many of them."""
+    """Return the growth of the closed file per fork or branch, averaged over many of them."""
     before = size_of(path)
     count = run.count(FORKS)
     store = await opened(path, "normal")

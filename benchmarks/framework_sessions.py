@@ -164,7 +164,7 @@ class AdkSession:
         return {"all": self.all, "newest 10": self.newest, "list": self.listed}
 
     async def begin(self, said: Iterator[str]) -> None:
-        """Create the session with its first turn, and those beside it."""
+        """Create the session with its first turn, and the other sessions of its user."""
         for number in range(LISTED - 1):
             await self._service.create_session(**APP, session_id=f"{number}", state={"n": number})
         self._session = await self._service.create_session(**APP, session_id="s")

@@ -1,9 +1,9 @@
-"""Goals for what programs call: the public handles, beside the inner call and the raw driver.
+"""Goals for the public handles, compared with the internal call and with the raw driver.
 
-Each turn is appended by the raw driver, by the store and through a `Session`, in an order that is
-left to chance; where the OpenAI SDK is installed (``openai-agents``), by its `SQLiteSession` too.
-The first open of a process is measured in new processes, with perdure's imports and those of its
-libraries, without Python's own start and asyncio.
+The raw driver, the store and a `Session` append each turn in random order; `SQLiteSession` of the
+OpenAI SDK also does if the package ``openai-agents`` is installed. The first open is measured in
+new processes. It includes the imports of perdure and its libraries, but not the start of Python and
+the import of asyncio.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ asyncio.run(first())
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Both durabilities, sessions and processes at once, newest messages, turns, first open."""
+    """Measure appends, concurrent sessions and processes, reads, turns, and the first open."""
     return [
         *await _append(run, "full"),
         *await _append(run, "normal"),
@@ -111,7 +111,7 @@ async def _append(run: Run, durability: Durability) -> list[Figure]:
 
 
 def _peer(path: Path) -> Callable[[tuple[Message, ...]], Awaitable[object]] | None:
-    """Append with the OpenAI SDK's `SQLiteSession`; None where the SDK is not installed."""
+    """Append with the OpenAI SDK's `SQLiteSession`; return None if the SDK is not installed."""
     if find_spec("agents") is None:
         return None
     memory: Any = importlib.import_module("agents")

@@ -1,4 +1,4 @@
-"""The same conversation as each program would have recorded it."""
+"""The same conversation in the file format of each program."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _USAGE = {
 
 
 async def histories(seed: int, count: int) -> dict[str, bytes]:
-    """A session of `count` turns, by format."""
+    """Return a session of `count` turns, by format."""
     return await _recorded([entry for turn in turns(seed, count) for entry in turn])
 
 
 async def chats(count: int) -> dict[str, bytes]:
-    """A session of `count` short questions with short answers, by format: lines of 170 to 450 B."""
+    """Return `count` short questions and answers, by format: lines of 170 to 450 B."""
     said = (new_tree(user("What of the pears?")), new_tree(assistant("There are seven.")))
     return await _recorded([*said] * count)
 

@@ -1,7 +1,7 @@
 """Goals: ``import perdure`` takes at most 150 ms, opening a store at most 5 ms.
 
-Of an import the interpreter's own start is not counted. A store is opened in a process that has
-opened one before, as far as its first answer: whether a session is there.
+The time of an import does not include the start of the interpreter. A store is opened in a process
+that opened another store before; the time ends with its first answer, whether a session exists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIRST_USE = "import perdure; perdure.open, perdure.user, perdure.Runtime, perdur
 
 
 async def measure(run: Run) -> list[Figure]:
-    """New processes that import perdure, use its first names, or do nothing, in turn; openings."""
+    """Measure new processes that import perdure, use its first names or do nothing; and opens."""
     nothing, imported, used = Stopwatch(), Stopwatch(), Stopwatch()
     for _ in range(run.count(STARTS * 10) // 10):
         for watch, program in (

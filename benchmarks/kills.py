@@ -1,4 +1,4 @@
-"""Goal: after ``kill -9`` no acknowledged turn is lost, and no turn is there by half."""
+"""Goal: after ``kill -9`` no acknowledged turn is lost, and no turn is stored partially."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_TURNS = 60
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Processes that append turns, each killed after a number of them left to chance."""
+    """Measure processes that append turns, each killed after a random number of turns."""
     path = run.folder / "kills.db"
     chance = random.Random(run.seed)
     store = await opened(path, "full")
@@ -38,7 +38,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def _killed(path: str, stream: StreamId, after: int) -> int:
-    """How many turns a child had been told were kept when it was gone."""
+    """Return the number of turns that a child had acknowledged when it was killed."""
     child = await started(
         Job(
             kind="store",

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.langgraph_saver [TURNS ...]`: a graph on our saver beside LangGraph's own.
+"""`python -m benchmarks.langgraph_saver [TURNS ...]`: a graph on our saver and on LangGraph's own.
 
-Each turn of the graph stores three checkpoints. `memory` is the framework's in-memory saver: what
-the others take beyond it is their own share. Times are of this machine at this moment.
+Each turn of the graph stores three checkpoints. `memory` is the framework's in-memory saver: the
+difference to it is the cost of the other savers. Times depend on this machine and its load.
 """
 
 from __future__ import annotations

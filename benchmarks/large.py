@@ -1,10 +1,10 @@
-"""Claim: a message of 16 MiB, and the first call of a model, keep no other task waiting.
+"""Claim: a message of 16 MiB, and the first call of a model, do not block other tasks.
 
-Each content form and each provider has a process of its own. Beside the CPU of a turn is the
-physical limit: encoding the same text as JSON, writing it and its fsync. A stall is the CPU that
-the thread of the event loop spends between two turns of the loop, and, in the table by itself, the
-longest time in which the loop had no turn; the latter counts what else the machine does. What all
-threads spend meanwhile is what it would be on a machine that does nothing else.
+Each content form and each provider is measured in a separate process. The CPU of a turn is compared
+with the physical limit: encoding the same text as JSON, writing it and its fsync. A stall is the
+CPU time of the event loop's thread between two iterations of the loop. A separate table shows the
+longest time without an iteration, which includes the load of the machine. The CPU time of all
+threads in this interval equals the stall on a machine without other load.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIRES = ("openai", "openai-responses", "anthropic", "google")
 
 
 async def measure(run: Run) -> list[Figure]:
-    """A turn of each form of content, and the first search after it."""
+    """Measure a turn of each form of content, and the first search after the turn."""
     size = QUICK_SIZE if run.is_quick else SIZE
     figures: list[Figure] = []
     for form in FORMS:
@@ -37,7 +37,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def measure_first_call(run: Run) -> list[Figure]:
-    """The first call of each provider, and the first of a fallback, in a process that made none."""
+    """Measure the first call of each provider, and of a fallback, each in a new process."""
     figures: list[Figure] = []
     for provider in WIRES:
         for kind in ("first call", "first fallback"):

@@ -25,7 +25,7 @@ _WARM_S = 0.5
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What to measure: a turn of `size` bytes of `form`, or the first call of `provider`."""
+    """The thing to measure: a turn of `size` bytes of `form`, or the first call of `provider`."""
 
     folder: str
     seed: int
@@ -36,10 +36,10 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a turn took. `sizes`: how many times the text's size the process grew.
+    """What a turn took. `sizes`: the growth of the process divided by the text's size.
 
-    Between two turns of the loop: `held_ms` is the most CPU of the loop's thread, `busy_ms` that of
-    all threads, which share Python's lock, and `stall_ms` the longest time.
+    Between two iterations of the loop: `held_ms` is the maximum CPU time of the loop's thread,
+    `busy_ms` of all threads, which share Python's lock, and `stall_ms` the longest time.
     """
 
     cpu_s: float
@@ -54,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Watch:
-    """The turns of the event loop: how long each took, and what CPU its thread and all spent."""
+    """The maximum duration and CPU time of an iteration of the event loop."""
 
     def __init__(self) -> None:
         self.held_s = self.busy_s = self.stall_s = 0.0
@@ -73,7 +73,7 @@ class Watch:
 
 @asynccontextmanager
 async def watched() -> AsyncGenerator[Watch]:
-    """The loop, while something runs in it."""
+    """Watch the event loop during the block."""
     watch = Watch()
     ticking = asyncio.create_task(watch.tick())
     await asyncio.sleep(10 * _TICK_S)
@@ -86,7 +86,7 @@ async def watched() -> AsyncGenerator[Watch]:
 
 
 async def turn_of(job: Job, folder: str) -> Outcome:
-    """A turn of long text under the model ``echo``, and a search after it."""
+    """Measure a turn of long text under the model ``echo``, and a search after the turn."""
     async with (
         perdure.open(f"sqlite:///{folder}/s.db") as store,
         perdure.Runtime(store) as runtime,
@@ -117,7 +117,7 @@ async def turn_of(job: Job, folder: str) -> Outcome:
 
 
 async def first_call(job: Job, folder: str) -> Outcome:
-    """The first turn whose model is `provider`'s, and the next one."""
+    """Measure the first turn whose model is `provider`'s, and the next turn."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.model_server", PROVIDERS[job.provider].wire),
         stdin=asyncio.subprocess.PIPE,
@@ -170,7 +170,7 @@ def _cpu_of(work: Callable[[], None]) -> float:
 
 
 def _raw(text: str, path: Path) -> None:
-    """The least that keeping `text` takes."""
+    """Write `text` with the least possible work."""
     with path.open("wb") as file:
         file.write(json.dumps(text).encode())
         file.flush()

@@ -1,8 +1,8 @@
-"""Claims: events of a worker reach other processes within 100 ms; unwatched they cost nothing.
+"""Claims: a worker's events reach other processes within 100 ms; without watcher they are free.
 
-A worker, a process of its own, streams answers with one delta each 30 ms. A delay is from the time
-that the worker gives an event to its arrival in this process, on one clock. What a turn costs is
-the CPU of the worker and of the servers of its database, and the transactions there.
+A worker in a separate process streams answers with one delta every 30 ms. A delay is the time from
+the publication of an event in the worker to its arrival in this process, on one clock. The cost of
+a turn is the CPU time of the worker and of the database server, and the number of transactions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> p
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Delays, and the cost of a turn with and without a watcher in another process."""
+    """Measure delays, and the cost of a turn with and without a watcher in another process."""
     with serving(is_own=True, is_quick=False) as server:
         address = server.new_database()
         with (
@@ -106,7 +106,7 @@ async def _cost(
     count: int,
     turn: Callable[[Chat], Awaitable[None]],
 ) -> _Cost:
-    """Return what each of `count` turns cost, with what worker and server do beside them."""
+    """Return the cost of each of `count` turns, with the background work of worker and server."""
 
     async def turns(chat: Chat) -> None:
         for _ in range(count // len(chats)):
@@ -128,6 +128,6 @@ async def _spent(db: psycopg.Connection, worker: int) -> _Cost:
 
 
 def cpu_ms(pid: int) -> float:
-    """Return the CPU of a process so far."""
+    """Return the CPU time that a process has used."""
     times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return 1000 * sum(map(int, times)) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""What the figures depend on besides the program."""
+"""The environment of the figures: machine and software."""
 
 from __future__ import annotations
 

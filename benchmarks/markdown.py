@@ -1,4 +1,4 @@
-"""The figures as a table in a Markdown file, between two marks, with what they were measured on."""
+"""The figures as a table between two marks of a Markdown file, with the machine and versions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ END = "<!-- end of the figures -->"
 
 
 def put_into(file: Path, figures: Sequence[Figure], *, is_quick: bool) -> None:
-    """Replace what stands between the marks of `file`.
+    """Replace the text between the marks of `file`.
 
-    Raises: ValueError where it has no marks.
+    Raises: ValueError if the file has no marks.
     """
     before, begin, rest = file.read_text("utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)

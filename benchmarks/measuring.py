@@ -1,7 +1,7 @@
-"""The benchmarks by name, each measured in a process of its own: none pays for what others left.
+"""The benchmarks by name, each measured in a new process, so that none affects another.
 
-In one process after the others a turn of the engine took 2.7 ms instead of 1.2: Python looks for
-garbage among all that they have kept.
+In one process after other benchmarks, a turn of the engine took 2.7 ms instead of 1.2 ms, because
+Python's garbage collector scans the remaining objects of all of them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def measured(name: str, folder: str | None, seed: int, *, is_quick: bool) -> list[Figure]:
-    """The figures of one benchmark, whose files are in `folder` meanwhile."""
+    """Return the figures of one benchmark, which stores its temporary files in `folder`."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
         return alone.submit(_run, name, folder, seed, is_quick=is_quick).result()
 

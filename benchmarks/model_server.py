@@ -1,6 +1,6 @@
-"""A provider's server on this machine: ``python -m benchmarks.model_server WIRE`` prints its URL.
+"""A local provider server: ``python -m benchmarks.model_server WIRE`` prints its URL.
 
-It answers every request with a few words, until its standard input ends.
+The server answers every request with a few words, until its standard input ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is measured of each subject, and the sessions, agents and texts that subjects consist of."""
+"""The operations to measure, and the sessions, agents and texts that the subjects use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Act = Callable[[], Awaitable[object]]
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """Something to measure. `limit` is what its exponents may be; `is_once` if it cannot repeat."""
+    """Something to measure. `limit`: the maximum exponent; `is_once`: it cannot be repeated."""
 
     name: str
     act: Act
@@ -50,7 +50,7 @@ AGENT = perdure.Agent(
 
 
 def model_of(store: Store) -> ScriptedModel:
-    """A model that calls a tool twice in each turn."""
+    """Return a model that calls a tool twice in each turn."""
 
     def looking(number: int) -> Reply:
         call = ScriptedCall("look", f'{{"where": "place {number}"}}')
@@ -62,13 +62,13 @@ def model_of(store: Store) -> ScriptedModel:
 
 @asynccontextmanager
 async def runtime_with_tools(store: Store) -> AsyncGenerator[perdure.Runtime]:
-    """A runtime of an agent with a tool."""
+    """Yield a runtime with an agent that has a tool."""
     async with perdure.Runtime(store, [AGENT], models=model_of(store)) as runtime:
         yield runtime
 
 
 async def session_of(store: Store, size: int) -> Session:
-    """A new session of so many messages."""
+    """Return a new session of `size` messages."""
     session = await store.create()
     await fill(session, size)
     return session
@@ -87,7 +87,7 @@ def said(number: int) -> Message:
 
 
 def sessions_of(numbers: range) -> Commit:
-    """New sessions of two messages each."""
+    """Return a commit with new sessions of two messages each."""
     at = CLOCK.now_ms()
     writes = [
         Write(

@@ -1,9 +1,9 @@
-"""Goals: appending a turn to PostgreSQL costs at most 1.3 times what the raw driver needs for it.
+"""Goals: appending a turn to PostgreSQL takes at most 1.3 times as long as the raw driver.
 
-Each turn is appended once by psycopg directly and once through the store, on one server with its
-default durability, so that both meet the same disk at the same moment; which of them goes first is
-left to chance. The raw driver inserts the rows of a turn by ``executemany`` in a transaction; what
-a single statement without one needs is shown beside it: the least a commit can cost.
+Psycopg and the store append each turn once, on one server with its default durability, so both use
+the same disk at the same time. A random order decides which of them is first. The raw driver
+inserts the rows of a turn with ``executemany`` in a transaction; the time of a single statement
+without a transaction is also shown, as the minimum cost of a commit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STREAM = StreamId("benchmark")
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Appends, forks and reads, on a server of this benchmark's own or the one that is named."""
+    """Measure appends, forks and reads, on a server of this benchmark or a given server."""
     with serving(is_quick=False) as server:
         address = server.new_database()
         try:
@@ -61,7 +61,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def measure_search(run: Run) -> list[Figure]:
-    """The queries of the benchmark ``search``, in as many entries, on a server."""
+    """Measure the queries of the benchmark ``search`` on a server with as many entries."""
     with serving(is_quick=False) as server:
         address = server.new_database()
         try:
@@ -74,7 +74,7 @@ async def measure_search(run: Run) -> list[Figure]:
 
 
 async def _processes(run: Run, store: PostgresStore, address: str) -> list[Figure]:
-    """Four processes, each with a session of its own."""
+    """Measure four processes with one session each."""
     count = run.count(TURNS_A_PROCESS)
     races: list[Race] = []
     for number in range(PROCESS_ROUNDS):
@@ -129,7 +129,7 @@ async def _appends(run: Run, store: PostgresStore, raw: RawServer) -> list[Figur
 
 
 async def _concurrent(run: Run, store: PostgresStore) -> list[Figure]:
-    """Turns per second of several sessions at once, beside one session's."""
+    """Measure turns per second of several concurrent sessions, compared with one session."""
     count = run.count(TURNS) // SESSIONS
     work = list(turns(run.seed + 1, count))
     streams = [StreamId(f"concurrent-{number}") for number in range(SESSIONS)]

@@ -1,7 +1,7 @@
-"""The raw drivers: what a program that knows SQLite, or PostgreSQL, would do, and nothing else.
+"""The raw drivers: the least that a program would do with SQLite or PostgreSQL directly.
 
-apsw called directly on one thread, or psycopg awaited; pre-encoded bytes, one commit a turn, the
-same durability as the store beside which they are measured.
+The drivers are apsw on one thread, or psycopg with await. They write encoded bytes, one commit per
+turn, with the same durability as the store that they are compared with.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ class RawLog:
         self._cursor.execute("COMMIT")
 
     def newest(self, count: int) -> list[bytes]:
-        """The bodies of the newest entries, oldest first."""
+        """Return the bodies of the newest entries, oldest first."""
         rows = self.db.execute(
             "SELECT body FROM entry WHERE session = 1 ORDER BY seq DESC LIMIT ?", (count,)
         )
         return [row[0] for row in rows][::-1]
 
     def close(self) -> None:
-        """Let go of the file, its write-ahead log copied into it."""
+        """Close the file after copying the write-ahead log into it."""
         self.db.close()
 
 
 class RawServer:
-    """One table of bodies, written by somebody who knows PostgreSQL and nothing else."""
+    """One table of bodies, written with psycopg alone."""
 
     def __init__(self, db: AsyncConnection[tuple[Any, ...]]) -> None:
         self._db = db
@@ -75,7 +75,7 @@ class RawServer:
 
     @classmethod
     async def connect(cls, address: str) -> RawServer:
-        """The table, made if it is not there."""
+        """Connect, and create the table if it does not exist."""
         db = await AsyncConnection.connect(address, autocommit=True)
         async with db.transaction():
             await db.execute("SELECT pg_advisory_xact_lock(7)")
@@ -101,7 +101,7 @@ class RawServer:
         await self._db.execute(sql, values, prepare=True)
 
     async def newest(self, count: int) -> list[bytes]:
-        """The bodies of the newest entries, oldest first."""
+        """Return the bodies of the newest entries, oldest first."""
         sql = "SELECT body FROM raw WHERE session = 1 ORDER BY seq DESC LIMIT %s"
         cursor = await self._db.execute(sql, (count,), binary=True, prepare=True)
         return [row[0] for row in await cursor.fetchall()][::-1]

@@ -1,8 +1,9 @@
-"""Claim: histories are parsed at 50 MB/s on one core at least, whatever program recorded them.
+"""Claim: histories are parsed at 50 MB/s on one core at least, for every recording program.
 
-Parsing is everything from bytes to items; beside it, msgspec decoding the same lines and nothing
-else. Times are of the processor, not of the wall. Memory is the peak of what Python allocates
-while a file is parsed, its bytes among it. Files into a store are on the wall, durability "full".
+Parsing includes all steps from bytes to items; the comparison is msgspec that only decodes the same
+lines. Times are CPU time, not wall time. Memory is the peak of Python's allocations while a file is
+parsed, including the bytes of the file. The import of files into a store is measured in wall time,
+with durability "full".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BYTES_PER_BYTE = 3.0
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Time and memory of each format, and a folder of small files into a store."""
+    """Measure time and memory of each format, and the import of a folder of small files."""
     figures: list[Figure] = []
     for format, content in (await histories(run.seed, run.count(TURNS))).items():
         claim = f"parse {format}, {len(content) / 1e6:.0f} MB"
@@ -89,7 +90,7 @@ async def _folder(run: Run) -> Figure:
 
 
 async def _written(run: Run, count: int) -> list[Path]:
-    """Files of five turns each, in all formats by turns."""
+    """Write files of five turns each, in all formats alternately."""
     made = list((await histories(run.seed, 5)).items())
     paths: list[Path] = []
     for number in range(count):

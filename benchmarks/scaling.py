@@ -1,14 +1,14 @@
 """How costs grow: each operation at three sizes, through the public handles, with its exponents.
 
 ``python -m benchmarks.scaling [--quick] [--strict] [--only WORD] [--store KIND]``, or
-``make bench-growth``. The two kinds of stores are measured in a process each, at the same time.
-Figures are CPU, which depends least on what else the machine does: of the process, and of the
-server's processes that work for it. The three sizes are measured by turns and the best of the
-rounds counts, so that a load meets them alike; an operation over its limit is measured in up to 40
-rounds of some milliseconds, a long one that meets it only once.
-The exponent is computed from the two greatest sizes: 0 where the cost stays the same, 1 where it
-grows as the size does. Memory is the most that Python allocates in one call, and has an exponent,
-too; under 100 kB it counts as 100 kB. With ``--strict`` a missed goal makes the exit code 1.
+``make bench-growth``. The two kinds of stores are measured at the same time, in one process each.
+Figures are CPU time, which depends least on other load of the machine: of this process, and of the
+server processes that work for it. The three sizes are measured alternately, and the best round
+counts, so that other load affects the sizes equally. An operation over its limit is measured in up
+to 40 rounds of some milliseconds, a long operation within its limit only once.
+The exponent is computed from the two greatest sizes: 0 if the cost is constant, 1 if it grows in
+proportion to the size. Memory is the peak of Python's allocations in one call, and has an exponent,
+too; values under 100 kB count as 100 kB. With ``--strict``, a missed goal sets the exit code to 1.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What one call of an operation costs at each size. Units: milliseconds of CPU, kB."""
+    """The cost of one call of an operation at each size. Units: milliseconds of CPU, kB."""
 
     subject: str
     name: str
@@ -65,17 +65,17 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def exponent(self) -> float:
-        """How the CPU grows between the two greatest sizes."""
+        """The growth exponent of the CPU time between the two greatest sizes."""
         return self._grown(self.cpu_ms, 1e-6)
 
     @property
     def memory(self) -> float:
-        """How the peak of the memory grows between them."""
+        """The growth exponent of the peak memory between the two greatest sizes."""
         return self._grown(self.peak_kb, LEAST_KB)
 
     @property
     def is_met(self) -> bool:
-        """Whether neither grows more than it may."""
+        """Whether both exponents are within the limit."""
         return max(self.exponent, self.memory) <= self.limit
 
     def _grown(self, costs: Sequence[float], least: float) -> float:
@@ -89,7 +89,7 @@ class Row(msgspec.Struct, frozen=True):
 async def rows_of(
     subject: str, address: Callable[[], str], *, is_quick: bool, server: str | None = None
 ) -> list[Row]:
-    """Every operation of a subject, at each of its sizes, with what `server` computes for it."""
+    """Measure every operation of a subject at each of its sizes, with the CPU of `server`."""
     make, full = SUBJECTS[subject]
     sizes = [size // 10 for size in full] if is_quick else full
     made: list[list[Operation]] = []
@@ -111,7 +111,7 @@ async def rows_of(
 
 
 async def _row(subject: str, sizes: Sequence[int], same: Sequence[Operation]) -> Row:
-    """One operation at each size. What the first call prepares does not count."""
+    """Measure one operation at each size. The setup work of the first call does not count."""
     best = [await _cpu_ms(each.act, 1) for each in same]
     peaks = [0.0 for _ in same]
     row = Row(subject, same[0].name, same[0].limit, sizes, best, peaks)
@@ -132,7 +132,7 @@ async def _row(subject: str, sizes: Sequence[int], same: Sequence[Operation]) ->
 
 
 async def _cpu_ms(act: Act, calls: int) -> float:
-    """Of one call, the server's part with it."""
+    """Return the CPU time of one call, including the server's part."""
     served, began = _served_ns(), time.process_time_ns()
     for _ in range(calls):
         await act()
@@ -154,12 +154,12 @@ _backends: list[Path] = []
 
 
 def _served_ns() -> int:
-    """What the processes of the server that work for a client have computed so far."""
+    """Return the CPU time so far of the server processes that work for a client."""
     return sum(int(each.read_bytes().split()[0]) for each in _backends if each.exists())
 
 
 def _watch_backends(address: str | None) -> None:
-    """Count what the server's processes compute; None: there is no server."""
+    """Count the CPU time of the server's client processes; None if there is no server."""
     _backends.clear()
     if address is not None:
         with psycopg.connect(address) as db:
@@ -188,7 +188,7 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
 
 
 async def _measured(store: StoreName, only: str, *, is_quick: bool) -> int:
-    """Print the tables of one kind of store; return how many goals are missed."""
+    """Print the tables of one kind of store; return the number of missed goals."""
     console = Console()
     console.width = max(console.width, 170)
     title = "SQLite" if store == "sqlite" else "PostgreSQL, the server's part with it"
@@ -214,7 +214,7 @@ async def _measured(store: StoreName, only: str, *, is_quick: bool) -> int:
 
 
 def _both(given: Sequence[str]) -> int:
-    """Print the tables of each kind of store, a process each at once; return how many failed."""
+    """Print the tables of each kind of store, in parallel; return the number of failures."""
     began = time.monotonic()
     command = [sys.executable, "-m", "benchmarks.scaling", *given, "--store"]
     with ExitStack() as stack:
@@ -233,7 +233,9 @@ def main() -> None:
     """Print a table for each kind of store."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling")
     parser.add_argument("--quick", action="store_true", help="a tenth of each size")
-    parser.add_argument("--only", default="", help="what grows: a part of its name")
+    parser.add_argument(
+        "--only", default="", help="measure only subjects whose name contains this text"
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
     parser.add_argument("--store", choices=get_args(StoreName), help="one of the two; else both")
     given = parser.parse_args()

@@ -1,9 +1,10 @@
 """Claim: 100,000 entries are searched in under 50 ms, and the index costs appends nothing.
 
-The raw query is FTS5's own: its index on the same words, its ranking, the rows' numbers and nothing
-else. The store's also filters by namespace, ranks by its own rules, reads the hits, cuts and marks
-their snippets, and looks up which branch they are on. Of session files the first search of a handle
-that has nothing in memory is measured, too, as each of the command line is.
+The raw query uses FTS5 directly: its index on the same words, its ranking, and only the row numbers
+as result. The store's query also filters by namespace, uses its own ranking, reads the hits,
+creates and marks their snippets, and looks up their branches. For session files, the first search
+of a new handle without cached data is also measured, because every search on the command line is
+one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ REPEATS = 15
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What is looked for; `raw` is the same for FTS5."""
+    """The query; `raw` is the same query for FTS5."""
 
     name: str
     text: str
@@ -64,7 +65,7 @@ QUERIES: tuple[Query, ...] = (
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Searches with a warm index; building it; the first search after a turn; the file's size."""
+    """Measure searches, building the index, the first search after a turn, and the file's size."""
     path = run.folder / "search.db"
     store = await opened(path, "normal")
     count, payload = await _fill(store, run)
@@ -83,7 +84,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def searches(run: Run, store: SessionStore, claim: str) -> list[Figure]:
-    """The same queries in as many entries of a store without a raw index beside it."""
+    """Measure the same queries in as many entries of a store, without comparison with FTS5."""
     await _fill_by_session(store, run)
     began = time.perf_counter()
     await store.search.hits(SearchQuery(text="nothing"))
@@ -93,7 +94,7 @@ async def searches(run: Run, store: SessionStore, claim: str) -> list[Figure]:
 
 
 async def measure_jsonl(run: Run) -> list[Figure]:
-    """The same queries in as many entries of session files, warm, and by a handle just opened."""
+    """Measure the same queries in as many entries of session files, with warm and new handles."""
     root, claim = run.folder / "search-jsonl", "jsonl: search"
     store = await _opened_jsonl(root)
     figures = await searches(run, store, claim)
@@ -123,7 +124,7 @@ async def _measured(store: SessionStore, query: Query, claim: str, repeats: int)
 
 
 async def _fill_by_session(store: SessionStore, run: Run) -> None:
-    """Sessions of 200 turns, each appended at once, until there are enough entries."""
+    """Append sessions of 200 turns, each in one commit, until there are enough entries."""
     most, count, session = run.count(ENTRIES), 0, list[NewEntry]()
     for number, turn in enumerate(turns(run.seed, most), 1):
         session += turn
@@ -138,7 +139,7 @@ async def _fill_by_session(store: SessionStore, run: Run) -> None:
 
 
 async def _fill(store: SqliteStore, run: Run) -> tuple[int, int]:
-    """Sessions of 200 turns until there are enough entries; how many, and bytes of their bodies."""
+    """Append sessions of 200 turns until enough entries exist; return entries and body bytes."""
     most, count, payload = run.count(ENTRIES), 0, 0
     stream = StreamId("")
     for number, turn in enumerate(turns(run.seed, most)):
@@ -153,7 +154,7 @@ async def _fill(store: SqliteStore, run: Run) -> tuple[int, int]:
 
 
 def _raw(path: Path, filled: Path) -> Connection:
-    """FTS5 as it comes, on the texts of the store."""
+    """Create an FTS5 index with default settings on the texts of the store."""
     db = cast("Connection", apsw.Connection(str(path)))
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("CREATE VIRTUAL TABLE words USING fts5 (text, content = '')")
@@ -179,7 +180,7 @@ def _searched(raw: Connection, query: str) -> Sequence[object]:
 
 
 async def _after_a_turn(store: SqliteStore, run: Run) -> Figure:
-    """A search whenever a turn was appended: what it reads or indexes first is in it."""
+    """Measure a search after each appended turn, including the indexing of that turn."""
     laps = Stopwatch()
     stream = StreamId("watched")
     await create(store, stream)

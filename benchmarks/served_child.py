@@ -1,7 +1,7 @@
 """A process that serves sessions: ``python -m benchmarks.served_child JOB``, run by `serving`.
 
-It says where it listens, waits for a line on its standard input, appends at a steady rate, and
-tells when each entry was committed. A raw one sends the same bytes over bare sockets.
+It prints its address, waits for a line on its standard input, appends at a constant rate, and
+prints the time of each commit. In raw mode, the process sends the same bytes over plain sockets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tell = Callable[[int], Awaitable[int]]
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What the child does: `count` appends to `sessions` in turn, `rate` a second."""
+    """The work of the child: `count` appends to `sessions` in turn, at `rate` per second."""
 
     folder: str
     sessions: int
@@ -40,14 +40,14 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where the child listens: a request for each session, which begins its stream."""
+    """The port of the child, and for each session the request that starts its stream."""
 
     port: int
     requests: list[str]
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What was committed: session by number, seq, and when. Units: monotonic ns, bytes, seconds."""
+    """The commits: number of the session, seq, and time. Units: monotonic ns, bytes, seconds."""
 
     commits: list[tuple[int, int, int]]
     idle_bytes: int
@@ -56,7 +56,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 async def work(job: Job) -> None:
-    """Serve, say where, wait, append, tell."""
+    """Start the server, print its address, wait, append, and print the commits."""
     serve = _raw if job.is_raw else _served
     async with serve(job) as (address, tell):
         idle = _resident()

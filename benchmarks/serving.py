@@ -1,8 +1,8 @@
-"""Goal: 500 SSE watchers of 50 live sessions get every event, 99 % of them within 50 ms.
+"""Goal: 500 SSE watchers of 50 sessions receive every event, 99 % of the events within 50 ms.
 
-The server is a process of its own, with perdure's API and SQLite; the watchers are sockets of this
-process. An event takes from the return of the append to its arrival. Bare sockets that send as
-many bytes are measured in the same run.
+The server is a separate process with perdure's API and SQLite; the watchers are sockets of this
+process. The delay of an event is the time from the return of the append to its arrival. Plain
+sockets that send as many bytes are measured in the same run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Arrivals = dict[int, int]
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Delay, gaps, memory and CPU."""
+    """Measure delay, gaps, memory and CPU."""
     raw, _ = await _watched(run, is_raw=True)
     delays, told = await _watched(run, is_raw=False)
     claim = f"{WATCHERS} SSE watchers of {SESSIONS} sessions, {RATE:.0f} events/s"
@@ -55,7 +55,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def _watched(run: Run, *, is_raw: bool) -> tuple[list[float], Told]:
-    """Return the delay of each event at each watcher in ms, and what the server told."""
+    """Return the delay of each event at each watcher in ms, and the printed commits."""
     job = Job(str(run.folder), SESSIONS, run.count(EVENTS), RATE, is_raw)
     child = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -96,7 +96,7 @@ async def _watch(address: Address, number: int, arrived: Arrivals, ready: asynci
 
 
 async def _drained(told: Told, arrivals: list[Arrivals]) -> None:
-    """Wait until every watcher has the last event of its session, or `DRAIN_S`."""
+    """Wait until every watcher has received the last event of its session, or for `DRAIN_S`."""
     last = {session: seq for session, seq, _ in told.commits}
     waited_s = 0.0
     while waited_s < DRAIN_S and any(

@@ -1,8 +1,8 @@
-"""Goals: the newest messages of a long session, all of it, and the list of very many sessions.
+"""Goals for reading the newest messages of a long session, the whole session, and long lists.
 
-Raw is the same driver reading the same bytes from one table: of messages with msgspec decoding them
-as the store's callers get them, of the list without decoding anything. Everything goes through the
-public handles, so that what the client adds is in the figures.
+Raw is the same driver reading the same bytes from one table: messages are decoded with msgspec into
+the types of the store, lists are not decoded. All operations use the public handles, so that the
+figures include the cost of the client.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WITH RECURSIVE counted (value) AS (
 
 
 async def measure_messages(run: Run) -> list[Figure]:
-    """The newest messages in a short and in a long session, and the whole long one."""
+    """Measure the newest messages of a short and a long session, and the whole long session."""
     path, longest = run.folder / "messages.db", SIZES[-1]
     raw = await _fill(run, path)
     async with perdure.open(f"sqlite:///{path}") as store:
@@ -79,7 +79,7 @@ async def measure_messages(run: Run) -> list[Figure]:
 
 
 async def _fill(run: Run, path: Path) -> RawLog:
-    """The sessions in a store, the longest also in a raw log; both warm."""
+    """Fill a store with the sessions, and a raw log with the longest session."""
     store = await opened(path, "normal")
     raw = RawLog(run.folder / "raw-messages.db", "normal")
     for size in SIZES:
@@ -101,7 +101,7 @@ async def _fill(run: Run, path: Path) -> RawLog:
 
 
 async def measure_lists(run: Run) -> list[Figure]:
-    """The newest sessions of ten thousand and of a million."""
+    """Measure the newest sessions of ten thousand and of a million sessions."""
     figures: list[Figure] = []
     peaks: list[float] = []
     for many in MANY:
@@ -121,7 +121,7 @@ async def measure_lists(run: Run) -> list[Figure]:
 
 
 async def _many_sessions(path: Path, count: int) -> None:
-    """One session with a title as the store writes it, and its rows as often as asked for."""
+    """Store one session with a title, and copy its rows `count` times."""
     store = await opened(path, "normal")
     stream = StreamId("s0000000")
     header = StreamHeader(stream, CLOCK.now_ms(), title="A session with a title", cwd="/somewhere")
@@ -148,7 +148,7 @@ async def _many_sessions(path: Path, count: int) -> None:
 
 
 def _raw_list(path: Path) -> float:
-    """The same rows by the raw driver, nothing made of them."""
+    """Measure reading the same rows with the raw driver, without decoding."""
     db = cast("Connection", apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY))
     watch = Stopwatch()
     sql = "SELECT id, title, updated_at, messages FROM stream ORDER BY no DESC LIMIT ?"
@@ -170,7 +170,7 @@ async def _cold(path: Path) -> float:
 
 
 async def _warm(path: Path) -> tuple[float, float]:
-    """Milliseconds of a list, and the bytes it takes at most, SQLite's among them."""
+    """Return the milliseconds of a list, and the peak of its memory, including SQLite's."""
     watch = Stopwatch()
     async with perdure.open(f"sqlite:///{path}") as store:
         for _ in range(LISTS):

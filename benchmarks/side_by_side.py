@@ -1,6 +1,6 @@
-"""Figures of our store of a framework beside the framework's own, in one run.
+"""Figures of our store for a framework and of the framework's own store, from one run.
 
-Each store has a `Meter`; rounds alternate between the stores, and the least of all rounds counts.
+Each store has a `Meter`; rounds alternate between the stores, and the minimum of all rounds counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.table import Table
 
 
 class Meter:
-    """The least time and CPU of each row. Units: milliseconds; rows without CPU are as named."""
+    """The minimum time and CPU of each row. Units: milliseconds; rows without CPU are as named."""
 
     def __init__(self) -> None:
         self.wall: dict[str, float] = {}
@@ -24,7 +24,7 @@ class Meter:
 
     @contextmanager
     def row(self, name: str, per: int = 1) -> Generator[None]:
-        """Measure a row; the work inside is done `per` times."""
+        """Measure a row; the work in the block is done `per` times."""
         gc.collect()
         begun, cpu = time.perf_counter(), time.process_time()
         yield
@@ -32,13 +32,13 @@ class Meter:
         self.note(name, taken * 1000 / per, cpu * 1000 / per)
 
     def note(self, name: str, value: float, cpu: float | None = None) -> None:
-        """Keep the least `value` of a row."""
+        """Record the least `value` of a row."""
         self.wall[name] = min(value, self.wall.get(name, value))
         if cpu is not None:
             self.cpu[name] = min(cpu, self.cpu.get(name, cpu))
 
     def growth(self, early: str, late: str, share_of: Meter | None = None) -> float:
-        """Return how much more CPU `late` takes than `early`, both beyond that of `share_of`."""
+        """Return the CPU of `late` divided by that of `early`, both without that of `share_of`."""
         less = {} if share_of is None else share_of.cpu
         return (self.cpu[late] - less.get(late, 0)) / (self.cpu[early] - less.get(early, 0))
 

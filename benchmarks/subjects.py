@@ -1,7 +1,7 @@
-"""What costs may grow with: each subject is made at a size, with the operations to measure on it.
+"""The factors of costs: each subject has a size, and the operations to measure at that size.
 
-All goes through the public handles. An operation that takes what its caller asks for may grow as
-that does; every other one must stay flat.
+All operations use the public handles. An operation whose result grows with the size can cost
+proportionally more; every other operation must have a constant cost.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _numbers = count()
 
 
 async def entries(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """One session of so many entries, and two forks of all of it, each with a pin."""
+    """Create one session of `size` entries, and two full forks of the session with a pin each."""
     session = await session_of(store, size)
     runtime = await stack.enter_async_context(runtime_with_tools(store))
     pinned, hidden = [await runtime.resume((await session.fork()).id, AGENT) for _ in range(2)]
@@ -89,7 +89,7 @@ async def entries(store: Store, size: int, stack: AsyncExitStack) -> list[Operat
 
 
 async def _looks(store: Store, session: Session, size: int) -> list[Operation]:
-    """What a person looks at of a session of `size` entries."""
+    """Return the operations that display a session of `size` entries."""
     middle = f"{session.id}/{size // 2}"
     await session.label(middle, "here")
     fork = await session.fork(middle)
@@ -102,7 +102,7 @@ async def _looks(store: Store, session: Session, size: int) -> list[Operation]:
 
 
 async def sessions(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A store of so many sessions of two entries."""
+    """Create a store of `size` sessions with two entries each."""
     for first in range(0, size, AT_ONCE):
         await store.backend.commit(sessions_of(range(first, min(size, first + AT_ONCE))))
     runtime = await stack.enter_async_context(
@@ -125,7 +125,7 @@ async def sessions(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
 
 
 async def branches(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A session with so many branches at one entry."""
+    """Create a session with `size` branches at one entry."""
     del stack
     session = await session_of(store, 10)
     for _ in range(size):
@@ -139,7 +139,7 @@ async def branches(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
 
 
 async def pins(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A session of 2,000 entries of which so many are pinned."""
+    """Create a session of 2,000 entries with `size` pins."""
     runtime = await stack.enter_async_context(runtime_with_tools(store))
     chat = await runtime.start(AGENT)
     await fill(chat.session, 2_000)
@@ -150,7 +150,7 @@ async def pins(store: Store, size: int, stack: AsyncExitStack) -> list[Operation
 
 
 async def questions(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A session with so many answered questions."""
+    """Create a session with `size` answered questions."""
     del stack
     session = await session_of(store, 10)
     asked = (
@@ -167,7 +167,7 @@ async def questions(store: Store, size: int, stack: AsyncExitStack) -> list[Oper
 
 
 async def open_questions(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A session with so many questions that nothing has answered, beside another session."""
+    """Create a session with `size` unanswered questions, and another session."""
     del stack
     session, other = await session_of(store, 10), await session_of(store, 10)
     asked = tuple(
@@ -187,7 +187,7 @@ async def open_questions(store: Store, size: int, stack: AsyncExitStack) -> list
 
 
 async def watchers(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """So many watchers, each of an idle session."""
+    """Create `size` watchers, each of an idle session."""
     runtime = await stack.enter_async_context(runtime_with_tools(store))
     chat = await runtime.start(AGENT)
     await chat.send("go on")
@@ -204,7 +204,7 @@ async def watchers(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
 
 
 async def forks(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A chain of so many forks of forks."""
+    """Create a chain of `size` forks of forks."""
     del stack
     first = session = await session_of(store, 4)
     for number in range(size):
@@ -221,7 +221,7 @@ async def forks(store: Store, size: int, stack: AsyncExitStack) -> list[Operatio
 
 
 async def namespaces(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """So many namespaces of a session each beside the one that is worked in."""
+    """Create `size` other namespaces with a session each."""
     session = await session_of(store, 200)
     for number in range(size):
         async with perdure.open(store.backend.address, namespace=f"beside-{number}") as beside:
@@ -245,7 +245,7 @@ async def namespaces(store: Store, size: int, stack: AsyncExitStack) -> list[Ope
 
 
 async def neighbour(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A few entries in the middle of so many of another namespace."""
+    """Create a few entries between `size` entries of another namespace."""
     session = await session_of(store, 1)
     opening = perdure.open(store.backend.address, namespace="beside", durability="normal")
     beside = await stack.enter_async_context(opening)
@@ -270,7 +270,7 @@ async def neighbour(store: Store, size: int, stack: AsyncExitStack) -> list[Oper
 
 
 async def large_message(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """Messages of so many bytes."""
+    """Create a message of `size` bytes."""
     text = text_of("source code", size, 1)
     session = await store.create()
     runtime = await stack.enter_async_context(
@@ -289,7 +289,7 @@ async def large_message(store: Store, size: int, stack: AsyncExitStack) -> list[
 
 
 async def copied(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """So many sessions that were copied, to be copied again."""
+    """Create `size` sessions that are already copied, to measure another copy."""
     await store.backend.commit(sessions_of(range(size)))
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-bench-"))
     target = await stack.enter_async_context(perdure.open(f"sqlite:///{folder}/copy.db"))
@@ -298,7 +298,7 @@ async def copied(store: Store, size: int, stack: AsyncExitStack) -> list[Operati
 
 
 async def fork_chain(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A deep chain of forks; every one has its own word, and the first a label."""
+    """Create a deep chain of forks with a different word each; the first session has a label."""
     del stack
     session = await session_of(store, 200)
     await session.label(f"{session.id}/0", "first")

@@ -1,4 +1,4 @@
-"""Long texts of the forms that people paste: each of them ASCII, but for the one that is not."""
+"""Long texts in typical forms of pasted text, all ASCII except one form."""
 
 from __future__ import annotations
 

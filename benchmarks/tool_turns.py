@@ -1,6 +1,6 @@
-"""Goal: a turn with two tool calls computes at most 2.5 ms without its commits, pins or none.
+"""Goal: a turn with two tool calls uses 2.5 ms of CPU at most, without commits, also with pins.
 
-What its commits compute is measured by making them again in another session of the same store.
+The CPU time of its commits is measured by repeating them in another session of the same store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CALLS = 2
 
 
 async def tool_turns(run: Run) -> list[Figure]:
-    """Turns of a short and of a long session, without pins and with some."""
+    """Measure turns of a short and of a long session, without pins and with some."""
     figures: list[Figure] = []
     for entries in ENTRIES:
         for pins in (0, PINS):

@@ -28,7 +28,7 @@ def _corpus(pattern: str) -> str:
 
 
 def message(number: int) -> str:
-    """What a person says, another text for each number."""
+    """Return the text of a user message, different for each number."""
     return _part("docs/decisions/*.md", number, MESSAGE_CHARS)
 
 

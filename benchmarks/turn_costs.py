@@ -1,11 +1,12 @@
-"""What a turn costs a database and a worker, in counts: the figures of docs/scaling.md.
+"""Costs of a turn for a database and a worker, as counts: the figures of docs/scaling.md.
 
-Each kind of turn (without tools, and with two tool calls one after the other) runs in sessions side
-by side, in this process and then in one worker. A first batch of turns warms up and leaves dead
-rows behind; after a VACUUM a second one is measured, and vacuumed, too: so growth is what stays.
-Statements are counted in the server's log, in a batch of their own. What an idle worker does in the
-same time is taken off the figures of turns in a worker, and shown by itself. The server makes no
-checkpoint meanwhile: WAL is without the full pages that the first change after one adds.
+Each kind of turn (without tools, and with two successive tool calls) runs in concurrent sessions,
+first in this process and then in one worker. A first batch of turns warms up and leaves dead rows.
+After a VACUUM, a second batch is measured and vacuumed, so growth does not include dead rows.
+Statements are counted in the server's log, in a separate batch. The work of an idle worker in the
+same time is subtracted from the figures of turns in a worker, and shown separately. The server
+makes no checkpoint during a measurement, so the WAL has no full pages, which the first change after
+a checkpoint adds.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Counts(msgspec.Struct, frozen=True):
     backends: dict[int, float]
 
     def since(self, before: Counts) -> dict[str, float]:
-        """Return what was added to each; connections that ended meanwhile are left out."""
+        """Return the increase of each counter, without connections that ended in the meantime."""
         names = [name for name in self.__struct_fields__ if name != "backends"]
         added = {name: getattr(self, name) - getattr(before, name) for name in names}
         server = sum(ms - before.backends.get(pid, 0.0) for pid, ms in self.backends.items())
@@ -91,7 +92,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class _Place:
-    """A database, the worker on it, and what an idle one does each second."""
+    """A database, the worker on it, and the cost of an idle worker per second."""
 
     def __init__(
         self, server: PostgresServer, address: str, worker: WorkerProcess | None = None
@@ -108,7 +109,7 @@ class _Place:
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Turns in this process and in a worker, an idle worker, and the memory of sessions."""
+    """Measure turns in this process and in a worker, an idle worker, and the memory of sessions."""
     with serving(is_own=True, is_quick=False) as server:
         for setting in _SETTINGS:
             server.execute(server.address, setting)
@@ -142,7 +143,7 @@ async def _in_worker(run: Run, server: PostgresServer) -> list[Figure]:
 
 
 async def _idle(place: _Place) -> list[Figure]:
-    """What one worker does each second while nothing waits; `place` gets it."""
+    """Measure the cost per second of an idle worker, and store it in `place`."""
     before = await _counts(place)
     await asyncio.sleep(IDLE_S)
     added = (await _counts(place)).since(before)
@@ -162,7 +163,7 @@ async def _idle(place: _Place) -> list[Figure]:
 
 
 async def _turns(run: Run, place: _Place, turns: Runtime, agent: Agent) -> list[Figure]:
-    """What a turn of `agent` costs, without what an idle worker does in its time."""
+    """Return the cost of a turn of `agent`, without the cost of an idle worker in the same time."""
     each = run.count(TURNS) // AT_ONCE
     count = each * AT_ONCE
     chats = [await turns.start(agent) for _ in range(AT_ONCE)]
@@ -222,7 +223,7 @@ async def _batch(chats: list[Chat], count: int, first: int) -> None:
 
 
 async def _memory(run: Run, server: PostgresServer) -> list[Figure]:
-    """What a worker keeps of a session that is idle, and of one whose tool runs."""
+    """Measure the memory of a worker per idle session, and per session whose tool runs."""
     count = run.count(SESSIONS)
     address = server.new_database()
     options = ("--slots", str(count))
@@ -271,7 +272,7 @@ def _resident_kb(pid: int) -> float:
 
 
 async def _counts(place: _Place) -> Counts:
-    """The counters, once the server's processes have reported theirs."""
+    """Return the counters, after the server's processes have reported theirs."""
     worker = place.worker
     process_ms = cpu_ms(worker.pid) if worker else time.process_time() * 1000
     at = time.monotonic()
@@ -310,7 +311,7 @@ def _vacuum(address: str) -> None:
 
 @contextmanager
 def _statements(place: _Place) -> Generator[list[int]]:
-    """Put the number of statements of the block into a list."""
+    """Count the statements during the block, and append the number to the yielded list."""
     with psycopg.connect(place.server.address) as db:
         log = Path(_row(db, "SHOW data_directory")[0], "log")
     place.set("ALTER SYSTEM SET log_statement = 'all'")

@@ -1,8 +1,8 @@
-"""Goal: 1,000 watchers of idle sessions make an append elsewhere cost at most 1.1 times as much.
+"""Goal: with 1,000 watchers of idle sessions, other appends cost at most 1.1 times as much.
 
-Two stores in one process hold the same sessions, one of them with the watchers. They are appended
-to by turns, so that a load of the machine meets both alike. An append counts with all that it
-wakes: what the process computes until it is at rest again.
+Two stores in one process contain the same sessions; only one of the stores has the watchers.
+Appends alternate between the stores, so that other load of the machine affects both equally. The
+cost of an append includes all work that it wakes: the CPU time until the process is idle again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST = 1.1
 
 
 async def measure(run: Run) -> list[Figure]:
-    """On SQLite and on PostgreSQL."""
+    """Measure on SQLite and on PostgreSQL."""
     files = [f"sqlite:///{run.folder}/{name}.db" for name in ("watched", "alone")]
     figures = await _figures(run, "SQLite", files[0], files[1])
     with serving(is_own=True) as server:

@@ -1,4 +1,4 @@
-"""The same conversation for everybody: turns of 4 entries and 7 kB on the average, from a seed."""
+"""The same conversation for every benchmark: turns of 4 entries and 7 kB on average, seeded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _POOL_WORDS = 100_000
 
 @cache
 def _pool(seed: int) -> str:
-    """Words and numbers to cut texts from."""
+    """Return the words and numbers that texts are built from."""
     chance = random.Random(seed)
     words: list[str] = chance.choices(_WORDS, k=_POOL_WORDS)
     words[::5] = [str(chance.randrange(10**6)) for _ in words[::5]]
@@ -42,7 +42,7 @@ def turns(seed: int, count: int) -> Iterator[tuple[NewEntry, ...]]:
 
 
 def conversation(seed: int, count: int) -> Iterator[tuple[Message, ...]]:
-    """`count` turns. Every second one calls two tools whose results are 2 to 8 kB long."""
+    """`count` turns. Every second turn calls two tools whose results are 2 to 8 kB long."""
     text = _Text(seed)
     for number in range(count):
         messages = [user(text.of(USER_BYTES))]
@@ -61,19 +61,19 @@ def _tool_round(text: _Text, call: str) -> list[Message]:
 
 
 class _Text:
-    """Texts that follow from a seed."""
+    """Texts that depend only on a seed."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self._pool = _pool(seed)
 
     def of(self, least: int, most: int | None = None) -> str:
-        """A text of `least` characters, or of `least` to `most`."""
+        """Return a text of `least` characters, or of `least` to `most` characters."""
         size = least if most is None else self._chance.randint(least, most)
         start = self._chance.randrange(len(self._pool) - size)
         return self._pool[start : start + size]
 
 
 def payload_bytes(turn: tuple[NewEntry, ...]) -> int:
-    """Bytes of the bodies of a turn."""
+    """Return the number of bytes in the bodies of a turn."""
     return sum(len(entry.body) for entry in turn)

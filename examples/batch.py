@@ -1,9 +1,8 @@
 """A batch: classify 100 tickets, ten at a time, each in a session of its own.
 
 The answers are values of a type, checked before they count. A session is named after its ticket, so
-nothing is paid twice: kill the program at any point and run it again, and it reads the answers that
-it has, continues the calls that were cut off, and makes those that are missing. Two runs at once
-share the calls.
+no model call is paid twice. Kill the program at any point and run it again: it reads the stored
+answers, continues interrupted calls, and makes the missing calls. Two runs at once share the calls.
 
     python examples/batch.py
     python examples/batch.py openai:gpt-5-mini
@@ -46,7 +45,7 @@ class Verdict:
 async def classify(
     store: perdure.Store, runtime: perdure.Runtime, agent: perdure.Agent[Verdict], ticket: str
 ) -> Verdict | None:
-    """Return the verdict on `ticket`, from its session if that has one."""
+    """Return the verdict on `ticket`, from its session if the session has a verdict."""
     await store.open_or_create(ticket, metadata={"batch": "tickets"})
     chat = await runtime.resume(ticket, agent)  # continues a turn that was cut off, as `chat.turn`
     if chat.turn is not None:
@@ -62,7 +61,7 @@ async def classify(
 
 
 async def main(model: str = OFFLINE) -> None:
-    """Classify all tickets, and print what they are about and what it cost."""
+    """Classify all tickets, and print their subjects and the cost."""
     agent = perdure.Agent("clerk", model=model, instructions="Classify.", output=Verdict)
     places = asyncio.Semaphore(10)
 

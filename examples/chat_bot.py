@@ -1,7 +1,7 @@
 """A chat bot in the terminal that streams its answers and remembers every person.
 
-Each name has a session of its own, whose history survives the program: run it again under the same
-name and the conversation continues, also if the program was killed in the middle of an answer.
+Each name has a separate session whose history survives the program. Run it again with the same
+name, and the conversation continues, even if the program was killed during an answer.
 
     python examples/chat_bot.py ana
     python examples/chat_bot.py ana openai:gpt-5

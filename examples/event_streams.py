@@ -1,4 +1,4 @@
-"""Event streams that end when the server is told to stop, which would wait for them otherwise."""
+"""Event streams that end at the stop signal of the server, which would otherwise wait for them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ WATCHES = WeakSet[perdure.Watch]()
 
 
 def until_shutdown(watch: perdure.Watch) -> perdure.Watch:
-    """Return `watch`, which ends at the signal."""
+    """Return `watch` as an iterator that ends at the stop signal."""
     WATCHES.add(watch)
     return watch
 
 
 def end_streams_at_signal() -> None:
-    """Call it when the application starts, in the thread of its event loop."""
+    """Call this function when the application starts, in the thread of its event loop."""
     if threading.current_thread() is not threading.main_thread():
         return  # a test client: no signals
     loop = asyncio.get_running_loop()

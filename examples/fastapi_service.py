@@ -1,16 +1,16 @@
 """A web service: messages and approvals over HTTP, events to the browser as they happen.
 
 Each chat is a session with a durable id. A message starts a turn in the background; the browser
-follows it with server-sent events. The agent may not refund an order alone: its question waits in
-the store until somebody answers it over HTTP. If the service is killed at any point, its next start
-continues every open turn, and a browser that connects again misses no event.
+receives its events as server-sent events. The agent needs approval to refund an order: its question
+waits in the store until a person answers it over HTTP. If the service is killed at any point, its
+next start continues every open turn, and a browser that connects again misses no event.
 
     pip install 'fastapi>=0.135' uvicorn
     uvicorn --app-dir examples fastapi_service:app --timeout-graceful-shutdown 5
 
 Open http://127.0.0.1:8000. The answers are a script, so it runs offline. For a real model delete
-``models=SCRIPT``, install ``perdure[openai]`` and set $OPENAI_API_KEY. It has no sign-in: add yours
-before others can reach it.
+``models=SCRIPT``, install ``perdure[openai]`` and set $OPENAI_API_KEY. The service has no sign-in:
+add authentication before you make it public.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from perdure.testing import ScriptedModel
 
 @perdure.tool(effect="external", needs_approval=True)
 async def refund(order: int) -> str:
-    """Give the money for an order back."""
+    """Refund an order."""
     return f"order {order} is refunded"
 
 
@@ -43,7 +43,7 @@ SCRIPT = ScriptedModel([perdure.assistant(CALL), "Your money is on its way.", "Y
 
 @dataclass
 class Service:
-    """What the requests share, for as long as the service runs."""
+    """The objects that all requests share while the service runs."""
 
     store: perdure.Store
     runtime: perdure.Runtime
@@ -79,7 +79,7 @@ Shared = Annotated[Service, Depends(service_of)]
 
 
 async def session_of(session: str, service: Shared) -> perdure.Session:
-    """Return the session that a request names."""
+    """Return the session with the id in a request."""
     return await service.store.open(session)
 
 
@@ -94,7 +94,7 @@ async def page() -> FileResponse:
 
 @app.post("/chats/{session}/messages", status_code=202)
 async def say(session: str, text: Annotated[str, Body(embed=True)], service: Shared) -> None:
-    """Store a message, and start its turn; a turn that runs already takes the message up."""
+    """Store a message, and start its turn; a turn that is running receives the message instead."""
     chat = await service.chat(session)
     if chat.is_running:
         await chat.steer(text)
@@ -107,7 +107,7 @@ async def events(
     session: Annotated[perdure.Session, Depends(session_of)],
     last_event_id: Annotated[int, Header(ge=-1)] = -1,
 ) -> AsyncIterable[ServerSentEvent]:
-    """Stream the events after the last one that the browser has, then those to come."""
+    """Stream the events after the last event that the browser has, and then new events."""
     after = min(last_event_id, session.head)  # a number past the newest begins there
     async for event in until_shutdown(session.watch(after=after)):
         number = None
@@ -118,7 +118,7 @@ async def events(
 
 @app.get("/questions")
 async def questions(service: Shared) -> list[object]:
-    """List what waits for a person, with all arguments."""
+    """List the open questions for a person, with all arguments."""
     return [perdure.wire(question) for question in await service.store.questions()]
 
 
@@ -132,6 +132,6 @@ async def answer(
 
 @app.exception_handler(perdure.errors.PerdureError)
 async def refuse(_: Request, error: perdure.errors.PerdureError) -> JSONResponse:
-    """Say what is wrong with a request."""
+    """Return the error of an invalid request."""
     status = 404 if error.code.endswith("_not_found") else 409
     return JSONResponse({"code": error.code, "detail": str(error)}, status)

@@ -1,15 +1,15 @@
-"""A web service that answers in the response: Litestar, typed answers, and questions as answers.
+"""A web service that answers in the response: Litestar, typed answers, and questions.
 
-A request waits for its turn and returns what the agent found, as a value of a type. A turn that
-needs a person does not keep the request open: the response is 202 with the question, and the
-response to the answer is the result of the same turn. An event stream shows what happens meanwhile.
+A request waits for its turn and returns the result of the agent as a typed value. A turn that needs
+a person does not keep the request open: the response is 202 with the question, and the response to
+the answer is the result of the same turn. An event stream shows the progress of the turn.
 
     pip install litestar uvicorn
     uvicorn --app-dir examples litestar_service:app --timeout-graceful-shutdown 5
     curl localhost:8000/trips/1 -H 'Content-Type: application/json' -d '{"text": "Oslo"}'
 
 The answers are a script, so it runs offline. For a real model delete ``models=SCRIPT`` and set
-$OPENAI_API_KEY. It has no sign-in: add yours before others can reach it.
+$OPENAI_API_KEY. The service has no sign-in: add authentication before you make it public.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def lifespan(app: Litestar) -> AsyncGenerator[None]:
 
 
 async def outcome(turn: perdure.Turn) -> Response[object]:
-    """Return the trip, or with status 202 the question that the turn waits for."""
+    """Return the trip, or status 202 with the question that the turn waits for."""
     try:
         return Response((await turn).output)
     except perdure.errors.Waiting as waiting:
@@ -88,7 +88,7 @@ async def outcome(turn: perdure.Turn) -> Response[object]:
 
 @post("/trips/{session:str}")
 async def plan(session: str, data: Wish, state: State) -> Response[object]:
-    """Plan a trip in a new session. Of two requests with its id, one gets 409."""
+    """Plan a trip in a new session. A second request with the same id gets status 409."""
     chat: perdure.Chat = await state.runtime.start(AGENT, id=session)
     state.chats[session] = chat
     return await outcome(chat.send(data.text, while_waiting="raise"))
@@ -96,7 +96,7 @@ async def plan(session: str, data: Wish, state: State) -> Response[object]:
 
 @post("/trips/{session:str}/answer")
 async def decide(session: str, data: Decision, state: State) -> Response[object]:
-    """Answer the question of a trip, and return what comes of it."""
+    """Answer the question of a trip, and return the result."""
     chat: perdure.Chat | None = state.chats.get(session)
     if chat is None or chat.turn is None:
         raise NotFoundException(f"no turn is open in {session!r}")
@@ -106,7 +106,7 @@ async def decide(session: str, data: Decision, state: State) -> Response[object]
 
 @get("/trips/{session:str}/events")
 async def events(session: str, request: Request[object, object, State]) -> ServerSentEvent:
-    """Stream the events of a trip after the last one that the client has, then those to come."""
+    """Stream the events of a trip after the last event that the client has, and then new events."""
     opened: perdure.Session = await request.app.state.store.open(session)
     after = int(request.headers.get("last-event-id", -1))
 
@@ -123,7 +123,7 @@ async def events(session: str, request: Request[object, object, State]) -> Serve
 def refuse(
     _: Request[object, object, State], error: perdure.errors.PerdureError
 ) -> Response[object]:
-    """Say what is wrong with a request."""
+    """Return the error of an invalid request."""
     status = 404 if error.code.endswith("_not_found") else 409
     return Response({"code": error.code, "detail": str(error)}, status_code=status)
 

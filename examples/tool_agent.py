@@ -1,9 +1,9 @@
-"""An agent with tools: two that read at the same time, and one that asks before it acts.
+"""An agent with three tools: two read concurrently, and one asks before it acts.
 
-The agent plans a trip. It looks hotels and trains up side by side, and may book up to two nights
-alone. For more it asks: the question shows all arguments, and its answer is part of the log. Stop
-the program while it asks, and the next start asks again. The log knows every call with its outcome,
-and a booking that was cut off is never repeated silently.
+The agent plans a trip. The agent searches hotels and trains concurrently, and can book up to two
+nights without approval. For longer stays it asks: the question shows all arguments, and the answer
+is stored in the log. If you stop the program while it asks, the next start asks again. The log
+contains every call with its outcome, and an interrupted booking is never repeated silently.
 
     python examples/tool_agent.py
 

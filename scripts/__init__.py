@@ -1,1 +1,1 @@
-"""Programs that look after this repository. None of them is part of the package."""
+"""Programs that check this repository or generate files. None of them is part of the package."""

@@ -2,8 +2,8 @@
 
 Run it from anywhere: `python scripts/check_commits.py [ROOT]`. It checks every commit after
 `BASE`, prints each violation as `commit: rule: subject`, and exits with 1 if there was one. Older
-commits are not checked. Where git or `BASE` is missing (an archive, a shallow clone), it prints why
-it skips the check and exits with 0.
+commits are not checked. If git or `BASE` is missing (an archive, a shallow clone), it prints the
+reason, skips the check and exits with 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def violations(commits: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def commits_after(root: Path, base: str) -> list[tuple[str, str]] | str:
-    """Return the short id and subject of each commit after `base`, or why there is no answer."""
+    """Return the short id and subject of each commit after `base`, or why they are unknown."""
     try:
         top = _git(root, "rev-parse", "--show-toplevel")
     except FileNotFoundError:

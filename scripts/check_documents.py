@@ -1,11 +1,11 @@
-"""Check the documents: links lead somewhere, the map and the index are complete.
+"""Check the documents: links have valid targets, the map and the index are complete.
 
 Run it from anywhere: `python -m scripts.check_documents [ROOT]`. It prints each violation as
 `path:line: rule: what is wrong` and exits with 1 if there was one.
 
-The map is the table "To change X, open Y" of ARCHITECTURE.md. A name in it is a path below
-`src/perdure`, below the repository, in the folder named before it in its row, or beside the file;
-a folder stands for all that is in it. Every module of the package is to be found there.
+The map is the table "To change X, open Y" of ARCHITECTURE.md. A name in it is a path relative to
+`src/perdure`, the repository, the previous folder of its row or that file's folder; a folder covers
+all files in it. The map must contain every module of the package.
 
 docs/README.md is the index of the documents: it links every other document below `docs`.
 """
@@ -32,7 +32,7 @@ _FENCE = "```"
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
-    """The lines of a document with their numbers, but for its examples."""
+    """Yield the lines of a document with their numbers, without its examples."""
     is_example = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith(_FENCE):
@@ -42,14 +42,14 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
 
 
 def anchors(text: str) -> set[str]:
-    """What a link may name in a document: its headings, as addresses spell them."""
+    """Return the valid link targets in a document: its headings in the form of URL fragments."""
     headings = [found[1].lower() for _, line in prose(text) if (found := _HEADING.match(line))]
     spelt = {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
     return spelt | set(_ANCHOR.findall(text))
 
 
 def broken_links(documents: Mapping[str, str], paths: Collection[str]) -> Iterator[Violation]:
-    """A link leads to no file of the repository, or to no heading of it."""
+    """Report each link to a missing file of the repository or to a missing heading."""
     for path, text in documents.items():
         for number, line in prose(text):
             for target in _LINK.findall(line):
@@ -81,7 +81,7 @@ def missing_documents(text: str, paths: Collection[str]) -> Iterator[Violation]:
 
 
 def map_faults(text: str, paths: Collection[str]) -> Iterator[Violation]:
-    """The document names a path that is not there, or its map leaves a module out."""
+    """Report each missing path in the document, and each module that its map omits."""
     places = {PurePosixPath(path) for path in paths}
     places |= {folder for place in places for folder in place.parents}
     found: set[PurePosixPath] = set()
@@ -105,7 +105,7 @@ def map_faults(text: str, paths: Collection[str]) -> Iterator[Violation]:
 def _named(
     line: str, places: Collection[PurePosixPath]
 ) -> Iterator[tuple[str, PurePosixPath | None]]:
-    """The paths that `line` names, None for one that is not there; a word may be another name."""
+    """Yield the paths in `line`, with None for a missing one; a word can be another name."""
     beside = PACKAGE
     for name in _NAME.findall(line):
         near = (folder for folder in (beside, *beside.parents) if folder.is_relative_to(PACKAGE))
@@ -118,7 +118,7 @@ def _named(
 
 
 def violations(root: Path) -> list[Violation]:
-    """Everything that is wrong with the documents below `root`."""
+    """Return all violations in the documents below `root`."""
     paths = {path for path in tracked_paths(root) if (root / path).is_file()}
     folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
     documents = {
@@ -136,7 +136,7 @@ def violations(root: Path) -> list[Violation]:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the repository at the given root, or this one; the exit code."""
+    """Check the repository at the given root, or this one; return the exit code."""
     root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
     found = violations(root)
     for violation in found:

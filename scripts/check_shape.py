@@ -1,11 +1,11 @@
-"""Check the shape of the repository: sizes, places, names, reasons, and what a file may not hold.
+"""Check the shape of the repository: sizes, places, names, reasons and forbidden contents.
 
 Run it in the repository: `python -m scripts.check_shape [ROOT]`. It prints each violation as
-`path:line: rule: what is wrong` and exits with 1 if there was one. It reads the files git knows
-or would add (so it sees a new file before it is committed) and imports none of them.
+`path:line: rule: what is wrong` and exits with 1 if there was one. It reads the files that git
+tracks or would add, without importing them. New files are checked before their commit.
 
 Each rule is a function `(Repository) -> violations`, listed in `RULES` at the end. The two tables
-under "Test mirror" are the only exceptions, and each row of them has its reason.
+under "Test mirror" contain the only exceptions, and each row gives its reason.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Repository:
-    """The files the rules look at."""
+    """The files that the rules check."""
 
     sources: tuple[Source, ...]
 
@@ -261,7 +261,7 @@ def tracked_paths(root: Path) -> list[str]:
 
 
 def file_sizes(repository: Repository) -> Iterator[Violation]:
-    """A file, or a document with a limit, has too many lines."""
+    """Report each file, and each document with a limit, that has too many lines."""
     for source in repository.written:
         folder = source.path.parts[0]
         limit = {"tests": TEST_FILE_LINES, "examples": EXAMPLE_LINES}.get(folder, MODULE_LINES)
@@ -276,7 +276,7 @@ def file_sizes(repository: Repository) -> Iterator[Violation]:
 
 
 def definition_sizes(repository: Repository) -> Iterator[Violation]:
-    """A function or class outside the tests is too long, or a class does too much."""
+    """Report each function or class outside the tests that is too large."""
     sources = [each for each in repository.written if not each.is_test]
     classes = Classes([Module(each.path, each.tree) for each in sources])
     for source in sources:
@@ -300,7 +300,7 @@ def too_long(
     rule: str,
     limit: int,
 ) -> Iterator[Violation]:
-    """A violation if the definition has more lines than `limit`, its docstring included.
+    """Report the definition if it has more lines than `limit`, including its docstring.
 
     The examples and exit codes of a command's docstring do not count: they are a page of help.
     """
@@ -310,7 +310,7 @@ def too_long(
 
 
 def help_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
-    """How many lines of the docstring are the sections ``Examples:`` and ``Exit codes:``."""
+    """Return the number of docstring lines in the sections ``Examples:`` and ``Exit codes:``."""
     lines = (ast.get_docstring(node) or "").splitlines()
     starts = [number for number, line in enumerate(lines) if line in HELP_SECTIONS]
     return len(lines) - min(starts, default=len(lines))
@@ -319,7 +319,7 @@ def help_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> i
 def too_many_methods(
     source: Source, node: ast.ClassDef, classes: Classes, limit: int
 ) -> Iterator[Violation]:
-    """A violation if the class has more public methods than `limit`, inherited ones included."""
+    """Report the class if it has more public methods than `limit`, including inherited ones."""
     count = len(classes.public_methods(Module(source.path, source.tree), node))
     if count > limit:
         message = f"`{node.name}` has {count} public methods, at most {limit}"
@@ -327,14 +327,14 @@ def too_many_methods(
 
 
 def too_many_bases(source: Source, node: ast.ClassDef, classes: Classes) -> Iterator[Violation]:
-    """A violation if the class inherits through a class from another one."""
+    """Report the class if its chain of base classes is too long."""
     chain = classes.chain(Module(source.path, source.tree), node)
     if len(chain) > CLASS_CHAIN and chain[-1] not in FAMILIES:
         yield source.at(node.lineno, "class-chain", f"`{' -> '.join(chain)}`: hold a part instead")
 
 
 def folders(repository: Repository) -> Iterator[Violation]:
-    """A folder of the package holds too many modules, or lies too deep."""
+    """Report each folder of the package that contains too many modules or is nested too deep."""
     modules = repository.modules
     counts = Counter(path.parent for path in modules if path.name != "__init__.py")
     for folder, count in counts.items():
@@ -349,7 +349,7 @@ def folders(repository: Repository) -> Iterator[Violation]:
 
 
 def names(repository: Repository) -> Iterator[Violation]:
-    """A folder or module has a name that would fit any content."""
+    """Report each folder or module whose name would fit any content."""
     for source in repository.python:
         parts = [*source.path.parts[:-1], source.path.stem.removeprefix("test_")]
         for part in BANNED_NAMES.intersection(parts):
@@ -358,7 +358,7 @@ def names(repository: Repository) -> Iterator[Violation]:
 
 
 def package_files(repository: Repository) -> Iterator[Violation]:
-    """An `__init__.py` below the top one holds more than a docstring."""
+    """Report each `__init__.py` below the top folder that contains more than a docstring."""
     for path, source in repository.modules.items():
         is_package_file = path.name == "__init__.py" and path.parent != PurePosixPath()
         if not is_package_file or str(path) in GATHERS or source.tree is None:
@@ -372,14 +372,14 @@ def package_files(repository: Repository) -> Iterator[Violation]:
 
 
 def syntax(repository: Repository) -> Iterator[Violation]:
-    """A file cannot be parsed. No rule looks at the tree of a test, and ruff parses those too."""
+    """A file cannot be parsed. No rule reads the tree of a test, and ruff parses test files too."""
     for source in repository.python:
         if not source.is_test and source.tree is None:
             yield source.at(1, "syntax", "is not valid Python, so most rules could not look at it")
 
 
 def mirrored_tests(repository: Repository) -> Iterator[Violation]:
-    """A module has no test where one is expected."""
+    """Report each module without a test at the expected path."""
     tests = {str(source.path) for source in repository.python if source.path.parts[0] == "tests"}
     for path, source in repository.modules.items():
         if path.name in {"__init__.py", "__main__.py"} or str(path) in NO_TEST:
@@ -392,7 +392,7 @@ def mirrored_tests(repository: Repository) -> Iterator[Violation]:
 
 
 def mirror_tables(repository: Repository) -> Iterator[Violation]:
-    """A row of the exceptions names nothing, so it excuses nothing."""
+    """Report each row of the exceptions that matches no module."""
     modules = repository.modules
     for key in [*NO_TEST, *TESTED_IN]:
         if not any(covers(key, path) for path in modules):
@@ -401,17 +401,17 @@ def mirror_tables(repository: Repository) -> Iterator[Violation]:
 
 
 def covers(key: str, path: PurePosixPath) -> bool:
-    """Whether a row of the exceptions is about the module."""
+    """Return whether a row of the exceptions applies to the module."""
     return str(path).startswith(key) if key.endswith("/") else str(path) == key
 
 
 def holds_tests(place: str, tests: set[str]) -> bool:
-    """Whether there is a test file at any depth under `place`."""
+    """Return whether there is a test file at any depth under `place`."""
     return any(path.startswith(f"{place}/") and "/test_" in path for path in tests)
 
 
 def suppressions(repository: Repository) -> Iterator[Violation]:
-    """A comment silences a tool without saying why, or for a whole file."""
+    """Report each comment that silences a tool without a reason, or for a whole file."""
     for source in repository.python:
         for line, comment, is_file_wide in unexplained(source.text):
             if is_file_wide:
@@ -422,7 +422,7 @@ def suppressions(repository: Repository) -> Iterator[Violation]:
 
 
 def forbidden_text(repository: Repository) -> Iterator[Violation]:
-    """A file holds an address of a package index or a path of one machine."""
+    """Report each file that contains an address of a package index or a path of one machine."""
     for source in repository.sources:
         lower = source.text.lower()
         for rule, (words, pattern) in FORBIDDEN_TEXT.items():
@@ -449,12 +449,12 @@ RULES: tuple[Rule, ...] = (
 
 
 def violations(repository: Repository) -> list[Violation]:
-    """Every violation, in the order of path, line and rule."""
+    """Return every violation, in the order of path, line and rule."""
     return sorted(violation for rule in RULES for violation in rule(repository))
 
 
 def main(arguments: list[str]) -> int:
-    """Check the repository at the given root, or this one; the exit code."""
+    """Check the repository at the given root, or this one; return the exit code."""
     root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
     repository = Repository.read(root)
     found = violations(repository)

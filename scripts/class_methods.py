@@ -1,4 +1,4 @@
-"""The public methods and the base classes of a class, as far as they are in the repository."""
+"""The public methods and base classes of a class, as far as the repository defines them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Module(NamedTuple):
 
 
 class Classes:
-    """The classes of modules, found as a module names its base classes."""
+    """The classes of modules, found by the names that a module uses for its base classes."""
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self._found: dict[tuple[str, str], tuple[Module, ast.ClassDef]] = {}
@@ -48,7 +48,7 @@ class Classes:
         return names
 
     def chain(self, source: Module, node: ast.ClassDef) -> list[str]:
-        """Return the names of a class and of its bases, in the longest line of them."""
+        """Return the names of a class and of its bases, along the longest inheritance path."""
         parents = [self._base(source, base) for base in node.bases]
         lines = [self.chain(*each) for each in parents if each is not None and each[1] is not node]
         return [node.name, *(max(lines, key=len) if lines else ())]

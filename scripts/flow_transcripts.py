@@ -1,8 +1,8 @@
 """The transcripts in docs/flows.md: run again and compared, or rewritten.
 
-`python -m scripts.flow_transcripts` says where the document no longer tells the truth; with
-`--write` it puts the real output there instead. The rules of `readme_transcript` apply; the
-folder holds the projects of examples/flows, and everything runs offline.
+`python -m scripts.flow_transcripts` reports differences between the document and the real output;
+`--write` updates the document. The rules of `readme_transcript` apply; the folder contains the
+projects of examples/flows, and everything runs offline.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The transcript in docs/guides/new-user.md: run again and compared, or rewritten.
 
-`python -m scripts.guide_transcript` says where the guide no longer tells the truth; with `--write`
-it puts the real output there instead. The rules of `readme_transcript` apply. The home folder
-is made of the files that the tests have of each program, and the model is a server on the loopback
-that speaks as Ollama does and always says the same.
+`python -m scripts.guide_transcript` reports differences between the guide and the real output;
+`--write` updates the guide. The rules of `readme_transcript` apply. The home folder contains the
+sample files that the tests use for each program. The model is a local server with Ollama's protocol
+and a constant answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HOME = {
 
 
 def fill(home: Path) -> None:
-    """Put histories where their programs keep them, and a file that is none of theirs."""
+    """Write histories into the folders of their programs, and a file of no known program."""
     for folder, files in HOME.items():
         (home / folder).mkdir(parents=True)
         for file in files:
@@ -44,7 +44,7 @@ def fill(home: Path) -> None:
 
 @contextmanager
 def place() -> Generator[Place]:
-    """The home folder, and a model that answers, for as long as the block lasts."""
+    """Provide the home folder, and a model that answers, until the block ends."""
     address: list[str] = []
     is_up, is_over = threading.Event(), threading.Event()
 
@@ -66,7 +66,7 @@ def place() -> Generator[Place]:
 
 
 def run_guide(arguments: Sequence[str]) -> int:
-    """Check the guide, or with ``--write`` bring it up to date; the exit code."""
+    """Check the guide, or update it with ``--write``; return the exit code."""
     with place() as here:
         return main(arguments, GUIDE, here)
 

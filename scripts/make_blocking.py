@@ -1,9 +1,9 @@
-"""Write the stubs that type checkers and editors read: of handles without async, of public names.
+"""Write the stubs for type checkers and editors: handles without async, and public names.
 
-`perdure.client.sync.handle` makes the handles at run time, and `perdure` imports each name at its
+`perdure.client.sync.handle` creates the handles at run time, and `perdure` imports each name at its
 first use. Run `python scripts/make_blocking.py` after a change to a public signature of a handle,
-or to the table of names in `perdure`; with `--check` it only says whether it has to be run (a test
-does).
+or to the table of names in `perdure`; `--check` only reports whether the files are out of date (a
+test uses it).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Module:
-    """One source file, and where the names it uses come from."""
+    """One source file, and the origins of the names that it uses."""
 
     def __init__(self, name: str) -> None:
         own = f"perdure.client.{name}"
@@ -71,7 +71,7 @@ class Module:
                 self.homes[node.name] = own
 
     def functions(self, name: str) -> Iterator[Function]:
-        """The functions in the body of the class `name`."""
+        """Return the functions in the body of the class `name`."""
         for node in self.tree.body:
             if is_class(node, name):
                 yield from (
@@ -82,7 +82,7 @@ class Module:
 
 
 def _top(tree: ast.Module) -> Iterator[ast.stmt]:
-    """The statements of a module, with those that only checkers see."""
+    """Return the statements of a module, including those that only type checkers see."""
     for node in tree.body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             yield from node.body
@@ -91,16 +91,16 @@ def _top(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 class Resolved(ast.NodeTransformer):
-    """Replaces ``module.Name`` by ``Name`` where it is a handle: ``watches.Watch`` by ``Watch``.
+    """Replaces ``module.Name`` of a handle by ``Name``: ``watches.Watch`` by ``Watch``.
 
-    The client spells a handle so where it loads the module at its first use.
+    The client writes ``module.Name`` where it loads the module of a handle at its first use.
     """
 
     def __init__(self, module: Module) -> None:
         self.module = module
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Return the name of the handle that `node` is, or `node`."""
+        """Return the name of the handle if `node` is one, otherwise `node`."""
         if isinstance(node.value, ast.Name) and node.attr in ALL:
             alias = node.value.id
             name = self.module.spelled.get(alias, alias).partition(" as ")[0]
@@ -110,7 +110,7 @@ class Resolved(ast.NodeTransformer):
 
 
 class Text:
-    """Collects the lines of the file and the imports they need."""
+    """Collects the lines of the file and the imports that they need."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -122,7 +122,7 @@ class Text:
         self.lines += lines
 
     def source(self, module: Module, node: ast.AST) -> str:
-        """The source of `node`, whose names get imported."""
+        """Return the source of `node`, and import its names."""
         node = Resolved(module).visit(node)
         for each in ast.walk(node):
             if not isinstance(each, ast.Name) or hasattr(builtins, each.id):
@@ -142,7 +142,7 @@ class Text:
         return spelled
 
     def whole(self) -> str:
-        """The file, not formatted yet."""
+        """Return the whole file before formatting."""
         imports = [
             f"from {module} import {name}" if module else f"import {name}"
             for module, name in sorted(self.imports)
@@ -151,7 +151,7 @@ class Text:
 
 
 def written(target: Path = TARGET) -> str:
-    """The generated file `target`."""
+    """Return the content of the generated file `target`."""
     if target == NAMES_TARGET:
         return written_names()
     text = Text()
@@ -168,7 +168,7 @@ def written(target: Path = TARGET) -> str:
 
 
 def bases(text: Text, module: Module, name: str) -> Iterator[str]:
-    """The bases of the class `name` in the stub, with its type parameters."""
+    """Return the bases of the class `name` in the stub, with its type parameters."""
     found = [each for node in module.tree.body if is_class(node, name) for each in node.bases]
     generic = [each for each in found if isinstance(each, ast.Subscript)]
     parameters = "".join(f"[{text.source(module, each.slice)}]" for each in generic)
@@ -177,12 +177,12 @@ def bases(text: Text, module: Module, name: str) -> Iterator[str]:
 
 
 def is_class(node: ast.stmt, name: str) -> TypeGuard[ast.ClassDef]:
-    """Whether `node` is the class `name`."""
+    """Return whether `node` is the class `name`."""
     return isinstance(node, ast.ClassDef) and node.name == name
 
 
 def written_names() -> str:
-    """The stub of `perdure`, whose names are in the table of its ``__init__``."""
+    """Return the stub of `perdure`; its names are in the table of its ``__init__``."""
     tables = vars(perdure)
     homes = [*tables["_HOMES"].items(), *((name, "perdure") for name in tables["_MODULES"])]
     imports = [f"from {home} import {name} as {name}" for name, home in homes]
@@ -191,7 +191,7 @@ def written_names() -> str:
 
 
 def write(text: Text, module: Module, owner: str, node: Function) -> None:
-    """Write what `node` becomes: a constructor, a method, a property, or nothing."""
+    """Write the stub of `node`: a constructor, a method, a property, or nothing."""
     if node.name == "__init__":
         write_constructor(text, module, owner, node)
         write_attributes(text, module, node)
@@ -214,7 +214,7 @@ def write(text: Text, module: Module, owner: str, node: Function) -> None:
 
 
 def write_constructor(text: Text, module: Module, owner: str, node: Function) -> None:
-    """Write a constructor for a handle that programs make themselves, out of another handle."""
+    """Write a constructor for a handle that programs create themselves from another handle."""
     if owner in MADE_BY_PROGRAMS:
         text.add("", f"    def __init__({text.parameters(module, node)}) -> None: ...")
 
@@ -242,7 +242,7 @@ def write_attributes(text: Text, module: Module, node: Function) -> None:
 
 
 def write_method(text: Text, module: Module, node: Function) -> None:
-    """Write a method, an overload of one, or a property."""
+    """Write a method, an overload of a method, or a property."""
     decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
     assert node.returns is not None
     signature = f"    def {node.name}({text.parameters(module, node)}) -> "
@@ -256,13 +256,13 @@ def write_method(text: Text, module: Module, node: Function) -> None:
 
 
 def docstring(node: Function) -> Iterator[str]:
-    """The body of `node` in a stub: its docstring, as lines."""
+    """Return the body of `node` in a stub: the lines of its docstring."""
     told = ast.get_docstring(node, clean=False)
     yield from ["        ..."] if told is None else f'        """{told}"""'.splitlines()
 
 
 def formatted(text: str) -> str:
-    """`text` as the project's formatter writes it."""
+    """Return `text` as formatted by the project's formatter."""
     for command in (
         ["check", "--quiet", "--fix", "--select", "I,F401"],
         ["format", "--quiet"],
@@ -294,7 +294,7 @@ RESULT = '''
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or with ``--check`` say whether they are what would be written."""
+    """Write the files, or with ``--check`` report whether they are up to date."""
     is_right = True
     for target in TARGETS:
         text = written(target)

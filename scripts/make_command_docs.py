@@ -1,8 +1,8 @@
 """Write the documents and the table of all commands from the commands themselves.
 
-Run `python scripts/make_command_docs.py` after a change to a command, its options or its help; with
-`--check` it only says whether it has to be run (`make check` does). The HTML page is one file that
-needs nothing else.
+Run `python scripts/make_command_docs.py` after a change to a command, its options or its help;
+`--check` only reports whether the files are out of date (`make check` uses it). The HTML page is
+one file without external resources.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BY = "scripts/make_command_docs.py"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the documents, or with --check compare them; the exit code."""
+    """Write the documents, or with --check compare them; return the exit code."""
     program = shape_of(typer.main.get_command(whole_program()))
     texts = {
         DOCS / "commands.md": markdown(program),
@@ -47,23 +47,23 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def text_in(file: Path) -> str | None:
-    """What is in `file`; None when it is not there."""
+    """Return the content of `file`; None if the file does not exist."""
     return file.read_text(encoding="utf-8") if file.exists() else None
 
 
 def commands_of(program: Command) -> list[Command]:
-    """Every command and group, the program itself left out."""
+    """Return every command and group, without the program itself."""
     return [command for command in program.walk() if command.words]
 
 
 def common_of(program: Command) -> list[Parameter]:
-    """The options that most commands have, each once."""
+    """Return the options that most commands share, each once."""
     found = {p.name: p for command in program.walk() for p in command.common}
     return [found[name] for name in sorted(found, key=list(found).index)]
 
 
 def anchor(command: Command) -> str:
-    """Where the command is on a page."""
+    """Return the anchor of the command on a page."""
     return "-".join(command.words)
 
 
@@ -71,7 +71,7 @@ def anchor(command: Command) -> str:
 
 
 def markdown(program: Command) -> str:
-    """All commands as one document."""
+    """Return all commands as one Markdown document."""
     return "\n".join(_markdown(program)).rstrip() + "\n"
 
 
@@ -151,7 +151,7 @@ def _lines(command: Command) -> Iterator[str]:
 
 
 def cell(text: str) -> str:
-    """`text` in a cell of a table."""
+    """Return `text` in the form for a table cell."""
     return text.replace("|", "\\|")
 
 
@@ -242,7 +242,7 @@ def _paragraphs(texts: Sequence[str], style: str = "") -> Iterator[str]:
 
 
 def _prose(text: str) -> str:
-    """`text` with what is between backticks, and options, as code."""
+    """Return `text` with options and texts between backticks marked as code."""
     parts = escape(text, quote=False).split("`")
     return "".join(
         f"<code>{part}</code>" if n % 2 else OPTION.sub(r"<code>\1</code>", part)

@@ -28,27 +28,27 @@ EMPTY = ("sessions", "sessions/nothing", "flows", "inbox", "memory?tab=facts", "
 
 
 class Studio:
-    """Takes pictures into `folder`."""
+    """Takes screenshots and writes them into `folder`."""
 
     def __init__(self, folder: Path, chromium: str) -> None:
         self._folder = folder
         self._chromium = chromium
 
     async def furnished(self, scratch: Path) -> None:
-        """The views of a store with something in each of them, and the dialogs."""
+        """Take pictures of the views of a store with content in each view, and of the dialogs."""
         async with served(scratch, ANSWERS, agents=[DESK]) as server:
             session = await furnished(server)
             shown = {place: place.replace(session, "one") for place in places(session)}
             await self._take(server, shown, keys={"palette": "Control+k", "keys": "?"})
 
     async def empty(self, scratch: Path) -> None:
-        """The views of an empty store, and the sign-in."""
+        """Take pictures of the views of an empty store, and of the sign-in."""
         async with served(scratch) as server:
             shown = {place: f"empty-{place}" for place in EMPTY}
             await self._take(server, shown, click={"sign-in": "Sign out"})
 
     async def flows(self, scratch: Path) -> None:
-        """The views of a flow that waits for a person."""
+        """Take pictures of the views of a flow that waits for a person."""
         async with serving_flows(scratch) as server:
             flow = await begun(server, scratch)
             await flow_until(server, flow, waits_for("prompt-human"))
@@ -60,7 +60,7 @@ class Studio:
             await self._take(server, {f"flows/{flow}": "flow-handoff", "inbox": "inbox-handoff"})
 
     async def widget(self, scratch: Path) -> None:
-        """The chat on a page of another origin."""
+        """Take pictures of the chat on a page of another origin."""
         async with served(scratch, ANSWERS[1:2] * 4, agents=[DESK]) as server:
             for size in SIZES:
                 for scheme in SCHEMES:

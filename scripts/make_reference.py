@@ -37,7 +37,7 @@ CONTRACT = re.compile(r"(?<=[.;)`])\s+(Shape|Units|Durable|Raises|Source): |^(Sh
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the reference into the folder that is named; the exit code."""
+    """Write the reference into the given folder; return the exit code."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: python -m scripts.make_reference FOLDER")
         return 2
@@ -121,12 +121,12 @@ def _is_module(value: object) -> bool:
 
 
 def members(found: doc.Module | doc.Class) -> list[Documented]:
-    """Return what the reference shows of `found`."""
+    """Return the members of `found` that the reference shows."""
     return cast("list[Documented]", found.own_members)
 
 
 def _complete(found: doc.Class) -> None:
-    """Show the fields and methods of private bases as its own, with the defaults of fields."""
+    """Show inherited fields and methods of private bases, with the defaults of fields."""
     own = {member.name: member for member in members(found)}
     inherited = cast("dict[tuple[str, str], list[Documented]]", found.inherited_members)
     for (home, _), taken in inherited.items():
@@ -160,7 +160,7 @@ def _defaults(of: type[Any]) -> dict[str, Any]:
 
 
 def _adapt(found: Documented, *, is_blocking: bool) -> None:
-    """Write the contracts as paragraphs, and the notes of an annotation as its docstring."""
+    """Write the contracts as paragraphs, and use the notes of an annotation as its docstring."""
     found.docstring = _with_paragraphs(found.docstring)
     if isinstance(found, doc.Class):
         for member in members(found):

@@ -1,7 +1,8 @@
-"""Write the JSON Schemas in docs/schemas from the types that files are read as.
+"""Write the JSON Schemas in docs/schemas from the types into which files are parsed.
 
-Run `python scripts/make_schemas.py` after a change to what may stand in an agent file, a settings
-file or a workflow; with `--check` it only says whether it has to be run (`make check` does).
+Run `python scripts/make_schemas.py` after a change to the valid contents of an agent file, a
+settings file or a workflow; `--check` only reports whether the files are out of date (`make check`
+uses it).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MODEL = r"^[^\s:]+:\s*\S"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the schemas, or with --check compare them; the exit code."""
+    """Write the schemas, or with --check compare them; return the exit code."""
     is_check = "--check" in arguments
     texts = {name: text_of(schema) for name, schema in schemas().items()}
     stale = [name for name, text in texts.items() if text_in(FOLDER / name) != text]
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def schemas() -> dict[str, Mapping[str, Any]]:
-    """Every schema by the name of its file."""
+    """Return every schema by the name of its file."""
     agent = with_models(with_servers(plain(AgentFile, "A perdure agent file", "agent")))
     _text_of(agent["$defs"]["FiledMemory"]["properties"]["embedder"])["pattern"] = EMBEDDER
     config = with_servers(plain(Settings, "A perdure settings file", "config"))
@@ -77,12 +78,12 @@ def schemas() -> dict[str, Mapping[str, Any]]:
 
 
 def plain(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, Any]:
-    """The schema of `wanted`, of JSON alone: a default may be a tuple."""
+    """Return the schema of `wanted` as plain JSON: tuples in defaults become lists."""
     return json.loads(json.dumps(schema_of(wanted, title, ID.format(id))))
 
 
 def with_models(agent: dict[str, Any]) -> dict[str, Any]:
-    """`agent` with what names of models, providers and built-in tools can be."""
+    """Return `agent` with the valid names of models, providers and built-in tools."""
     fields: dict[str, Any] = agent["$defs"]["AgentFile"]["properties"]
     fields["tools"] |= {"items": {"enum": sorted(BUILTIN)}, "uniqueItems": True}
     for name in ("AgentFile", "FiledFallback"):
@@ -96,7 +97,7 @@ def with_models(agent: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_servers(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema` with what an MCP server is: a program with its settings, or a place with others."""
+    """Return `schema` with both forms of an MCP server: a command or a URL, with their settings."""
     for name in ("McpServer", "FiledServer"):
         if name not in schema["$defs"]:
             continue
@@ -138,7 +139,7 @@ def text() -> dict[str, Any]:
 
 
 def _text_of(place: dict[str, Any]) -> dict[str, Any]:
-    """The part of `place` that is for text, not for nothing."""
+    """Return the alternative of `place` for text, without the one for null."""
     return next(form for form in place["anyOf"] if form["type"] == "string")
 
 
@@ -147,7 +148,7 @@ def _object_of(place: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_seed_forms(agent: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`agent` with ``{ref: name}`` for a server, which is read as the name."""
+    """Return `agent` with ``{ref: name}`` as another form of a server, equal to the name."""
     schema = json.loads(json.dumps(agent))
     server: dict[str, Any] = schema["$defs"]["AgentFile"]["properties"]["mcp_servers"]
     reference = {
@@ -161,7 +162,7 @@ def with_seed_forms(agent: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def of_projects(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`config` with the keys that a project may set, and no others."""
+    """Return `config` with only the keys that a project can set."""
     schema = json.loads(json.dumps(config))
     schema["$id"] = ID.format("project-config")
     schema["title"] = "The settings file of a project"
@@ -176,13 +177,13 @@ def of_projects(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _references(place: Any) -> list[str]:
-    """What `place`, a ``$ref`` or an ``allOf`` of one, refers to."""
+    """Return the references in `place`, which is a ``$ref`` or contains some in ``allOf``."""
     parts: list[Any] = [place, *place.get("allOf", ()), *place.get("anyOf", ())]
     return [part["$ref"] for part in parts if "$ref" in part]
 
 
 def workflow() -> Mapping[str, Any]:
-    """The schema of a workflow document; what its agents say is read when they are bound."""
+    """Return the schema of a workflow document; its agents are validated when they are bound."""
     text = {"type": "string"}
     kebab = {"type": "string", "pattern": f"^{KEBAB.pattern}$"}
     body = _object(
@@ -259,12 +260,12 @@ def _object(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str,
 
 
 def text_of(schema: Mapping[str, Any]) -> str:
-    """`schema` as the text of its file."""
+    """Return `schema` as the text of its file."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def text_in(file: Path) -> str | None:
-    """What is in `file`; None when it is not there."""
+    """Return the content of `file`; None if the file does not exist."""
     return file.read_text(encoding="utf-8") if file.exists() else None
 
 

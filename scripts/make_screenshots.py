@@ -19,7 +19,7 @@ STILL = "new Promise(done => setTimeout(done, 400))"
 
 
 def main() -> int:
-    """Take every picture; 1 if there is no browser."""
+    """Take every picture; return 1 if there is no browser."""
     program = shutil.which("chromium")
     if program is None:
         print("there is no chromium: apt-get install chromium")
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def desk(page: Page, file: Path) -> None:
-    """The page as a wide window shows it, light and dark."""
+    """Take pictures of the page in a wide window, light and dark."""
     page.sized(1280, 860)
     page.show(file)
     keep(page, "export-light")
@@ -53,14 +53,14 @@ def desk(page: Page, file: Path) -> None:
 
 
 def phone(page: Page, file: Path) -> None:
-    """The page and its tree on a phone."""
+    """Take pictures of the page and its tree on a phone."""
     page.sized(390, 780, scale=2)
     page.show(file, "#e26")
     keep(page, "export-phone")
 
 
 def keep(page: Page, name: str) -> None:
-    """Save what the window shows, once it stands still."""
+    """Save a picture of the window when its content no longer changes."""
     page.value(STILL)
     (IMAGES / f"{name}.png").write_bytes(page.picture())
 

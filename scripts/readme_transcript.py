@@ -1,14 +1,14 @@
-"""The transcripts in README.md: run again, and compared with what is printed there, or rewritten.
+"""The transcripts in README.md: run again and compared with the real output, or rewritten.
 
-`python scripts/readme_transcript.py` says where README.md no longer tells the truth, and then exits
-with 1; with `--write` it puts the real output there instead.
+`python scripts/readme_transcript.py` reports differences between README.md and the real output, and
+then exits with 1; `--write` updates README.md.
 
-Rules: in a block marked ``console`` a line with ``$ `` is a command, what follows is its output.
-All blocks are run in order, as in one shell (``cd`` lasts), which begins in a new folder. It holds
-``session.jsonl`` (the sample) and every ``python`` block that begins with the comment
-``# <name>.py``. A line ``...`` stands for any lines.
-What differs from run to run (ids, times, process numbers) is not compared. `make demo` is run as
-the command that it runs; `make test` is not run: it runs this.
+Rules: in a block marked ``console``, a line with ``$ `` is a command; the lines after the command
+are its output. All blocks run in order, as in one shell (``cd`` persists), which starts in a new
+folder. The folder contains ``session.jsonl`` (the sample) and every ``python`` block that begins
+with the comment ``# <name>.py``. A line ``...`` matches any lines.
+Values that differ between runs (ids, times, process numbers) are not compared. `make demo` runs as
+its underlying command; `make test` is not run, because `make test` runs this check.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Exchange:
 
 
 def exchanges(text: str) -> Iterator[Exchange]:
-    """Every command of the ``console`` blocks, in order; line numbers from 1."""
+    """Return every command of the ``console`` blocks, in order; line numbers start at 1."""
     current: Exchange | None = None
     is_inside = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -70,21 +70,21 @@ def exchanges(text: str) -> Iterator[Exchange]:
 
 
 def programs(text: str) -> dict[str, str]:
-    """File name -> content of every ``python`` block that begins with one."""
+    """Return file name -> content of every ``python`` block that begins with a file name."""
     found = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return {name: f"# {name}\n{content}" for name, content in found}
 
 
 def sample_in(folder: Path) -> None:
-    """Put the sample there that the README begins with."""
+    """Write the sample with which the README begins into the folder."""
     shutil.copyfile(SAMPLE, folder / "session.jsonl")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a transcript is played: what is in the folder, what is in the environment.
+    """Where a transcript runs: the content of the folder, and the environment.
 
-    `home` is what the folder is called in what is printed; None leaves its own name.
+    `home` replaces the name of the folder in the output; None shows the real name.
     """
 
     prepare: Callable[[Path], None] = sample_in
@@ -98,7 +98,7 @@ README_PLACE = Place()
 def run(
     command: str, folder: Path, place: Place = README_PLACE, at: Path | None = None
 ) -> list[str]:
-    """The lines that `command` prints in a shell in `at`; in the home `folder` without it."""
+    """Return the output lines of `command` in a shell in `at`, by default in the home `folder`."""
     environment = {
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
         "HOME": str(folder),
@@ -124,14 +124,14 @@ def run(
 
 
 def unchanging(line: str) -> str:
-    """`line` with everything replaced that is another in each run."""
+    """Return `line` with values that change in each run replaced by constants."""
     for pattern, replacement in CHANGING:
         line = pattern.sub(replacement, line)
     return line.rstrip()
 
 
 def agrees(printed: Sequence[str], real: Sequence[str]) -> bool:
-    """Whether `printed` tells what `real` is; `ANYTHING` in it stands for any lines."""
+    """Return whether `printed` matches `real`; `ANYTHING` in `printed` matches any lines."""
     wanted = "".join(
         "(?:.*\n)*" if line == ANYTHING else re.escape(unchanging(line)) + "\n"
         for line in [*printed]
@@ -140,7 +140,7 @@ def agrees(printed: Sequence[str], real: Sequence[str]) -> bool:
 
 
 def played(text: str, place: Place = README_PLACE) -> Iterator[tuple[Exchange, list[str]]]:
-    """Every command of `text` with its real output, run in one new folder."""
+    """Yield every command of `text` with its real output, run in one new folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         place.prepare(folder)
@@ -154,13 +154,13 @@ def played(text: str, place: Place = README_PLACE) -> Iterator[tuple[Exchange, l
 
 
 def folder_after(command: str, home: Path, at: Path) -> Path:
-    """The folder of the shell after `command`, which ran in `at`."""
+    """Return the folder of the shell after `command`, which ran in `at`."""
     gone = re.match(r"cd (\S+)(?: && |$)", command)
     return at if gone is None else Path(os.path.normpath(at / gone[1].replace("~", str(home))))
 
 
 def rewritten(text: str, place: Place = README_PLACE) -> str:
-    """`text` with the real outputs; outputs with `ANYTHING` in them are left as they are."""
+    """Return `text` with the real outputs; outputs with `ANYTHING` in them are unchanged."""
     lines = text.splitlines()
     for exchange, real in reversed(list(played(text, place))):
         if ANYTHING not in exchange.output and not agrees(exchange.output, real):
@@ -170,7 +170,7 @@ def rewritten(text: str, place: Place = README_PLACE) -> str:
 
 
 def main(arguments: Sequence[str], document: Path = README, place: Place = README_PLACE) -> int:
-    """Check `document`, or with ``--write`` bring it up to date; the exit code."""
+    """Check `document`, or update it with ``--write``; return the exit code."""
     text = document.read_text(encoding="utf-8")
     if "--write" in arguments:
         document.write_text(rewritten(text, place), encoding="utf-8")

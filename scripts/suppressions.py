@@ -1,4 +1,4 @@
-"""The comments of a Python file that silence a tool without saying why, or for a whole file."""
+"""Comments of a Python file that silence a tool without a reason, or for a whole file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REASON = re.compile(r"[A-Za-z][\w'`.-]*\W+[\w'`]")
 
 
 class Unexplained(NamedTuple):
-    """A comment that silences a tool without a reason; one for a whole file never has one."""
+    """A comment that silences a tool without a reason, or for a whole file with any reason."""
 
     line: int
     comment: str
@@ -32,7 +32,7 @@ class Unexplained(NamedTuple):
 
 
 def unexplained(text: str) -> Iterator[Unexplained]:
-    """Yield such comments of a file, up to where it is not valid Python."""
+    """Yield such comments of a file, up to the first invalid Python."""
     if not any(_may_be_unexplained(line) for line in text.split("\n") if "#" in line):
         return  # to find the comments of all files would take as long as all other rules
     for line, comment in _comments(text):
@@ -44,7 +44,7 @@ def unexplained(text: str) -> Iterator[Unexplained]:
 
 
 def _may_be_unexplained(line: str) -> bool:
-    """Whether the line has such a comment if what looks like a comment is one."""
+    """Return whether the line can contain such a comment, judged by its text alone."""
     return FILE_WIDE_SUPPRESSION.search(line) is not None or any(
         not _has_reason(line[found.start() :]) for found in SUPPRESSION.finditer(line)
     )
@@ -55,7 +55,7 @@ def _has_reason(suppression: str) -> bool:
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:
-    """Line number and text of each comment."""
+    """Yield the line number and text of each comment."""
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:

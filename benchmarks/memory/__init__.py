@@ -1,1 +1,1 @@
-"""The measure of recall: conversations, and questions with the entries that answer them."""
+"""The benchmark of recall: conversations, and questions with the entries that answer them."""

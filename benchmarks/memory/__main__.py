@@ -1,10 +1,10 @@
-"""``python -m benchmarks.memory``; ``make bench-memory``: how well recall answers, how fast.
+"""``python -m benchmarks.memory`` or ``make bench-memory``: quality and speed of recall.
 
-Each question of ``data`` is asked in a store that holds its conversation, or, with ``--together``,
-in one that holds all of them. `store.search` with the words of the question is the base line
-beside recall, and a reference of its ranking. ``--embedder`` adds a recall by meaning.
-``--techniques`` switches each part of the ranking off and shows what it gains on each half;
-``--fit`` fits the weights on one half and reports the other. ``--synthetic N`` measures times.
+Each question of ``data`` is asked in a store with its conversation, or, with ``--together``, in one
+store with all conversations. Recall is compared with `store.search` for the words of the question,
+and with a reference implementation of its ranking. ``--embedder`` adds a recall by meaning.
+``--techniques`` disables each part of the ranking and shows its gain on each half; ``--fit`` fits
+the weights on one half and evaluates them on the other. ``--synthetic N`` measures times.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("--store", help="address of an empty store, SQLite by default")
     parser.add_argument(
-        "--postgres", action="store_true", help="times on a PostgreSQL server of its own"
+        "--postgres",
+        action="store_true",
+        help="measure times on a PostgreSQL server that only this benchmark uses",
     )
     parser.add_argument("--asking", choices=ASKERS, help="only this one")
     parser.add_argument("--together", action="store_true", help="all conversations in one store")
@@ -116,7 +118,7 @@ async def _asked(
     name: str,
     embedder: Embedder | None = None,
 ) -> list[Outcome]:
-    """The outcome of every question."""
+    """Return the outcome of every question."""
     groups = [conversations] if arguments.together else [[each] for each in conversations]
     found = list[Outcome]()
     for number, group in enumerate(groups):

@@ -1,8 +1,8 @@
-"""The conversations of the measure and their questions, as the files in ``data`` hold them.
+"""The conversations of the benchmark and their questions, as stored in the files in ``data``.
 
 A conversation is a file of JSON lines: each line with ``session`` begins a session, and the lines
-after it are its entries, numbered from 1. The questions are beside it. Each names the entries that
-answer it, and some words of each, so that a wrong number is found (`problems`).
+after it are its entries, numbered from 1. The questions are in a second file. Each question lists
+the entries that answer it, with some words of each entry, so that `problems` finds a wrong number.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Language = Literal["english", "german", "french"]
 
 
 class Place(NamedTuple):
-    """An entry of a conversation: its session, and its number there."""
+    """An entry of a conversation: its session, and its number in the session."""
 
     session: str
     entry: int
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An entry: who said it and what. `command` is what an assistant called a tool with."""
+    """An entry: its author and its text. `command` is the argument of an assistant's tool call."""
 
     entry: int
     text: str
@@ -38,7 +38,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def words(self) -> str:
-        """What can be found: the text, and the command of a tool call."""
+        """The searchable text: the text of the entry, and the command of a tool call."""
         return self.text if self.command is None else f"{self.text}\n{self.command}"
 
 
@@ -58,7 +58,7 @@ class Session(NamedTuple):
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry that answers a question, and words that it holds."""
+    """An entry that answers a question, and words of that entry."""
 
     session: str
     entry: int
@@ -73,7 +73,8 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question as a person asks it.
 
-    `kind`: ``fact``; ``who`` said it; ``when``; ``paraphrase``: in other words than the answer.
+    `kind`: ``fact``; ``who`` said something; ``when``; ``paraphrase``: the question uses other
+    words than the answer.
     """
 
     question: str
@@ -82,7 +83,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of ``conversations.json``. The weights of one half are tried on the other."""
+    """A row of ``conversations.json``. Weights fitted on one half are tested on the other."""
 
     name: str
     language: Language
@@ -130,7 +131,7 @@ class Collection:
 
 
 def problems(conversation: Conversation) -> Iterator[str]:
-    """Yield what is wrong: numbers out of order, evidence that is missing or says another thing."""
+    """Yield each problem: wrong entry numbers, missing evidence, evidence with other words."""
     name = conversation.listed.name
     said = {place: line.words for place, line in conversation.lines()}
     for session in conversation.sessions:

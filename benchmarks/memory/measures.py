@@ -1,8 +1,8 @@
 """The measures of recall.
 
-turn@10: the share of the entries of the evidence that are among the first ten hits. any@10: whether
-a session of the evidence is among the first ten sessions; mean@10: the share of them that are.
-Sessions are ranked by their first hit.
+turn@10: the share of the evidence entries that are among the first ten hits. any@10: whether a
+session of the evidence is among the first ten sessions; mean@10: the share of the evidence sessions
+that are among the first ten. Sessions are ranked by their first hit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Means(msgspec.Struct, frozen=True):
-    """The means over questions, and how many there are."""
+    """The means over questions, and the number of questions."""
 
     count: int
     turn: float

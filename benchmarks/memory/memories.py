@@ -1,4 +1,4 @@
-"""Conversations in a store, and what is asked about them: `store.search`, or the reference."""
+"""Conversations in a store, and the three ways to query them: search, recall and reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST_HOUR = timedelta(hours=9)
 
 
 class Memory:
-    """A store that holds `conversations`, and which of its entries is which line of them."""
+    """A store with `conversations`, and the line of the conversations for each entry."""
 
     def __init__(
         self,
@@ -57,19 +57,19 @@ class Memory:
             self._places[entry.id] = Place(session.heading.session, line.entry)
 
     async def searched(self, question: str) -> list[Place]:
-        """What `store.search` finds: any of the words."""
+        """Return the hits of `store.search` for any of the words."""
         languages: list[Language] = [each.listed.language for each in self.conversations]
         words = question_words(languages, question)
         hits = await self.store.search(any_of(words), limit=DEPTH)
         return [self._places[hit.entry] for hit in hits if hit.entry in self._places]
 
     async def recalled(self, question: str) -> list[Place]:
-        """What `store.memory.recall` finds."""
+        """Return the hits of `store.memory.recall`."""
         hits = await self.memory.recall(question, limit=DEPTH)
         return [self._places[hit.entry_id] for hit in hits]
 
     def asker(self, techniques: Techniques) -> Asker:
-        """Ask recall with other weights; a stem and a passage are always what they are there."""
+        """Return a function that asks recall with other weights, but fixed stems and passages."""
         weights = Weights(*(getattr(techniques, name) for name in Weights._fields))
 
         async def ask(question: str) -> list[Place]:
@@ -93,7 +93,7 @@ async def filled(
     namespace: str = "default",
     embedder: Embedder | None = None,
 ) -> AsyncGenerator[Memory]:
-    """A store at `address` whose `namespace` holds `conversations`."""
+    """Yield a store at `address` whose `namespace` contains `conversations`."""
     async with perdure.open(address, namespace=namespace) as store:
         memory = Memory(store, conversations, embedder)
         await memory.fill()
@@ -101,7 +101,7 @@ async def filled(
 
 
 def any_of(words: Sequence[str]) -> str:
-    """A query that finds any of `words`."""
+    """Return a query that finds any of `words`."""
     return " OR ".join(f'"{word}"' for word in words)
 
 

@@ -1,8 +1,8 @@
-"""A reference of the ranking, in plain Python: what the product computes is compared with it.
+"""A reference of the ranking in plain Python, which the product's results are compared with.
 
-It reads every entry for each question and stores nothing. `Techniques` switches its parts off one
-by one, so that the gain of each is measured. The words of a question and of the entries are
-compared by stems (``snowballstemmer`` where it is installed, else by their beginnings).
+It reads every entry for each question and stores nothing. `Techniques` disables the parts of the
+ranking separately, to measure the gain of each. The words of a question and of the entries are
+compared by stems (from ``snowballstemmer`` if it is installed, otherwise by their first letters).
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ _TIME = re.compile(
 
 
 class Techniques(NamedTuple):
-    """Which parts count. `context` and the rest are weights of the sum; 0 leaves a part out.
+    """Which parts count. `context` and the other numbers are weights of the sum; 0 disables a part.
 
-    `passages`: words of the passages that a long entry is cut into, which are ranked like entries
-    of their own. `vector`, `own_vector`: only recall with an embedder has them.
+    `passages`: the number of words in the passages into which a long entry is split; passages are
+    ranked like entries. `vector`, `own_vector`: used only by recall with an embedder.
     """
 
     stems: bool = True
@@ -140,7 +140,7 @@ class _Unit(NamedTuple):
 
 
 class Reference:
-    """The ranking of the entries of `conversations`, which are one memory."""
+    """The ranking of the entries of all `conversations` together."""
 
     def __init__(self, conversations: Sequence[Conversation], techniques: Techniques) -> None:
         self.techniques = techniques
@@ -195,7 +195,7 @@ class Reference:
         self._in_sessions = Counter(word for whole in self._whole for word in whole)
 
     def ranked(self, question: str) -> list[Place]:
-        """The entries, best first; those without any reason are left out."""
+        """Return the entries, best first, without entries that have no reason."""
         language = language_of(self._languages, question)
         words = [word for word in _words(question) if word not in _STOP[language]]
         asked = {self._stem(word, language) for word in words if len(word) > 1}
@@ -252,19 +252,19 @@ class Reference:
 
 
 def _is_exchange(units: Sequence[_Unit], number: int, speakers: set[str]) -> bool:
-    """Whether another one of `speakers` said the unit before or after."""
+    """Return whether another speaker of `speakers` said the unit before or after."""
     around = [units[at].author for at in (number - 1, number + 1) if 0 <= at < len(units)]
     return any(author in speakers and author != units[number].author for author in around)
 
 
 def language_of(languages: Sequence[Language], question: str) -> Language:
-    """The language of `languages` that has most of the function words of `question`."""
+    """Return the language of `languages` with the most function words of `question`."""
     words = _words(question)
     return max(languages, key=lambda each: sum(word in _STOP[each] for word in words))
 
 
 def question_words(languages: Sequence[Language], question: str) -> list[str]:
-    """The words of a question, without those that say nothing."""
+    """Return the words of a question without function words."""
     language = language_of(languages, question)
     words = list(dict.fromkeys(_words(question)))
     return [word for word in words if word not in _STOP[language]] or words
@@ -299,13 +299,13 @@ def _stemmer(language: Language) -> Callable[[str], str] | None:
 
 
 def _asks_when(question: str) -> bool:
-    """Whether "when" asks; after another question word it does not."""
+    """Return whether "when" is the first question word of the question."""
     when, other = _WHEN.search(question), _OTHER.search(question)
     return when is not None and (other is None or when.start() <= other.start())
 
 
 def _closeness(question: str, day: date | None) -> float:
-    """1 for a day in the time that the question names; a year that it leaves out may be any."""
+    """Return 1 for a day in the period of the question; without a year, any year matches."""
     words = _words(question)
     months = [(at, _MONTH[word]) for at, word in enumerate(words) if word in _MONTH]
     years = [int(word) for word in words if re.fullmatch(r"1[0-9]{3}|20[0-9]{2}", word)]

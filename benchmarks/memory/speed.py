@@ -1,4 +1,4 @@
-"""Times of questions with many messages, and what the index costs."""
+"""Times of questions over many messages, and the cost of the index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LANGUAGES: tuple[Language, ...] = ("english", "german", "french")
 
 
 async def measure_speed(count: int, address: str | None, embedder: Embedder | None = None) -> Table:
-    """Fill a store with `count` messages of the conversations' own words; ask; measure."""
+    """Fill a store with `count` messages from words of the conversations, and measure questions."""
     chance = random.Random(SEED)
     conversations = Collection().conversations
     texts = [line.words for each in conversations for _, line in each.lines()]
@@ -76,7 +76,7 @@ async def measure_speed(count: int, address: str | None, embedder: Embedder | No
 
 
 async def _laps(store: perdure.Store, asked: list[str]) -> dict[str, Stopwatch]:
-    """Ask each question, and recall it again when its words were looked up."""
+    """Ask each question, and recall each question again with the words already cached."""
     search, recall, cpu, again = (
         Stopwatch(),
         Stopwatch(),
@@ -103,7 +103,7 @@ async def _laps(store: perdure.Store, asked: list[str]) -> dict[str, Stopwatch]:
 async def _waits(
     store: perdure.Store, count: int, words: list[list[str]], chance: random.Random
 ) -> dict[str, Stopwatch]:
-    """Append beside nothing, and while a search indexes `count` new messages."""
+    """Measure appends alone, and appends while a search indexes `count` new messages."""
     alone, beside = Stopwatch(), Stopwatch()
     session = await store.create()
     for _ in range(QUESTIONS):
@@ -132,7 +132,7 @@ def _percentiles(
 async def _with_vectors(
     address: str, embedder: Embedder, asked: list[str], chance: random.Random
 ) -> list[tuple[str, str]]:
-    """Give every text its vector; ask; return the rows of the table."""
+    """Compute a vector for every text, ask questions, and return the rows of the table."""
     name, watch = embedder.model.partition(":")[0], Stopwatch()
     async with perdure.open(address, durability="normal") as store:
         memory = store.memory.with_embedder(embedder)
@@ -169,7 +169,7 @@ async def _fill(
 
 
 def _text(words: list[list[str]], chance: random.Random) -> str:
-    """Two pieces of different texts: real words, in more combinations than there are texts."""
+    """Return parts of two texts: real words, in more combinations than there are texts."""
     parts = list[str]()
     for _ in range(2):
         text = chance.choice(words)

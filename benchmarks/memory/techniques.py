@@ -1,4 +1,4 @@
-"""What each part of the ranking gains, and weights fitted on one half of the conversations."""
+"""The gain of each part of the ranking, and weights fitted on one half of the conversations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AskerOf = Callable[[Conversation, Techniques], Asker]
 
 
 class Rankings:
-    """The ranking of each conversation by the product or by the reference, with any weights."""
+    """The ranking of each conversation, by the product or by the reference, with given weights."""
 
     def __init__(
         self, asking: str, conversations: Sequence[Conversation], embedder: Embedder | None = None
@@ -38,7 +38,7 @@ class Rankings:
         self._memories = dict[str, Memory]()
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Fill a store in memory for each conversation, if the product is asked."""
+        """Fill an in-memory store for each conversation, if the product is measured."""
         if self.asking == "recall":
             for each in self.conversations:
                 store = filled("memory:", [each], embedder=self.embedder)
@@ -46,7 +46,7 @@ class Rankings:
                 self._memories[each.listed.name] = memory
 
     async def halves(self, techniques: Techniques, only: int | None = None) -> list[Means]:
-        """The means on half 1, half 2 and all; of one half `only` if given."""
+        """Return the means on half 1, half 2 and all, or only on the half `only`."""
         found = list[Outcome]()
         for each in self.conversations:
             if only in {None, each.listed.half}:
@@ -59,7 +59,7 @@ class Rankings:
 
 
 async def table_of_gains(rankings: Rankings) -> Table:
-    """turn@10 without each technique."""
+    """Return a table of turn@10 without each technique."""
     table = Table(title=f"{rankings.asking}: turn@10 without each technique, and what it gains")
     for column in ("without", "half 1", "half 2", "all", "gain half 1", "gain half 2"):
         table.add_column(column, justify="left" if column == "without" else "right")
@@ -80,7 +80,7 @@ async def table_of_gains(rankings: Rankings) -> Table:
 
 
 async def table_of_fits(rankings: Rankings) -> Table:
-    """turn@10 of one half with weights that were fitted on the other."""
+    """Return a table of turn@10 of one half with weights fitted on the other half."""
     table = Table(title=f"{rankings.asking}: turn@10 with weights fitted on one half")
     for column in ("fitted on", "reported on", "standard weights", "fitted weights", "weights"):
         table.add_column(column)
@@ -93,7 +93,7 @@ async def table_of_fits(rankings: Rankings) -> Table:
 
 
 async def _fit(rankings: Rankings, half: int) -> Techniques:
-    """Change one weight after the other while that helps on `half`."""
+    """Change the weights one after another as long as the result on `half` improves."""
     best, reached = STANDARD, (await rankings.halves(STANDARD, half))[2].turn
     for name in FITTED if rankings.embedder is None else (*FITTED, *FITTED_VECTORS):
         start = getattr(best, name)

@@ -1,4 +1,4 @@
-"""`perdure.event_types`: a class of each type of durable event, for ``match``.
+"""`perdure.event_types`: one class for each type of durable event, for use in ``match``.
 
 The class of ``agent:tool_call`` is `AgentToolCall`, and so on; each is a `perdure.Event`. Type
 checkers read ``event_types.pyi``, which scripts/make_event_docs.py writes.

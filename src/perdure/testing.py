@@ -3,7 +3,8 @@
     model = perdure.testing.ScriptedModel(["Hello!", assistant(tool_call("c1", "add", {"a": 1}))])
     async with perdure.Runtime(store, agents=[agent], models=model) as runtime: ...
 
-They need no network, no key and no configuration. ``docs/guides/testing.md`` shows whole tests.
+The models need no network, no key and no configuration. ``docs/guides/testing.md`` shows whole
+tests.
 """
 
 from __future__ import annotations
@@ -66,11 +67,12 @@ class ScriptedModel:
 
     An answer is a text, an `assistant` message (with `thinking` and `tool_call` parts), or a
     ModelError. The position in a conversation selects the answer: its first model call gets the
-    first answer. So each session starts with the first answer, and a resumed turn gets the answer
-    it would have got. An error is raised once, then the call gets the next answer; if the last
-    answer is an error, it is raised at every call. After the last answer the model refuses
-    requests. `summary` answers the request of a compaction. `requests` are all requests so far,
-    oldest first. It answers under every model name, for example ``Agent(model="test:any")``.
+    first answer. So each session starts with the first answer, and a resumed turn gets the same
+    answer as without the interruption. An error is raised once, and the next call gets the next
+    answer. If the last answer is an error, every later call raises it. After the last answer the
+    model refuses requests. `summary` is the answer to the request for a compaction. `requests` are
+    all requests so far, oldest first. The model answers under every model name, for example
+    ``Agent(model="test:any")``.
     Raises: WrongArgument for an answer of another type, and for a message of another role or with
     media.
     """
@@ -114,9 +116,9 @@ class ScriptedModel:
 async def recorded_answers(file: str | os.PathLike[str]) -> list[Message]:
     """Return the answers of the model in a session file, in order, for `ScriptedModel`.
 
-    The file has one session, of `Session.export` or of any other program whose sessions perdure
-    imports. The answers come from its current branch.
-    Raises: FormatError for an unreadable file, and for one without a session or with several.
+    The file contains one session, from `Session.export` or from any other program whose sessions
+    perdure imports. The answers are those of the session's current branch.
+    Raises: FormatError for an unreadable file, and for a file without a session or with several.
     """
     async with open_store("memory:") as store:
         imported = await store.import_files([file])

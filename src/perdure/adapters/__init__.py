@@ -1,4 +1,5 @@
 """Adapters: the storage interfaces of agent frameworks, on a store of perdure.
 
-A package per framework, installed by the extra of its name. Adapters import only from `perdure`.
+Each framework has a package, installed with the extra of the same name. Adapters import only from
+`perdure`.
 """

@@ -26,9 +26,9 @@ def session_id_of(prefix: str, foreign_id: str) -> str:
 
 
 def id_part(name: str) -> str:
-    """Return `name` as one of several parts of an id, which colons separate; or its hash.
+    """Return `name`, or its hash, as one of the parts of an id that colons separate.
 
-    Shape: different names never get the same part. It has 40 characters at most.
+    Shape: different names never get the same part. A part has at most 40 characters.
     """
     if _PART.fullmatch(name):
         return name

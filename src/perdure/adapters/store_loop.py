@@ -37,7 +37,7 @@ class StoreLoop:
             raise
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end even if the caller is cancelled meanwhile, then cancel it."""
+        """Run `work` to its end even if the caller is cancelled, then cancel the caller."""
         task = asyncio.ensure_future(self.call(work))
         cancelled: asyncio.CancelledError | None = None
         while not task.done():

@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a message can hold `value`: JSON that is the same after reading it back."""
+    """Return whether a message can store `value`: JSON that is unchanged after a round trip."""
     try:
         encoded = msgspec.json.encode(value)
         if b'"data:' in encoded or _HUGE.search(encoded):
@@ -66,7 +66,7 @@ def stored_json(value: object) -> dict[str, object]:
 
 
 async def read_json(store: perdure.Store, entry: perdure.Entry, shape: type[T]) -> T | None:
-    """Return the value in the note `entry`; None, with a warning, if it has not the `shape`."""
+    """Return the value in the note `entry`; warn and return None for another `shape`."""
     data = cast("perdure.Note", perdure.body_of(entry)).data
     try:
         text: Any = data.get("json")

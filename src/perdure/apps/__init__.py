@@ -1,1 +1,1 @@
-"""Programs made of the parts below: the command line, and what a person has set up for it."""
+"""Programs built from the packages below: the command line and its user configuration."""

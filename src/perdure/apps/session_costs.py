@@ -28,14 +28,14 @@ _CELLS = 60
 
 @contextmanager
 def prices_in_force() -> Generator[dict[str, Price]]:
-    """Yield the prices of the settings; those of the public list are kept in the user's cache."""
+    """Yield the prices of the settings; prices of the public list are in the user's cache."""
     today = moment_of(SystemClock().now_ms()).date().isoformat()
     with kept_prices(prices_file(os.environ), today):
         yield Configuration(Path(), os.environ).prices
 
 
 def prices_file(environment: Mapping[str, str]) -> Path:
-    """Return the file that keeps prices which were looked up, in the user's cache folder."""
+    """Return the file of downloaded prices, in the user's cache folder."""
     return user_folder("XDG_CACHE_HOME", ".cache", environment) / "prices.json"
 
 
@@ -49,10 +49,10 @@ def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
 async def imported_spending(
     store: Store, session: Session, prices: Mapping[str, Price] | None = None
 ) -> Spending:
-    """Return what the imported messages of `session` cost, as far as the log or `prices` say.
+    """Return the cost of the imported messages of `session`, from the log or from `prices`.
 
     `Chat.spent` counts only the calls that perdure made. The first call reads the log.
-    `prices` as of `Store.usage`.
+    `prices` has the same meaning as in `Store.usage`.
     """
     if (await session.info()).origin != "import":
         return Spending()
@@ -63,9 +63,9 @@ async def imported_spending(
 
 
 async def cost_lines(store: Store, session: StreamId, prices: Mapping[str, Price]) -> list[str]:
-    """Return the cost and the tokens of `session` and the agents it invoked, as `perdure usage`.
+    """Return the cost and tokens of `session` and its invoked agents, as in `perdure usage`.
 
-    An unknown cost is never 0. `prices` as of `Store.usage`.
+    An unknown cost is never 0. `prices` has the same meaning as in `Store.usage`.
     """
     totals: list[UsageTotal] = []
     waiting = [session]

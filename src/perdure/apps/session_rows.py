@@ -1,4 +1,4 @@
-"""The rows of a list of sessions: what a session is, who works in it, and its state."""
+"""The rows of a list of sessions: the session, its agent, and its state."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class RowParts(msgspec.Struct, frozen=True, kw_only=True):
-    """Parts of what the sessions of a list must have, in upper or lower case."""
+    """Texts that the sessions of a list must contain, in upper or lower case."""
 
     agent: str | None = None
     subject: str | None = None
@@ -46,7 +46,7 @@ class RowParts(msgspec.Struct, frozen=True, kw_only=True):
     folder: str | None = None
 
     def match(self, info: SessionInfo) -> bool:
-        """Whether `info` contains all but that of the agent."""
+        """Return whether `info` contains all parts except the part of the agent."""
         return (
             _contains(info.subject, self.subject)
             and _contains(info.source, self.source)
@@ -55,7 +55,7 @@ class RowParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions a list has. `model`, `agents` and `state` are read for each session.
+    """The filters of a list of sessions. `model`, `agents` and `state` are read for each session.
 
     Only the sessions in `among` are read.
     """
@@ -166,7 +166,8 @@ async def _row(
 async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
     """Return the agent of each session of `infos` by id, as `agent_of`, in one read.
 
-    A fork whose own log names no agent has that of its origin, which needs a read of its own.
+    If the log of a fork names no agent, the fork has the agent of its origin, which needs another
+    read.
     """
     if not infos:
         return {}
@@ -247,9 +248,9 @@ def is_fork(info: SessionInfo) -> bool:
 
 
 async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[StreamId]:
-    """Return the `chosen` sessions, and the forks of them and of those forks.
+    """Return the `chosen` sessions, and all their direct and indirect forks.
 
-    A fork that is a copy (all are, in session files) names its origin only as its parent.
+    A fork that is a copy (in session files every fork is) names its origin only as its parent.
     Shape: an origin comes before its forks.
     """
     infos = await store.backend.sessions(limit=None, scope="all")
@@ -262,7 +263,7 @@ async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[Strea
 
 
 async def short_ids(store: Store, ids: Sequence[str]) -> dict[str, str]:
-    """Return the shortest prefix of each of `ids` that names it in the store, of 8 or more."""
+    """Return the shortest unique prefix of each of `ids` in the store, of 8 or more characters."""
     ordered = sorted(set(ids))
     found: dict[str, str] = {}
     for before, id, after in zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False):

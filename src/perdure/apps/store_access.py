@@ -1,7 +1,7 @@
 """Find and open the store of a command, and create it if requested.
 
-Reading creates no store. Commands that read require one (`cli/store_options.py`); for `init` and
-completion, a missing store is an empty one in memory.
+Reading creates no store. Commands that read require an existing store (`cli/store_options.py`); for
+`init` and completion, a missing store is an empty store in memory.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def is_missing(address: str) -> bool:
 async def writable_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
     """Open the store, and create it if missing, for an ``async with``.
 
-    Raises: what `perdure.open` raises.
+    Raises: the errors of `perdure.open`.
     """
     address = store_address(named)
     file = database_file(address)
@@ -74,7 +74,7 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
 async def existing_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
     """Open the store, or an empty one in memory if missing, for an ``async with``.
 
-    Raises: what `perdure.open` raises.
+    Raises: the errors of `perdure.open`.
     """
     address = store_address(named)
     found = "memory:" if is_missing(address) else address
@@ -121,9 +121,9 @@ def ask_consent() -> bool:
 
 
 def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey | None:
-    """Return the key for a new store at `address`, kept in the keyring; None: no own key.
+    """Return the key for a new store at `address`, stored in the keyring; None: no own key.
 
-    Raises: what `configured_key` raises.
+    Raises: the errors of `configured_key`.
     """
     if configured_key(None, os.environ, address) is not None or not has_keyring():
         return None

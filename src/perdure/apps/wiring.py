@@ -84,8 +84,8 @@ def chat_agent(
 ) -> Agent:
     """Return the agent of ``perdure chat``: its model, the built-in tools and `tools`.
 
-    Without a `model` it can only resume sessions that have one. Tools that `permissions` make
-    useless are not offered. `settings` are other fields of `Agent`.
+    Without a `model`, the agent can only resume sessions that have a model. Tools that
+    `permissions` make useless are not offered. `settings` are other fields of `Agent`.
     """
     allowed = permissions or Permissions()
     return Agent(

@@ -1,1 +1,1 @@
-"""Bounds on what comes from outside: limits, files read within them, guarded callbacks."""
+"""Bounds on outside input: limits, bounded reading of files, guarded callbacks."""

@@ -1,7 +1,7 @@
 """Call functions of the program; anything they raise becomes an ordinary error.
 
 A callback may raise CancelledError without being cancelled, or an exception that is not an
-`Exception`. Either would otherwise look like a stopped turn, and leave it open.
+`Exception`. Either would otherwise look like a stopped turn, and leave the turn open.
 """
 
 from __future__ import annotations

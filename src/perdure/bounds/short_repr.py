@@ -1,4 +1,4 @@
-"""The `repr` of values: one short line, whatever a value holds.
+"""The `repr` of values: one short line for any content.
 
 Contents never appear whole: a long text is cut, bytes are counted, and of a mapping only the keys
 are shown, because environments, headers and arguments of tools may hold secrets.
@@ -73,7 +73,7 @@ def _shown(given: object) -> str:
 
 
 def _listed(items: Sequence[str], count: int | None = None) -> str:
-    """Return the first of `items`, which are the first of `count`."""
+    """Return the first of `items`, and the number of omitted ones; `count` is the total."""
     more = (len(items) if count is None else count) - _ITEMS
     return ", ".join([*items[:_ITEMS], *([f"… {more} more"] if more > 0 else [])])
 

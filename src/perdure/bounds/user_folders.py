@@ -1,4 +1,4 @@
-"""Where the files of a user are: the folders of the XDG base directories."""
+"""The locations of a user's files: the folders of the XDG base directories."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def user_folder(variable: str, default: str, environment: Mapping[str, str]) -> 
     """Return the folder ``perdure`` of the user, which may not exist.
 
     `variable` names the environment variable of the base folder; a relative value is ignored, as
-    the specification says. `default` is the base folder below the home folder. Without an absolute
-    path in a variable for the home folder, the account's home folder is used.
+    the specification says. `default` is the base folder below the home folder. If no variable
+    contains an absolute path of the home folder, the account's home folder is used.
     Raises: ConfigError without a home folder.
     """
     chosen = environment.get(variable, "")

@@ -1,6 +1,6 @@
 """The machine's time, randomness and working folder; only this module reads them.
 
-Everything else takes a `Clock` and a `RandomSource` as arguments, so that it can run on others.
+All other modules take a `Clock` and a `RandomSource` as arguments, so they can run with other ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def steady_s(self) -> float:
-        """Return seconds since a fixed moment; never goes back."""
+        """Return the seconds since a fixed moment; the value never decreases."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -39,7 +39,7 @@ def system_random(count: int, /) -> bytes:
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """The environment of the handles besides their store."""
+    """The clock and the randomness that the handles use."""
 
     clock: Clock
     random: RandomSource

@@ -46,8 +46,8 @@ async def free_flow_ids(
     """Free the ids of the erased flow `flow` and of its erased sessions if they are `is_reused`.
 
     `sessions` are the ids that the new flow needs beside its own.
-    Shape: stream -> the epoch of its leases, of those that were erased; None where one of these
-    ids is of an erased session and is not to be reused.
+    Shape: the lease epoch of each erased stream; None if one of the ids belongs to an erased
+    session and must not be reused.
     Raises: SessionExists if one of these ids cannot be used: no id is freed then.
     """
     erased: list[StreamId] = []
@@ -161,7 +161,7 @@ async def erase_fact(
 ) -> Certificate:
     """Erase `entries` of the memory stream at `state` in one commit with `notes`.
 
-    Raises: HeadConflict if the stream moved.
+    Raises: HeadConflict if the head of the stream changed.
     """
     asked = msgspec.structs.replace(
         _request(outside, "entries", state.header.id, by),

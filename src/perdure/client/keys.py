@@ -32,7 +32,7 @@ _SQLITE = "sqlite:///"
 
 
 class Backend(Protocol):
-    """The used part of a keyring backend; one that cannot store keys has no priority."""
+    """The used part of a keyring backend; a backend that cannot store keys has no priority."""
 
     @property
     def priority(self) -> float: ...
@@ -49,7 +49,7 @@ class Keyring(Protocol):
 def configured_key(
     given: bytes | str | StoreKey | None, environment: Mapping[str, str], address: str
 ) -> StoreKey | None:
-    """Return the key that is `given`, or that the environment names; None without one.
+    """Return the key that is `given`, or that the environment names; None without either.
 
     Raises: WrongArgument when `given` is not a key; KeyMissing when the key of the environment is
     missing, invalid, or in a file that other users can read.
@@ -148,7 +148,7 @@ def has_keyring() -> bool:
 
 
 def keep_next_key(address: str, key: StoreKey) -> bool:
-    """Store `key` beside the store's own before a rekey; return whether it is stored. Blocks."""
+    """Add `key` to the keyring before a rekey; return whether it is stored. Blocks."""
     return vault.keep_in_keyring(canonical(address) + NEXT, key.reveal())
 
 

@@ -1,7 +1,7 @@
 """`perdure.open`: from an address to a `Store`.
 
-A table maps the scheme of the address to a backend, which is loaded by name: a program loads only
-the one it uses, and this package depends on none.
+A table maps the scheme of the address to the name of a backend. So a program loads only the backend
+that it uses, and this package depends on no backend.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class StoreOpening:
             )
 
         def __exit__(self, *_: object) -> None:
-            """Exist, so that Python calls `__enter__`."""
+            """Exist, because Python requires it before it calls `__enter__`."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
@@ -149,7 +149,7 @@ def open(
     `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` searches for one.
     With `is_trusted` False, sessions and flows keep their permissions and open turns only if this
     user's perdure wrote them (``perdure store trust``); docs/guides/trust.md.
-    A call waits at most `lock_timeout_s` for a lock that another process holds, then it raises
+    A call waits at most `lock_timeout_s` for a lock of another process. Then it raises
     StoreUnavailable, which names that process. Units: seconds.
     Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address;
     NotAStore, StoreTooNew, StoreTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing,
@@ -176,7 +176,7 @@ def open(
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
     """Open the store at `address` to copy its sessions, even if it has the last unreleased schema.
 
-    A store of that schema is only read. It is not trusted (`open`). Raises: as `open`.
+    A store with that schema is opened read-only. It is not trusted (`open`). Raises: as `open`.
     """
 
     async def store() -> Store:
@@ -282,7 +282,7 @@ async def connect_store(
 
 
 async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
-    """Record missing episodes; most stores miss none, and need not load what records them."""
+    """Record missing episodes; load the code for this only if one is missing, which is rare."""
     try:
         is_any = bool(await backend.open_of_all(SessionEnded.kind))
     except PerdureError:

@@ -1,7 +1,7 @@
-"""Unique names of processes, to recognize leases of dead ones.
+"""Unique names of processes, to recognize the leases of dead processes.
 
 A name identifies a process by host, process namespace, pid and start time. For a process on another
-machine, or without this information, nothing is certain: its lease must expire.
+machine, or without this information, the state is unknown: its lease must expire.
 """
 
 from __future__ import annotations

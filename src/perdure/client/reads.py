@@ -1,4 +1,4 @@
-"""What a session reads of its log: branch, tree, entries, labels, open questions."""
+"""Read the log of a session: branch, tree, entries, labels, open questions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OpenQuestion(ShortRepr, frozen=True):
     """An unanswered question. Units: `at` is Unix milliseconds.
 
     If a flow asks, `flow` is its id and `target` the waiting node or role. A question without
-    `choices` takes a free text answer.
+    `choices` accepts a free text answer.
     """
 
     id: EntryId
@@ -84,7 +84,7 @@ def program_question(entry: Entry) -> OpenQuestion | None:
 class SessionReader:
     """The log of one session, and its state as of the last read.
 
-    `path` to `find` are the calls of `Session` of these names, which say what they return.
+    `path` to `find` implement the calls of `Session` with these names, where they are documented.
     """
 
     def __init__(self, backing: SessionStorage, state: StreamState) -> None:
@@ -197,9 +197,9 @@ class SessionReader:
     async def see(
         self, appended: Sequence[Entry], bodies: Sequence[Message | TreeBody | Note] = ()
     ) -> None:
-        """Update the cached state after `appended`; read it again only if others wrote.
+        """Update the cached state after `appended`; read it again only if other writers appended.
 
-        `bodies` has the bodies of `appended`, if known.
+        `bodies` contains the bodies of `appended`, if known.
         """
         if not appended or appended[0].seq != self.state.head + 1:
             await self.look()

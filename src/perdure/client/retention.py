@@ -63,7 +63,7 @@ async def apply_retention(
 
 
 async def _is_removed(service: RetentionService, stream: StreamId, *, is_erased: bool) -> bool:
-    """Whether `stream` was removed; False if something holds it, or another process was faster."""
+    """Return whether `stream` was removed; False if something prevents it or it is gone already."""
     try:
         return await service.remove(stream, is_erased=is_erased)
     except SessionNotFound:
@@ -81,7 +81,7 @@ async def _sources(store: SessionStore) -> set[StreamId]:
 
 
 async def _is_erased(store: Store, stream: StreamId) -> bool:
-    """Erase `stream` with the facts that come from it; return False if something holds it."""
+    """Erase `stream` with the facts that come from it; return False if something prevents it."""
     backend = store.backend
     try:
         head = (await backend.state(stream)).head

@@ -1,7 +1,7 @@
-"""Several databases as one store: a file that says in which database each namespace is.
+"""Several databases as one store: a file maps each namespace to its database.
 
-``routes:///FILE`` is an address like any other. Opening a namespace of it opens the namespace of
-its database, so nothing else has to know of routes. ``docs/guides/cluster.md`` shows a file.
+``routes:///FILE`` is an address like any other. Opening one of its namespaces opens that namespace
+in its database, so other modules do not handle routes. ``docs/guides/cluster.md`` shows a file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Routes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def routed(address: str, namespace: str) -> str:
-    """Return the address of the database of `namespace`; `address` itself unless it is of routes.
+    """Return the address of the database of `namespace`; `address` itself if it has no routes.
 
     Raises: ConfigError if the file is missing or invalid, or names no database for `namespace`.
     """
@@ -61,7 +61,7 @@ def routed(address: str, namespace: str) -> str:
 
 
 def one_database(address: str) -> str:
-    """Return `address`. Raises: ConfigError if it is of routes, which are several databases."""
+    """Return `address`. Raises: ConfigError for an address of routes (several databases)."""
     if address.startswith(f"{SCHEME}:"):
         raise ConfigError(f"{address} is several databases: name the address of one of them")
     return address

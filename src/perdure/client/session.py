@@ -1,4 +1,4 @@
-"""The handle of one session: what a program can do with it, each call by the part that does it.
+"""The handle of one session: each method calls the module that implements it.
 
 Each call is one commit. A handle has no lock and caches only the last seen `head` and `leaf`: any
 number of handles, tasks and processes may use the same session. `Chat` runs turns.
@@ -111,7 +111,7 @@ class Session:
 
     @property
     def head(self) -> int:
-        """The last seq that this handle has read or appended, so not of a turn; -1 without one."""
+        """The last seq that this handle read or appended, without entries of turns; else -1."""
         return self._reader.state.head
 
     @property
@@ -141,9 +141,9 @@ class Session:
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """Entry of the origin -> its copy, on the handle that `fork` returns where forks copy.
+        """The copy of each entry of the origin, on the handle from `fork` in a store that copies.
 
-        Empty where a fork shares the entries of its origin, under their ids.
+        Empty if a fork shares the entries of its origin, under their ids.
         """
         return self._entry_ids
 
@@ -156,7 +156,7 @@ class Session:
         last: int | None = None,
         kind: str | None = None,
     ) -> list[Entry]:
-        """Return the entries root -> `leaf` (default: the session's leaf).
+        """Return the entries from the root to `leaf` (default: the session's leaf).
 
         With `kind` only entries of it, such as "message"; with `last` only the newest.
         Raises: EntryNotFound; Erased without `leaf`; ValueError when `last` is negative, or
@@ -165,10 +165,10 @@ class Session:
         return await self._reader.path(leaf, last, kind)
 
     async def entry(self, reference: str) -> Entry:
-        """Return the entry with the whole id, or the alias, `reference`.
+        """Return the entry whose complete id or alias is `reference`.
 
-        Of two entries with the same alias the newer is returned; one of this session comes before
-        one that a fork shares. Raises: EntryNotFound.
+        Of two entries with the same alias, the newer one is returned. An entry of this session
+        precedes an entry that a fork shares. Raises: EntryNotFound.
         """
         return await self._reader.entry(reference)
 
@@ -185,8 +185,8 @@ class Session:
     async def tree_entries(self, last: int | None = None) -> list[Entry]:
         """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
 
-        With `last` only the newest of all branches; where the leaf is not among them, the newest
-        of its branch too. Raises: as `tree`.
+        With `last` only the newest entries of all branches; if the leaf is not among them, also the
+        newest of its branch. Raises: as `tree`.
         """
         return await self._reader.tree_entries(last)
 
@@ -227,9 +227,10 @@ class Session:
         """Watch the events after seq `after` (default: after `head`), including future ones.
 
         Shape: durable events of all processes without gap or repetition; live events and snapshots
-        of open calls of this process, on PostgreSQL of all. Ends when the store is closed.
+        of open calls of this process (on PostgreSQL of all processes). Ends when the store is
+        closed.
         Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
-        ValueError) when `after` is past the newest entry: it belongs to another log.
+        ValueError) when `after` is past the newest entry: then `after` belongs to another log.
         """
         amount("after", after, least=EMPTY)
         head = self.head
@@ -237,13 +238,13 @@ class Session:
         return watches.watch_session(self._reader.backing, self._bus, self.id, after, head)
 
     async def labels(self) -> dict[EntryId, str]:
-        """Return entry -> label for every labelled entry of this session."""
+        """Return the label of each labelled entry of this session."""
         return await self._reader.labels()
 
     async def find(self, prefix: str) -> EntryId:
         """Resolve an id, a seq (of an origin: ``↑3``), a foreign id or a prefix to an entry.
 
-        All other calls take whole ids. Digits alone are a seq, never a prefix.
+        All other calls require complete ids. Digits alone are a seq, never a prefix.
         Raises: EntryNotFound, AmbiguousId.
         """
         return await self._reader.find(prefix)
@@ -278,7 +279,7 @@ class Session:
         return await contexts.pins_of(self._reader)
 
     async def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
-        """Return what `compaction` (default: the one in effect) removed from the context and kept.
+        """Return the entries that `compaction` (default: the one in effect) removed and retained.
 
         Shape: None when no compaction is in effect.
         Raises: EntryNotFound; InvalidEntry when it is not a compaction.
@@ -296,7 +297,7 @@ class Session:
     async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are stored beside the log; the entry holds a handle.
+        Media given as bytes are stored beside the log; the entry contains a handle.
         Durable: all or none, when this returns; a draft only with its first assistant message.
         Shape: the entry of one item, or a list for several, in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
@@ -319,8 +320,8 @@ class Session:
         """Append `items` atomically if the session is at the expected head and leaf.
 
         `contents` are the bytes of handles in `items`, stored beside the log. Contents without a
-        handle are rejected. `aliases` holds a name or None for each item: `entry` finds an entry by
-        its alias. A `Note` among the items is about the item before it; as the first item, it is
+        handle are rejected. `aliases` contains a name or None for each item: `entry` finds an entry
+        by its alias. A `Note` among the items is about the item before it; as the first item, it is
         about the session.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and returns the first call's entries, with `Appended.is_replay`.
@@ -338,7 +339,7 @@ class Session:
     async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
         """Add `note` about an entry, or about the session; `notes` lists them.
 
-        A note is a side entry: it never moves the leaf, and no context shows it.
+        A note is a side entry: it never moves the leaf, and no context contains it.
         Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
         """
         return await self._writer.add_note(note, about)
@@ -358,7 +359,7 @@ class Session:
     async def pin(self, entry: EntryRef) -> Entry:
         """Keep `entry` unchanged in the context, even if a compaction hides it.
 
-        Pinning a call also keeps its results, and pinning a result its call.
+        Pinning a call also pins its results, and pinning a result also pins its call.
         Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
         """
         return await self._writer.note(Pin(), await self._reader.in_tree(entry))
@@ -407,9 +408,9 @@ class Session:
     ) -> Entry:
         """Ask people a question in the name of the program; no turn waits for it.
 
-        The inbox lists it until it is answered or withdrawn; see `answer_to`. Without `choices` it
-        takes a text. The inbox shows the arguments of the tool `call`, secrets masked, and on
-        request all of them if the entry `about` has it.
+        The inbox lists it until it is answered or withdrawn; see `answer_to`. Without `choices`,
+        the answer is a text. The inbox shows the arguments of the tool `call`, secrets masked, and
+        on request all of them if the entry `about` has it.
         Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
         """
         return await program_questions.ask(self._writer, text, choices, call, about)
@@ -417,8 +418,8 @@ class Session:
     async def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
-        Shape: None while it is open, after `withdraw`, and for an answer from an import or an
-        unknown store. Raises: EntryNotFound; InvalidEntry for another question.
+        Shape: None while the question is open, after `withdraw`, and for an answer from an import
+        or an unknown store. Raises: EntryNotFound; InvalidEntry for another question.
         """
         return await program_questions.answer_to(self._writer, question)
 
@@ -433,8 +434,8 @@ class Session:
     async def is_in_force(self, entry: EntryRef) -> bool:
         """Return False for an entry that gives no authority here: programs only show it.
 
-        These are imported entries and, in a store opened with ``is_trusted=False``, all that have
-        no mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        These are imported entries and, in a store opened with ``is_trusted=False``, all entries
+        without a mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
         """
         found = await self._reader.entry(entry)
         return await authority.is_in_force(self._writer.store, found)
@@ -487,9 +488,9 @@ class Session:
         metadata: Mapping[str, object] | None = None,
         subject: str | None = None,
     ) -> Session:
-        """Create a session that shares this one's whole tree, or with `at` the path to that entry.
+        """Create a session that shares this session's tree, or with `at` only the path to `at`.
 
-        Nothing is copied, except where a store cannot share entries (`entry_ids` then names the
+        Nothing is copied, except if a store cannot share entries (`entry_ids` then contains the
         copies). Labels are inherited as they are now; an open turn is not. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
         `metadata` is the fork's own; `subject` is this session's unless given.
@@ -514,15 +515,15 @@ class Session:
     async def flush(self) -> None:
         """Store the session now if it is a draft.
 
-        Raises: SessionExists when another session now has its id; it stays a draft.
+        Raises: SessionExists when another session now has its id; the session stays a draft.
         """
         await self._reader.backing.flush()
 
     async def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        What was said since its start, or since its last end, becomes an episode (`Store.memory`)
-        with the given `summary`.
+        The messages since its start, or since its last end, become an episode (`Store.memory`) with
+        the given `summary`.
         Shape: None when it was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
@@ -534,8 +535,8 @@ class Session:
     async def abandon_turn(self) -> bool:
         """Close the turn of a dead process without continuing it.
 
-        A partial answer stays on the branch; tool calls without a result are recorded as
-        aborted, and questions are withdrawn. Shape: whether a turn was open.
+        A partial answer remains on the branch; tool calls without a result are recorded as aborted,
+        and questions are withdrawn. Shape: whether a turn was open.
         Raises: LeaseHeld while that process is alive, or while its state is unknown and its lease
         has not expired; FlowRefusal for the role of a flow that is not completed.
         """
@@ -564,11 +565,11 @@ class Session:
     ) -> Exported:
         """Export the session, to the file `path` if given.
 
-        "perdure" holds everything, and `Store.import_files` restores it. Markdown and workflows
+        "perdure" contains everything, and `Store.import_files` restores it. Markdown and workflows
         hold one branch, the others all; `leaf` selects the branch that ends there, and with
-        `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is that
-        of a workflow. `Exported.warnings` lists what the format cannot represent. A draft is stored
-        first.
+        `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is the
+        dialect of a workflow. `Exported.warnings` lists what the format cannot represent. A draft
+        is stored first.
         Durable: the file is complete when this returns. Only its owner can read it.
         Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
         WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
@@ -609,7 +610,7 @@ class Session:
         forks: ForkPolicy = "refuse",
         by: str | None = None,
     ) -> Certificate:
-        """Permanently erase the bodies of single entries of the session; their positions stay.
+        """Permanently erase the bodies of single entries of the session; their positions remain.
 
         Also erases labels, tool call records, summaries and search texts that repeat them, media
         without another reference, and the stored original of an import. Contexts skip the entries.

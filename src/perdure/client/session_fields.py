@@ -36,9 +36,9 @@ def require_text(name: str, text: str | None) -> None:
 
 
 def title_of(title: str | None) -> str | None:
-    """Return `title` without space around it; None when nothing is left.
+    """Return `title` without space around it; None if the result is empty.
 
-    Raises: LimitExceeded; WrongArgument for one with a NUL.
+    Raises: LimitExceeded; WrongArgument for a title with a NUL.
     """
     require_text("title", title)
     given = trim_title(title)
@@ -116,7 +116,7 @@ def cursor_place(cursor: str, listed: str) -> tuple[int, str]:
 
 
 def entry_cursor_place(cursor: str, listed: str) -> tuple[int, StreamId, int]:
-    """Return what `cursor_place` does, with the id of an entry in its parts. Raises the same."""
+    """Return the same as `cursor_place`, with the id of an entry in its parts. Raises the same."""
     at, id = cursor_place(cursor, listed)
     try:
         return at, *entry_place(id)

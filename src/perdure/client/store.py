@@ -107,7 +107,7 @@ else:
 
 @takes_all_declared
 class Store:
-    """One namespace of a store. Made by `perdure.open`; closes with its ``async with``.
+    """One namespace of a store. Made by `perdure.open`; its ``async with`` closes it.
 
     Runtimes and tools use `backend`, `outside` and `bus`; programs do not need them. All sessions
     opened here share `bus`: live events reach every watcher, on PostgreSQL of every process.
@@ -147,8 +147,8 @@ class Store:
         its entries; the certificate of the erasure stays.
         `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; LimitExceeded for the title; WrongArgument when `id` cannot be an id,
-        for an empty subject, text with a NUL, and metadata that is not JSON.
+        Raises: SessionExists; LimitExceeded for the title; WrongArgument for an invalid `id`, an
+        empty subject, text with a NUL, and metadata that is not JSON.
         """
         folder = absolute(cwd)
         require_header(subject=subject, metadata=metadata, cwd=folder)
@@ -186,8 +186,8 @@ class Store:
     ) -> Session:
         """Return the session with the whole id `id`; create it if there is none.
 
-        The other arguments apply to a new session; an existing one keeps its own. Two processes
-        that call this at the same time get the same session.
+        The other arguments apply only to a new session. Two processes that call this at the same
+        time get the same session.
         Raises: Erased; and as `create`.
         """
         try:
@@ -204,11 +204,11 @@ class Store:
         return await self.open(id)
 
     async def open(self, session: str | Path) -> Session:
-        """Return the session with the whole id `session`, or that of a session file.
+        """Return the session with the complete id `session`, or the session of a session file.
 
         A string is always an id. A `pathlib.Path` names a file of a `jsonl:` store, or a file that
         was imported into this store (up to what was imported). A link to such a file opens its
-        session, unless the link lies in the folder of the store.
+        session, unless the link is in the folder of the store.
         Raises: SessionNotFound (or its subclass NotImported), also for a missing file; Erased;
         FormatError for an unreadable file.
         """
@@ -227,7 +227,7 @@ class Store:
     async def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
         """Return the id that equals `prefix`, or the only id that begins with it.
 
-        All other calls take whole ids. Sessions and flows match; with `only`, flows alone. An
+        All other calls require complete ids. Sessions and flows match; with `only`, flows alone. An
         erased session matches if no other id begins with `prefix`.
         Raises: SessionNotFound (FlowNotFound is a subclass); AmbiguousId.
         """
@@ -250,9 +250,8 @@ class Store:
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 
-        Each write is a session, its items and its options, which are those of
-        `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
-        stored first.
+        Each write is a session, its items and its options, with the names of `Session.append_many`:
+        ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and returns the first call's entries, with ``is_replay``.
         Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
@@ -280,7 +279,7 @@ class Store:
 
     @property
     def memory(self) -> memory_handle.Memory:
-        """What is remembered across sessions: what they said, facts, and episodes."""
+        """The memory across sessions: texts of earlier sessions, facts, and episodes."""
         return memory_handle.Memory(self.backend, self.outside)
 
     @property
@@ -396,7 +395,7 @@ class Store:
         Each file is imported separately: `ImportedFiles.errors` lists failures. Importing a file
         again adds only new entries. An erased session stays erased unless `again` is set, which
         imports it under a new id. New sessions get `subject`. `on_progress` gets (file, bytes
-        read), from any thread. docs/formats.md lists what each format contains.
+        read), from any thread. docs/formats.md lists the content of each format.
         Durable: every imported session, when this returns.
         Raises: WrongArgument.
         """
@@ -482,9 +481,10 @@ class Store:
     ) -> list[ToolCallRecord]:
         """Return the newest `last` tool calls of one session or of all, oldest first.
 
-        `tool` is the name of the tool. `failed` True selects failed calls, False successful
-        ones, None all, also those without an outcome. Imported sessions are included. A fork has
-        only the calls of its own log. Reads sessions, newest activity first, until it has `last`.
+        `tool` is the name of the tool. `failed` True selects failed calls, False successful calls,
+        None all calls, also calls without an outcome. Imported sessions are included. A fork has
+        only the calls of its own log. Reads sessions, newest activity first, until it has `last`
+        calls.
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
         amount("last", last)
@@ -583,11 +583,12 @@ class Store:
         """Permanently delete a session, all sessions of a subject, or everything.
 
         `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
-        share, "erase" erases them too. With a subject, or everything, forks are always erased.
+        share, "erase" erases the forks too. With a subject, or everything, forks are always erased.
         `by` names the requester in the certificate; docs/guides/erasure.md lists what is removed.
         With `expected_head` a session is erased only if its head is unchanged.
 
-        Durable: when this returns. If the process dies, the next open of the store completes it.
+        Durable: when this returns. If the process dies, the next open of the store completes the
+        erasure.
         Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless
         exactly one of `session`, `subject` and `everything` is given.
         """

@@ -65,7 +65,7 @@ def files_at(
 ) -> Iterator[Path]:
     """Return the files to import: those at `paths`, and possible sessions below folders.
 
-    Skips the file, and the folders, in which the store at `address` keeps its sessions.
+    Skips the file, and the folders, in which the store at `address` stores its sessions.
     """
     own = [folder.resolve() for folder in own_folders(address)]
     database = database_file(address)
@@ -127,7 +127,7 @@ async def exported_store(
 ) -> list[ExportedFile]:
     """Export every session of the namespace, and the facts of each subject, into `folder`.
 
-    Raises: FormatError when `folder` cannot be made.
+    Raises: FormatError when `folder` cannot be created.
     """
     place = _absolute(folder)
     try:
@@ -174,10 +174,10 @@ def _check_place(place: Path, address: str, *, is_replacing: bool) -> None:
 
 
 def write_file(file: Path, content: bytes, *, is_replacing: bool) -> None:
-    """Write `content` to `file`: all of it or nothing, readable only by its owner.
+    """Write `content` to `file` completely or not at all, readable only by its owner.
 
     Writes into a pipe or a device; a link stays a link.
-    Raises: PathExists when it exists and `is_replacing` is False; OSError.
+    Raises: PathExists when `file` exists and `is_replacing` is False; OSError.
     """
     named, file = file, file.resolve() if is_replacing else file
     if file.exists() and not file.is_file():

@@ -1,7 +1,7 @@
 """A user's trust: the key of the user's marks, and entries trusted without a mark.
 
-All of it is in the folder ``perdure/trust`` of the user's data folder: ``key`` (32 bytes that
-never leave it), ``endorsed`` (a digest for each trusted entry that has no mark of this key), and
+The folder ``perdure/trust`` of the user's data folder contains all of it: ``key`` (32 bytes that
+never leave it), ``endorsed`` (a digest for each trusted entry without a mark of this key), and
 ``stores`` (the trusted stores with times, for people). docs/decisions/0017 explains why.
 """
 
@@ -55,7 +55,7 @@ class TrustFolder:
     def marks(self, *, is_trusted: bool) -> Marks:
         """Return the marks for a store; the first marked entry creates a missing key.
 
-        If that is impossible, only this process recognizes its own entries.
+        If the key cannot be created, only this process recognizes its own entries.
         """
         return Marks(self._any_key, is_trusted=is_trusted, endorsed=self._read_endorsed)
 

@@ -1,9 +1,9 @@
 """Watch a log: durable events without gap or repetition, merged with live events.
 
 Durable events are read from the log, by seq or by position; a wake-up of the store only triggers
-the next read. Live events come from the `LiveBus` of this process, which has those of other
-processes if the store passes them on. They are emitted after the entry that opened their call and
-before the entry that closes it.
+the next read. Live events come from the `LiveBus` of this process, which also has the events of
+other processes if the store forwards them. Live events are emitted after the entry that opened
+their call and before the entry that closes it.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class Watch:
 def watch_session(
     backing: SessionStorage, bus: LiveBus, stream: StreamId, after: int, head: int = EMPTY
 ) -> Watch:
-    """Watch the session or flow `stream` after seq `after`; `head` is a seq it has reached.
+    """Watch the session or flow `stream` after seq `after`; the stream has reached the seq `head`.
 
-    Raises: WrongArgument, at the first step, when it has no entry `after` yet: the cursor
+    Raises: WrongArgument, at the first step, when the stream has no entry `after` yet: the cursor
     belongs to another log.
     """
     is_there = after <= head
@@ -118,9 +118,10 @@ def watch_session(
 
 
 def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> Watch:
-    """Watch the events of all streams after position `after`; None: from the first step on.
+    """Watch the events of all streams after position `after`; None: after the start of the watch.
 
-    A position past the newest logs a warning and waits: its entry may have been removed.
+    For a position past the newest entry, a warning is logged and the watch waits: the entry may
+    have been removed.
     """
 
     async def page(place: int) -> _Page:
@@ -216,8 +217,8 @@ async def _feed(
 class _Elsewhere:
     """Model calls of other processes, as one watch reads them in the log. Of a flow there are none.
 
-    A call that is open elsewhere is asked for once its opening was read, and at the beginning. A
-    call that this process makes shows its events here anyway.
+    At its start, and after it read the opening of a call, the watch requests the open calls of
+    other processes. The events of calls of this process arrive here anyway.
     """
 
     def __init__(self, relay: Relay | None, store: object, stream: StreamId | None) -> None:
@@ -242,7 +243,7 @@ class _Elsewhere:
             await self._relay.catch_up(_calls_in(page, _MODEL_ENDS), is_last=is_last)
 
     def take(self, page: _Page, *, is_last: bool) -> None:
-        """Take `page`, whose events were emitted; `is_last`: it was the newest."""
+        """Take `page`, whose events were emitted; `is_last`: the page was the newest."""
         relay = self._relay
         if relay is None:
             return
@@ -281,9 +282,9 @@ def _calls_in(page: _Page, kinds: frozenset[str]) -> list[tuple[StreamId, int]]:
 
 
 class _Wakes:
-    """The wake-ups of a store for one watch, which waits for live events in the same place.
+    """The wake-ups of a store for one watch, which also waits for live events in this place.
 
-    One task for as long as the watch lasts: a task for each wake-up costs more than an event.
+    It uses one task for the whole watch: a task for each wake-up costs more than an event.
     """
 
     def __init__(self, changes: AsyncIterator[None], live: Subscription) -> None:
@@ -311,7 +312,7 @@ class _Wakes:
         return is_due
 
     def have_ended(self) -> bool:
-        """Return whether the store or the watch was closed. Raises: what the store raised."""
+        """Return whether the store or the watch was closed. Raises: the error of the store."""
         if not self._task.done():
             return False
         if not self._task.cancelled():
@@ -328,8 +329,8 @@ class _Order:
 
     A call's opening is committed before its first live event, and its last live event is published
     before its end is committed. So events taken before a read have their opening in that read
-    (`_ready`). Events taken after it may not (`_late`), but can belong before an end that was
-    read.
+    (`_ready`). For events taken after the read, the opening may be missing in it (`_late`). But
+    these events can belong before an end that was read.
     """
 
     def __init__(self, watch: Watch) -> None:

@@ -18,7 +18,7 @@ _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of 
 
 
 def record_digest(entry: str, ordinal: int = 0, attempt: int = 0) -> bytes:
-    """Return the digest of record `ordinal` of `entry`; each of its `attempt`s has another."""
+    """Return the digest of record `ordinal` of `entry`; each `attempt` gives another digest."""
     return hashlib.sha256(f"{entry} {ordinal} {attempt}".encode()).digest()
 
 

@@ -1,8 +1,8 @@
 """Files of JSON lines: split them and read each line, even an invalid one.
 
-Invariant: the bytes between two LFs are one line, whatever else they contain (CR, U+2028 and U+0085
-are data). So the lines of a file, joined by LF, are the file. This module does not depend on a
-format.
+Invariant: the bytes between two LFs are one line, regardless of their content (CR, U+2028 and
+U+0085 are data). So the lines of a file, joined by LF, are the file. This module does not depend on
+a format.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_blank(self) -> bool:
-        """Whether it contains only white space."""
+        """Whether the line contains only white space."""
         return not self.content or self.content.isspace()
 
 
@@ -105,7 +105,7 @@ def _decode_bounded(content: bytes) -> object:
 
 
 def is_too_deep(content: bytes, value: object) -> bool:
-    """Whether `content`, which says `value`, is nested more than `LEVELS` deep."""
+    """Whether `content`, the JSON of `value`, is nested more than `LEVELS` deep."""
     if len(content) <= 2 * LEVELS or content.count(b"[") + content.count(b"{") <= LEVELS:
         return False
     layer: list[object] = [value] if isinstance(value, dict | list) else []

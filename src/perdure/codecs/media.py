@@ -77,7 +77,7 @@ class Media:
 def unknown_part(item: object) -> UnknownPart:
     """Return `item` as a part of an unknown type, without top-level signatures.
 
-    Media bytes in it, which no log accepts, stay only in the import original.
+    Media bytes in it, which no log accepts, remain only in the import original.
     """
     fields = fields_of(item)
     if fields is not None:

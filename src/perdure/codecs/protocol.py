@@ -1,8 +1,8 @@
-"""The contract of a codec: entries to the records of one tool's files, and records to entries.
+"""The contract of a codec: it converts entries to the records of a tool's files, and back.
 
 A codec writes the records that its tool would have written for an entry. If the tool has no such
-record, a ``custom`` one carries the body: the tools keep those and never show them to a model. A
-codec depends on neither files nor stores; its callers place the records.
+record, a ``custom`` record contains the body: the tools preserve such records and never show them
+to a model. A codec does not depend on files or stores; its callers insert the records into a file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Said(msgspec.Struct, frozen=True):
 
     `references` are fields of the body that name an entry; the body has None there. `meta` is the
     record's metadata of its message. `unknown` and `malformed` give the reason if only the record
-    is kept.
+    is stored.
     """
 
     body: Message | TreeBody | SideBody
@@ -47,9 +47,9 @@ class WriteContext(msgspec.Struct, frozen=True):
     """The context for making records.
 
     `own` is the id of the entry's first record. `first` returns the first record of another entry,
-    `last` the parent record for its children, `blob` the content of a handle, `model` the model in
-    effect at an entry; None if there is none. `undone` are compactions that were undone,
-    `kept_over` those that a later one keeps.
+    `last` the parent record for its children, `blob` the content of a handle, and `model` the model
+    in effect at an entry. Each returns None if there is none. `undone` are compactions that were
+    undone; `kept_over` are compactions that a later compaction retains.
     """
 
     own: str
@@ -66,16 +66,16 @@ class WriteContext(msgspec.Struct, frozen=True):
 
 
 class Codec(msgspec.Struct, frozen=True):
-    """One tool's way to write a session.
+    """The file format in which one tool writes a session.
 
     `name`: the name of the format, in addresses and exports.
     `is_escaped`: the tool ends lines at `LINE_ENDS` too, so they are escaped.
-    `has_leaf_record`: the tool has a record that moves the leaf; else it continues from the last.
-    `oldest_version`: the tool rewrites files of older versions, so nothing is appended to them.
-    `most_header_bytes`: the tool skips files whose first line is longer.
+    `has_leaf_record`: the tool has a record that moves the leaf; otherwise it continues from the
+    last record. `oldest_version`: the tool rewrites files of older versions, so nothing is appended
+    to them. `most_header_bytes`: the tool skips files whose first line is longer.
     `file_name`: the name of the file of a session, by its time and id.
     `header`: the first record, by id, time, working directory and the file of the parent.
-    `records`: the records for an entry, each to follow the one before; at least one.
+    `records`: the records for an entry, at least one, in the order of the file.
     `title`: the record that names the session.
     `custom`: a record outside every context, by its type and data.
     `placed`: a record with its id, parent and time, in the tool's own order.
@@ -104,7 +104,7 @@ class Codec(msgspec.Struct, frozen=True):
 
 
 def carried_fields(entry: Entry, *, is_escaped: bool) -> Fields:
-    """Return the data of a ``custom`` record that carries `entry`."""
+    """Return the data of a ``custom`` record that contains `entry`."""
     data: Fields = {"lane": entry.lane}
     if entry.about is not None:
         data["about"] = entry.about
@@ -137,7 +137,7 @@ _carrier = msgspec.json.Decoder(_Carrier)
 
 
 def carried_body(line: bytes) -> bytes:
-    """Return the body that the record `line` carries; empty when it carries none."""
+    """Return the body that the record `line` contains; empty if there is none."""
     try:
         data = _carrier.decode(line).data
         return bytes(data.body) or b64decode(data.base64, validate=True)
@@ -146,7 +146,7 @@ def carried_body(line: bytes) -> bytes:
 
 
 def custom_body(format: str, custom_type: str, data: object) -> Custom | ImportedRecord:
-    """Return the body of a ``custom`` record; perdure's own are side entries unless marked."""
+    """Return the body of a ``custom`` record; perdure's records are side entries, if not marked."""
     lane = (fields_of(data) or {}).get("lane")
     if custom_type.startswith(OURS) and lane != "tree":
         return ImportedRecord(format, custom_type)
@@ -184,7 +184,7 @@ def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...
 
 
 def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Said:
-    """Return a record of an unknown type: a link of its branch, with all but its `envelope`."""
+    """Return an unknown record as an entry of its branch, with all fields except its `envelope`."""
     kind = text_in(fields, "type") or "record"
     data = {key: value for key, value in fields.items() if key not in envelope}
     return Said(Custom(f"{format}:{kind}", data), unknown=f"{kind!r} is stored without effect")

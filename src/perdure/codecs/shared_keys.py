@@ -28,7 +28,7 @@ def dollars(usage: Usage) -> float:
 
 
 def microcents_in(cost: Fields) -> int | None:
-    """Return the cost in the ``cost`` of a record; None for 0, which both write if unknown."""
+    """Return the cost in the ``cost`` of a record; None for 0: both formats write 0 if unknown."""
     total = number_in(cost, "total")
     if total is None or not 0 < total < 10**7:
         return None
@@ -36,7 +36,7 @@ def microcents_in(cost: Fields) -> int | None:
 
 
 def usage_in(fields: Fields | None, tokens: Iterable[str]) -> Usage | None:
-    """Return reported usage, its counts at the keys `tokens`; None where nothing was counted."""
+    """Return reported usage, its counts at the keys `tokens`; None if nothing was counted."""
     if fields is None:
         return None
     counts = counts_in(fields, tokens)
@@ -46,12 +46,12 @@ def usage_in(fields: Fields | None, tokens: Iterable[str]) -> Usage | None:
 
 
 def model_name(provider: str | None, model: str | None) -> str | None:
-    """Return ``provider:model``, or the known part of it; None where nothing is."""
+    """Return ``provider:model``, or the known part of it; None if no part is known."""
     return ":".join(name for name in (provider, model) if name and name != NO_MODEL) or None
 
 
 def provider_and_model(name: str | None) -> tuple[str, str]:
-    """Return the two words that both have for the model `name`."""
+    """Return the provider and the name of the model `name`, as both formats write them."""
     provider, colon, model = (name or "").partition(":")
     return (provider, model) if colon else (NO_MODEL, provider or NO_MODEL)
 
@@ -79,7 +79,7 @@ def with_meta(body: bytes, meta: Fields | None) -> bytes:
 
 
 def with_field(body: bytes, name: bytes, value: object) -> bytes:
-    """Return the JSON object `body` with one more field, its last; `name` as it is written."""
+    """Return the JSON object `body` with one more field at its end; `name` is already encoded."""
     comma = b"" if body == b"{}" else b","
     return body[:-1] + comma + name + encode(value) + b"}"
 

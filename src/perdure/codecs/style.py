@@ -36,7 +36,7 @@ class Style(msgspec.Struct, frozen=True):
 def to_line(value: object, style: Style) -> bytes:
     """Return `value` (plain data, `msgspec.Raw` included) as one line of JSON.
 
-    Shape: a value nested too deeply for Python keeps msgspec's spelling of numbers.
+    Shape: for a value nested too deeply for Python, numbers are written as msgspec writes them.
     """
     try:
         value = _to_plain(value, style)

@@ -66,7 +66,7 @@ def branch_summary_text(entries: Sequence[Entry], reply: str) -> str:
 
 
 def branch_files(entries: Sequence[Entry]) -> FileLists:
-    """Return the files the branch read and changed, including those in summaries on it."""
+    """Return the files the branch read and changed, including the files in its summaries."""
     messages: list[Message] = []
     earlier: list[FileLists] = []
     for entry in entries:

@@ -1,7 +1,7 @@
 """Build the context for a model: a window of the log as a valid history within a budget.
 
 `build_context` is the only way from the log to a request. It never raises, for any prefix of any
-log, and omits nothing silently: `dropped` and `skipped` are the counts.
+log, and omits nothing silently: `dropped` and `skipped` count the omissions.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Context(ShortRepr, frozen=True):
     """The content of a model request.
 
     `thinking_level` None is "off". `dropped` counts the entries before the oldest sent exchange, if
-    older ones were omitted to fit the budget or `max_messages`; pinned ones, and the compaction
-    whose summary is sent, do not count. `skipped` counts the unreadable entries and parts of
-    messages after that position.
+    older exchanges were omitted to fit the budget or `max_messages`. Pinned entries, and the
+    compaction whose summary is sent, do not count. `skipped` counts the unreadable entries and
+    parts of messages after that position.
     Units: `tokens` is the expected usage of a call, from the newest reported usage and estimates
-    for the rest; if that exceeds the budget, the estimate of the messages alone.
+    for the rest. If this exceeds the budget, `tokens` is the estimate of the messages alone.
     Shape: `messages` are valid for every provider (``validity``); empty if there are none.
     """
 
@@ -54,8 +54,8 @@ class Context(ShortRepr, frozen=True):
 class Trim(msgspec.Struct, frozen=True):
     """The remaining messages, the number of omitted entries, and the remaining tokens.
 
-    `first` is the first message of the oldest remaining exchange, if older ones were omitted;
-    `spared` counts the entries of older messages that stay.
+    `first` is the first message of the oldest remaining exchange, if older exchanges were omitted;
+    `spared` counts the entries of older messages that remain.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -77,12 +77,12 @@ def build_context(
     """Return the context of `window`.
 
     `model` is the model to be called; by default the branch's current one. Reasoning is never part
-    of a context (`tool_pairs.repair_pairs` says why), so none crosses from one provider to another.
-    With `history` "text_only", completed turns keep only the question and the answer; the current
-    turn keeps its tool calls.
-    With a budget, whole exchanges are omitted, oldest first, until the rest fits; the compaction's
-    summary, pinned entries and the newest exchange always stay. `max_messages` works the same way,
-    without counting the summary and pinned messages.
+    of a context (`tool_pairs.repair_pairs` explains why), so it never reaches another provider.
+    With `history` "text_only", only the question and the answer of completed turns remain; the
+    current turn retains its tool calls.
+    With a budget, whole exchanges are omitted, oldest first, until the rest fits. The compaction's
+    summary, pinned entries and the newest exchange always remain. `max_messages` works the same
+    way, without counting the summary and pinned messages.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
     assert not window.earlier  # `window_end` handles windows read with a limit
@@ -148,9 +148,9 @@ def _thinking_level_of(window: ContextWindow) -> str | None:
 def text_only(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """Return `messages` without the tool calls and results of completed turns.
 
-    A turn is completed by an answer with text and without tool calls. Of such turns the user
-    messages and that answer stay; its reported usage is removed, because it counted omitted
-    messages.
+    A turn is completed by an answer with text and without tool calls. The user messages and that
+    answer of such turns remain. The reported usage of the answer is removed, because it counted
+    omitted messages.
     """
     over = end_of_turns(messages)
     return (*texts_in(messages[:over]), *messages[over:])
@@ -163,7 +163,7 @@ def end_of_turns(messages: Sequence[ContextMessage]) -> int:
 
 
 def texts_in(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return the questions and answers in `messages`, those of completed turns."""
+    """Return the questions and answers in `messages`, which belong to completed turns."""
     return tuple(_without_usage(each) for each in messages if _is_text(each.message))
 
 
@@ -183,7 +183,7 @@ def _without_usage(each: ContextMessage) -> ContextMessage:
 def leading(
     messages: Sequence[ContextMessage], pinned: Sequence[Entry], *, has_summary: bool
 ) -> int:
-    """Return the number of messages before the conversation: the summary, and pinned ones."""
+    """Return the number of messages before the conversation: the summary, and pinned messages."""
     if not pinned:
         return int(has_summary)
     ids = {entry.id for entry in pinned}
@@ -203,8 +203,8 @@ def trim_history(
 ) -> Trim:
     """Return `messages` without the oldest exchanges after the first `pinned`, if necessary.
 
-    Entries in `pins` of omitted exchanges stay. `max_messages` limits the messages after the first
-    `pinned`, except that the newest exchange stays complete.
+    Entries in `pins` remain even if their exchange is omitted. `max_messages` limits the messages
+    after the first `pinned`, but the newest exchange always remains complete.
     Units: `sizes` are the messages' estimates in tokens, `reported` the result of `context_tokens`.
     """
     if not messages:
@@ -240,8 +240,8 @@ def _factor(
     """Return the correction factor for estimates, from the newest messages that fill the budget.
 
     If all messages fit by their estimates, the newest reported usage corrects their sum. Otherwise
-    the usage reported between two answers corrects the estimates between them: so messages before
-    those that can be sent have no influence.
+    the usage reported between two answers corrects the estimates between them. So messages that
+    cannot be sent have no influence.
     """
     room, more, later, between = budget_tokens, 0, 0, 0
     for at in range(len(messages) - 1, -1, -1):
@@ -262,8 +262,9 @@ def _factor(
 def _correction(reported: int, estimated: int) -> float:
     """Return the factor that makes the estimates match the reported usage.
 
-    Never less than 1, so that a provider that reports too little cannot disable a budget; never
-    more than `SCALE_MAX`, because the rest is instructions and tools, which trimming cannot remove.
+    The factor is never less than 1, so that a provider that reports too little usage cannot disable
+    a budget. It is never more than `SCALE_MAX`, because the rest is instructions and tools, which
+    trimming cannot remove.
     """
     return min(SCALE_MAX, max(1.0, reported / estimated)) if estimated else 1.0
 
@@ -271,7 +272,7 @@ def _correction(reported: int, estimated: int) -> float:
 def _first_that_fits(
     starts: Sequence[int], sizes: Sequence[int], budget: float, pinned: int
 ) -> int:
-    """Return the first of `starts` from which on everything fits; the last if none does."""
+    """Return the first of `starts` after which everything fits; the last if there is none."""
     left = sum(sizes)
     at = pinned
     for start in starts:

@@ -1,8 +1,9 @@
 """When to compact, and where to cut: the part to summarize and the part to keep.
 
-Plans only; ``summary`` converts a plan to requests and their replies to a text, and the engine
-appends the ``compaction``. Everything in the current context is then either in the kept or in the
-summarized part: a message that an earlier compaction kept is never lost by the next one.
+This module only plans: ``summary`` converts a plan to requests and their replies to a text, and the
+engine appends the ``compaction``. Every message of the current context is then either in the kept
+part or in the summarized part. So the next compaction never loses a message that an earlier
+compaction kept.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ TRIGGER = 0.8
 class CompactionPlan(msgspec.Struct, frozen=True):
     """The plan of a compaction.
 
-    `first_kept` is the start of the kept part; None keeps nothing. `history` is summarized together
-    with `previous_summary`. If the cut is inside a turn, `turn_prefix` is the part of that turn
-    before the cut, summarized separately. `unanswered` is the text of the user's newest message if
-    it leaves the context unanswered.
-    Units: `tokens_before` are the context's before the compaction.
-    Shape: files are sorted; changed ones are not among those read.
+    `first_kept` is the start of the kept part; None: no part is kept. `history` is summarized
+    together with `previous_summary`. If the cut is inside a turn, `turn_prefix` is the part of that
+    turn before the cut, summarized separately. `unanswered` is the text of the user's newest
+    message if it leaves the context unanswered.
+    Units: `tokens_before` is the size of the context before the compaction, in tokens.
+    Shape: files are sorted; changed files are not in the list of read files.
     """
 
     first_kept: EntryId | None
@@ -72,8 +73,8 @@ def should_compact(
 ) -> bool:
     """Return True if a context of `tokens` is too full for a window of `window_tokens`.
 
-    That is if less than `reserve_tokens` are left; without `reserve_tokens`, if more than the share
-    `trigger` of the window is used. A window of unknown size is never too full.
+    This is the case if less than `reserve_tokens` are left; without `reserve_tokens`, if more than
+    the share `trigger` of the window is used. A window of unknown size is never too full.
     """
     if window_tokens is None:
         return False
@@ -85,10 +86,10 @@ def should_compact(
 def plan_compaction(
     window: ContextWindow, *, keep_recent_tokens: int = KEEP_RECENT_TOKENS, scale: float = 1.0
 ) -> CompactionPlan | None:
-    """Plan a compaction of `window` that keeps about the newest `keep_recent_tokens`.
+    """Plan a compaction of `window` that retains about the newest `keep_recent_tokens`.
 
-    Returns None if there is nothing to compact: nothing new since the last compaction, or nothing
-    would leave the context. `keep_recent_tokens` 0 keeps nothing.
+    Returns None if there are no new messages since the last compaction, or if no message would
+    leave the context. If `keep_recent_tokens` is 0, no message is retained.
     """
     shown = shown_entries(window)
     if not _has_news(window, shown):
@@ -127,9 +128,10 @@ def plan_node_compaction(
 ) -> CompactionPlan | None:
     """Plan a compaction of `window` to a summary of the messages since the entry `begins_at`.
 
-    Earlier messages leave the context without a summary: they stay in the log. Only the user's last
-    unanswered message is kept. Without `begins_at`, and if nothing was answered since, everything
-    is summarized, together with the newest summary. Returns None if there is nothing to compact.
+    Earlier messages leave the context without a summary, but remain in the log. Only the user's
+    last unanswered message is retained. Without `begins_at`, and if there is no answer since it,
+    everything is summarized, together with the newest summary. Returns None if there is nothing to
+    compact.
     """
     shown = shown_entries(window)
     if not _has_news(window, shown):
@@ -183,10 +185,10 @@ def _messages(shown: Sequence[Shown]) -> tuple[Message, ...]:
 
 
 class LeftContext(ShortRepr, frozen=True):
-    """What a compaction removed from the context.
+    """The content that a compaction removed from the context.
 
     Shape: removed `entries`, root -> leaf; `roles` counts their messages, `tool_calls` the calls in
-    them. `pinned` are those that stay verbatim because they are pinned.
+    them. `pinned` are the entries that remain because they are pinned.
     Units: tokens of the whole context, as stored in the compaction.
     """
 
@@ -202,7 +204,7 @@ class LeftContext(ShortRepr, frozen=True):
 def left_context(
     path: Sequence[Entry], undone: frozenset[EntryId], pins: frozenset[EntryId]
 ) -> LeftContext | None:
-    """Return what the compaction at the end of `path` (a branch) removed, even if undone since.
+    """Return the content removed by the compaction at the end of the branch `path`, even if undone.
 
     Returns None if the last entry of `path` is not a compaction.
     """
@@ -293,7 +295,7 @@ def _calls(message: Message) -> tuple[ToolCallPart, ...]:
 
 
 def _with_settings_before(shown: Sequence[Shown], at: int) -> int:
-    """Return `at` moved back over entries that are not messages: these belong to the next one."""
+    """Return `at` moved back over entries without a message: they belong to the next message."""
     while at > 0 and shown[at - 1].entry.kind not in (MESSAGE, Compaction.kind):
         at -= 1
     return at

@@ -1,8 +1,8 @@
 """Convert a window of the log to messages, in order and unmodified.
 
-The rules: first the summary of the newest compaction, then the pinned entries it hides, then those
-it keeps, then those after it; branch summaries and custom messages as user messages; settings,
-extension state and older compactions are omitted.
+The rules: first comes the summary of the newest compaction; then the pinned entries that it hides,
+the entries that it keeps, and the entries after it. Branch summaries and custom messages become
+user messages. Settings, extension state and older compactions are omitted.
 The result is not valid for a provider yet: ``tool_pairs`` and ``validity`` repair it.
 """
 
@@ -50,7 +50,7 @@ class Emitted(msgspec.Struct, frozen=True):
     """The messages of a window.
 
     Shape: with `has_summary` the first of `messages` is the compaction's summary. `skips` are the
-    unreadable entries, and those readable only in part: for each, how much of it.
+    entries that are unreadable, or readable only in part, each with the unreadable amount.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -66,8 +66,8 @@ class Emitted(msgspec.Struct, frozen=True):
 def emit(window: ContextWindow) -> Emitted:
     """Return the messages of `window`, in the order for the model.
 
-    Reported usage stays only on answers to the current context: it is removed from answers before
-    the newest compaction, and from those after an undone one.
+    Reported usage remains only on answers to the current context. It is removed from answers before
+    the newest compaction, and from answers after a compaction that was undone.
     """
     summary = _summary_of(window)
     said = [*_pinned_messages(window), *_retained_messages(window)]
@@ -106,7 +106,7 @@ def shown_entries(window: ContextWindow) -> tuple[Shown, ...]:
 
 
 def retained_messages(window: ContextWindow) -> tuple[Message, ...] | None:
-    """Return the messages the newest compaction kept verbatim; None if it names an entry."""
+    """Return the messages that the newest compaction retained; None if it refers to an entry."""
     body = compaction_of(window)
     return body.retained if body is not None else None
 
@@ -173,7 +173,7 @@ def _position(entries: Sequence[Entry], wanted: Entry | None) -> int:
 
 
 def _first_undone_after(window: ContextWindow, at: int) -> int:
-    """Return from where answers may belong to a smaller context than the current one."""
+    """Return the position from which answers may belong to a smaller context than now."""
     if not window.undone:
         return len(window.entries)
     if window.earlier and window.undone - {entry.id for entry in window.entries}:

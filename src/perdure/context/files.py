@@ -32,14 +32,14 @@ _TAGS = ("read-files", "modified-files")
 
 
 class FileLists(msgspec.Struct, frozen=True):
-    """Paths as given to the tools. Shape: sorted; none is in both."""
+    """Paths as given to the tools. Shape: sorted; no path is in both."""
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
 
 
 def file_lists(messages: Iterable[Message], earlier: Iterable[FileLists] = ()) -> FileLists:
-    """Return the files named by tool calls in `messages`, and those of `earlier` summaries."""
+    """Return the files that tool calls in `messages` name, and the files of `earlier` summaries."""
     read: set[str] = set()
     modified: set[str] = set()
     for lists in earlier:

@@ -1,4 +1,4 @@
-"""Pinned entries: they stay in a context verbatim, whatever else is dropped.
+"""Pinned entries: they remain in a context unchanged, even if other entries are dropped.
 
 A pinned result includes its call, and a pinned call its results: providers reject either alone.
 """
@@ -18,7 +18,7 @@ from perdure.session.notes import Pin
 
 
 def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
-    """Return the entries pinned after `notes` (in log order); the last note about one counts."""
+    """Return the entries that `notes` (in log order) pin; the last note about an entry counts."""
     pinned: set[EntryId] = set()
     for note in notes:
         if note.kind != Pin.kind or note.about is None or note.is_erased:
@@ -34,9 +34,9 @@ def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
 def with_pins(
     window: ContextWindow, path: Sequence[Entry], pins: frozenset[EntryId]
 ) -> ContextWindow:
-    """Return `window` with the pinned entries of `path`, the branch it is the end of.
+    """Return `window` with the pinned entries of `path`, the branch that ends with `window`.
 
-    Shape: without those of `pins` that are only on other branches.
+    Shape: entries of `pins` that are only on other branches are omitted.
     """
     wanted = _with_partners(path, pins)
     shown = {entry.id for entry in window.entries}
@@ -45,7 +45,7 @@ def with_pins(
 
 
 def _with_partners(path: Sequence[Entry], pins: frozenset[EntryId]) -> frozenset[EntryId]:
-    """Return those of `pins` on `path`, with their calls and results."""
+    """Return the entries of `pins` that are on `path`, with their calls and results."""
     if not pins:
         return frozenset()
     asked: dict[str, EntryId] = {}
@@ -68,7 +68,7 @@ def _with_partners(path: Sequence[Entry], pins: frozenset[EntryId]) -> frozenset
 
 
 def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> list[EntryId]:
-    """Return those of `pins` among `entries` with a result whose call comes before `entries`."""
+    """Return the `pins` in `entries` that have a result whose call comes before `entries`."""
     found: list[EntryId] = []
     for place, entry in enumerate(entries):
         called = _results_in(readable(entry)) if entry.id in pins else frozenset[str]()
@@ -82,7 +82,7 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
 
 
 def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
-    """Return True if `near`, parts of a branch, has the calls and results of `pins` in them.
+    """Return True if `near`, parts of a branch, contains the calls and results of `pins`.
 
     `end` is the depth from which on the branch is known. The results of a call follow it before the
     next answer; the search ends when all calls have one.

@@ -1,7 +1,7 @@
 """The texts of perdure that a model reads in a context or in a request for a summary.
 
-Texts only; their callers fill them in. Changing one invalidates the prompt cache of every session,
-so change them rarely.
+This module contains only texts; the callers insert the values. Changing a text invalidates the
+prompt cache of every session, so change texts rarely.
 """
 
 from __future__ import annotations

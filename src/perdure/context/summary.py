@@ -1,7 +1,8 @@
 """Convert a compaction plan to model requests, and the replies to the compaction's text.
 
-One request for the history and, if the cut is inside a turn, one for the start of that turn; they
-are independent. The engine calls the model, rejects unusable replies, and appends the compaction.
+There is one request for the history and, if the cut is inside a turn, another request for the start
+of that turn. The two are independent. The engine calls the model, rejects unusable replies, and
+appends the compaction.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def summary_requests(
 ) -> tuple[ModelRequest, ...]:
     """Return the requests to `model` that `plan` needs.
 
-    `focus` is what the person wants the summary to preserve in particular.
-    Shape: one or two requests, the history's before the turn prefix's. Without history to summarize
-    there is no request for it: the previous summary stays unchanged.
+    `focus` names details that the summary must preserve.
+    Shape: one or two requests: first for the history, then for the turn prefix. Without history to
+    summarize there is no request for it: the previous summary stays unchanged.
     """
     requests: list[ModelRequest] = []
     if plan.history:
@@ -93,9 +94,9 @@ def summary_text(plan: CompactionPlan, replies: Sequence[str]) -> str:
 
 
 def is_usable_summary(text: str) -> bool:
-    """Return True if `text`, a single reply, can replace what it summarizes.
+    """Return True if `text`, a single reply, can replace the summarized messages.
 
-    It must have `MIN_SUMMARY_CHARACTERS` besides white space and lists of files. A shorter summary
-    would remove the conversation from the context without a replacement.
+    The text must have at least `MIN_SUMMARY_CHARACTERS`, without white space and lists of files. A
+    shorter summary would remove the conversation from the context without a replacement.
     """
     return len("".join(without_file_lists(text).split())) >= MIN_SUMMARY_CHARACTERS

@@ -1,7 +1,7 @@
 """Token counts of messages: usage reported by the provider, and estimates for the rest.
 
-An estimate is UTF-8 bytes / 4, times a scale that is learned per model from reported usage. No
-tokenizer is needed, which would have to be downloaded.
+An estimate is UTF-8 bytes / 4, times a scale that is learned per model from reported usage. So no
+tokenizer is needed, and none must be downloaded.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def reported_tokens(message: Message) -> int:
 def corrected_scale(scale: float, estimated: int, reported: int) -> float:
     """Return `scale`, adjusted towards the value that makes the estimate of a call exact.
 
-    `estimated` was made with `scale`; `reported` is the provider's count for the same call.
+    `estimated` was computed with `scale`; `reported` is the provider's count for the same call.
     Shape: an exponentially weighted mean, between `SCALE_MIN` and `SCALE_MAX`; unchanged if either
     number is zero or less.
     """

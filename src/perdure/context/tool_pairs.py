@@ -1,4 +1,4 @@
-"""Pair tool calls with their results, and remove from messages what cannot be sent.
+"""Pair tool calls with their results, and remove content that cannot be sent from messages.
 
 After `repair_pairs`, each assistant message with calls is directly followed by one tool message
 that answers every call once, in order; no result lacks a call; no part is empty; ids and names have
@@ -37,7 +37,7 @@ _NAME_START = re.compile(r"[A-Za-z_]")
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """A person's words, or text to be read as theirs."""
+    """The text of a person, or text that the model reads as such."""
 
     parts: tuple[TextPart | MediaPart, ...]
     source: EntryId | None
@@ -101,9 +101,9 @@ class Ids(msgspec.Struct, frozen=True):
 class Calls(msgspec.Struct, frozen=True):
     """State of the tool calls of messages, as far as later messages depend on it.
 
-    `answered` are the ids of calls that accept no further result, `owed` those of calls that may
-    still get one. `sent` are the ids that calls are sent under, and `repeats` counts the reuses of
-    an id.
+    `answered` are the ids of calls that accept no further result; `owed` are the ids of calls that
+    can still get a result. `sent` are the ids that calls are sent under, and `repeats` counts the
+    reuses of an id.
     """
 
     answered: Ids = Ids()
@@ -165,9 +165,9 @@ class _CallIds:
 def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """Return `messages` with calls and results paired, without anything that cannot be sent.
 
-    Reasoning is dropped: it may not cross providers. Without its signature, which our logs do not
-    contain, Anthropic rejects it and Google ignores it; OpenAI's chat format has no place for it.
-    Roles ``system`` and ``context`` become user messages.
+    Reasoning is dropped: it must not be sent to another provider. Without its signature, which our
+    logs do not contain, Anthropic rejects it and Google ignores it; OpenAI's chat format has no
+    place for it. Roles ``system`` and ``context`` become user messages.
     Shape: roles user, assistant and tool; adjacent messages may have the same role.
     """
     whole = pair_after(messages)
@@ -183,8 +183,9 @@ def pair_after(
 ) -> Paired | None:
     """Return `messages` in the form of `repair_pairs`; `before` are the calls before them.
 
-    `follower` is the next message, if there is one yet.
-    Shape: None if one of them is a result owed to `before`: an earlier message changes then.
+    `follower` is the next message, if there is one.
+    Shape: None if one of the messages is a result for a call in `before`: an earlier message
+    changes then.
     """
     pieces = [piece for each in messages for piece in _pieces(each)]
     answers = _answers_of(pieces, before)
@@ -274,7 +275,7 @@ def _pieces_of_answer(message: Message, source: EntryId | None) -> Iterator[_Pie
 class _Answers(msgspec.Struct, frozen=True):
     """`results`: position of an answer -> number of a call in it -> its result.
 
-    `taken`: positions of results that answer a call, or repeat one that does. `answered` and `owed`
+    `taken`: positions of results that answer a call, or repeat such a result. `answered` and `owed`
     are the ids of the calls, as in `Calls`.
     """
 
@@ -288,7 +289,7 @@ def _answers_of(pieces: Sequence[_Piece], before: Calls) -> _Answers | None:
     """Match each result with its call, at any distance.
 
     A result belongs to the newest answer before it that has a call of its id: some models restart
-    their ids in every answer. The first result of a call counts, later ones are dropped.
+    their ids in every answer. The first result of a call counts; later results are dropped.
     """
     waiting: dict[str, deque[tuple[int, int]]] = {}
     results: dict[int, dict[int, _Result]] = {}
@@ -313,10 +314,10 @@ def _answers_of(pieces: Sequence[_Piece], before: Calls) -> _Answers | None:
 
 
 def _round(answer: _Answer, results: dict[int, _Result]) -> _Round:
-    """Return `answer` with those of its calls that are sent.
+    """Return `answer` with only those of its calls that are sent.
 
-    Calls of an interrupted answer never ran unless a result says so: they are dropped. Calls of a
-    complete answer are always sent, with a generated result if there is none.
+    Calls of an interrupted answer are dropped, except calls with a result: the others never ran.
+    Calls of a complete answer are always sent, with a generated result if there is none.
     """
     is_whole = answer.message.stop_reason not in CUT_SHORT
     numbers = [n for n in range(len(answer.calls)) if is_whole or n in results]
@@ -328,7 +329,7 @@ def _round(answer: _Answer, results: dict[int, _Result]) -> _Round:
 
 
 def _is_superseded(each: _Round, follower: _Piece | None) -> bool:
-    """Return True if a failed answer was retried at once: the next one replaces it."""
+    """Return True if a failed answer was retried at once: the next answer replaces it."""
     has_failed = each.answer.message.stop_reason == "error"
     return has_failed and not each.calls and isinstance(follower, _Answer)
 
@@ -364,7 +365,7 @@ def _tool_message(
 
 
 def _sendable_result(call: ToolCallPart, result: ToolResultPart | None) -> ToolResultPart:
-    """Return `result` as the answer to `call`; without one, a note that the outcome is unknown."""
+    """Return `result` as the answer to `call`; if None, a note that the outcome is unknown."""
     if result is None:
         return ToolResultPart(call.id, prompts.CALL_INTERRUPTED, is_error=True, name=call.name)
     text = result.text if result.text.strip() else prompts.NO_OUTPUT

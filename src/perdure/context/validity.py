@@ -26,14 +26,14 @@ _OPENING = user(prompts.CONVERSATION_BEGINS)
 def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """Return `messages` made valid for every provider; empty only if nothing in them can be sent.
 
-    Shape: see the module. It may end with the assistant; a request for an answer must not, so its
-    caller appends a user message first.
+    Shape: see the module. The history may end with the assistant. A request for an answer must not,
+    so its caller appends a user message first.
     """
     return alternating(repair_pairs(messages))
 
 
 def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return the paired `messages`, adjacent ones of one role merged and the user first."""
+    """Return the paired `messages`, the user's first, with adjacent messages of one role merged."""
     merged = merge_neighbours(messages)
     if merged and merged[0].message.role != "user":
         merged.insert(0, ContextMessage(_OPENING, None))
@@ -44,7 +44,7 @@ def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...
 
 
 def merge_neighbours(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
-    """Return `messages` with adjacent ones of one role merged.
+    """Return `messages` with adjacent messages of one role merged.
 
     Shape: the last of an earlier merge may be merged again.
     """
@@ -63,7 +63,7 @@ def with_valid_ends(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _merge(run: Sequence[ContextMessage]) -> ContextMessage:
-    """Return `run` as one message; model, usage and stop reason come from the last."""
+    """Return `run` as one message; model, usage and stop reason come from its last message."""
     if len(run) == 1:
         return run[0]
     parts = tuple(part for each in run for part in each.message.parts)

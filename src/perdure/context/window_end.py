@@ -1,6 +1,6 @@
 """Build a context within a budget from the end of a window.
 
-`build_context` of the whole window is the definition. The end gives the same context if it holds
+`build_context` of the whole window is the definition. The end gives the same context if it contains
 everything that matters: more than the budget or `max_messages`, a call for each result, and all
 pinned entries. Only the ids of calls may differ: an id that a branch repeats is changed only if
 both messages were read.
@@ -43,9 +43,9 @@ def context_of_end(
     model: str | None = None,
     max_messages: int | None = None,
 ) -> Context | None:
-    """Return the context of the window that `window` is the end of; None if more must be read.
+    """Return the context of the window that ends with `window`; None if more must be read.
 
-    `pins` are the pinned entries, on any branch; `near` has the pinned ones on the branch before
+    `pins` are the pinned entries, on any branch; `near` has the pinned entries on the branch before
     `from_question(window)`, with their calls and results. The rest is as for `build_context`.
     """
     end = from_question(window)
@@ -108,9 +108,9 @@ def _with_pins(
 def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
     """Return True if the context before the entries `known` depends on unread entries.
 
-    This is the case for messages that a compaction retains instead of entries, if the compaction or
-    one of them is pinned, or the compaction is among `known`; and for a pinned answer that failed,
-    which the next answer replaces.
+    There are two such cases. First, a compaction retains messages instead of entries, and it is
+    among `known`, or it or one of these messages is pinned. Second, a pinned answer failed, and the
+    next answer replaces it.
     """
     compaction = joined.state.compaction
     is_inside = compaction is not None and compaction.id in known

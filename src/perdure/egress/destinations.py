@@ -89,7 +89,7 @@ def host_name(text: str) -> str:
 
 
 def require_host(host: str, *, is_local_open: bool = False) -> None:
-    """Reject a host with an internal name, or an address that is not open.
+    """Reject a host with an internal name, or with an address that is not allowed.
 
     Raises: EgressDenied.
     """
@@ -139,6 +139,6 @@ def _host_and_port(authority: str, default: int) -> tuple[str, int]:
 
 
 def _target(text: str) -> str:
-    """Return path and query in ASCII, percent-encoding what is not encoded yet."""
+    """Return path and query in ASCII; characters that are not encoded yet are percent-encoded."""
     target = text if text.startswith("/") else f"/{text}"
     return quote(target, safe=_KEPT)

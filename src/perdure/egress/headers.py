@@ -35,8 +35,8 @@ _OURS_BEGIN = ("proxy-", "x-forwarded-", "sec-", "x-envoy-", "cf-")
 def sendable(wanted: Mapping[str, str]) -> dict[str, str]:
     """Return the headers of `wanted` that may be sent, in order; the rest is dropped.
 
-    A value with a line break or NUL is dropped, never repaired; of several spellings of one name
-    the first counts.
+    A value with a line break or NUL is dropped, never repaired. If one name has several spellings,
+    the first one counts.
     """
     kept: dict[str, str] = {}
     seen: set[str] = set()

@@ -16,10 +16,10 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. Units: `timeout_s` seconds in total; bytes of the answer's body kept.
+    """One request. Units: `timeout_s`: seconds in total; size limit: bytes of the answer's body.
 
-    Shape: `headers` come from `headers.sendable`, except those the caller adds. `is_local_open`
-    allows the local network; only for an address from the configuration.
+    Shape: `headers` come from `headers.sendable`, except headers that the caller adds.
+    `is_local_open` allows the local network; only for an address from the configuration.
     """
 
     destination: Destination
@@ -34,8 +34,8 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 class HttpResponse(msgspec.Struct, frozen=True):
     """The response; redirects are not followed.
 
-    Shape: `headers` have lower-case names, repeated ones are joined by commas. `is_cut`: `body` is
-    only the beginning.
+    Shape: `headers` have lower-case names; repeated headers are joined by commas. `is_cut`: `body`
+    is only the beginning.
     """
 
     status: int

@@ -1,7 +1,7 @@
 """JSON-RPC over HTTP: a request that could not be sent gets an error response.
 
 Otherwise the protocol library would close the whole connection for one unsent request, and it would
-be unknown which of the others were sent.
+be unknown which other requests were sent.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
     async def _addresses(self, host: str, port: int) -> list[str]:
         """Return the distinct addresses of `host`, all checked.
 
-        Raises: EgressDenied if any is not open, or there is none.
+        Raises: EgressDenied if an address is not open, or if there is no address.
         """
         name = host.strip("[]")
         require_host(name, is_local_open=self._is_local_open)

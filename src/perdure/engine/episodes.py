@@ -1,7 +1,7 @@
-"""Record episodes: in the commit that ends a session, or later if an end has none.
+"""Record episodes: in the commit that ends a session, or later if an end has no episode.
 
 An end and its episode are one commit, so no crash can separate them. An end in an older log, or by
-another program, has none; the next process that opens the namespace adds it, once.
+another program, has no episode. The next process that opens the namespace adds the episode, once.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ async def with_episode(
 ) -> tuple[NewEntry, ...]:
     """Return `entries`, to append after seq `head`, with the episode of the end among them.
 
-    Without a ``session_ended`` they stay as they are. The commit must expect `head`. `info` is the
-    session's; None reads it.
+    Without a ``session_ended`` the entries are returned unchanged. The commit must expect `head`.
+    `info` describes the session; if it is None, it is read from the store.
     Units: `at`, the time of the commit, is Unix milliseconds.
     """
     place = next((n for n, new in enumerate(entries) if new.kind == SessionEnded.kind), None)
@@ -61,8 +61,8 @@ async def with_episode(
 async def record_open_ends(store: SessionStore, clock: Clock) -> int:
     """Record the episode of every end in the namespace that has none; return their number.
 
-    A store that can only be read stays as it is. Any other failure is logged: it must not prevent
-    opening a store.
+    A read-only store is not changed. Any other failure is logged: it must not prevent opening a
+    store.
     """
     found = 0
     try:
@@ -76,7 +76,7 @@ async def record_open_ends(store: SessionStore, clock: Clock) -> int:
 
 
 async def record_imports(store: SessionStore, clock: Clock) -> int:
-    """Record the episode of every imported session that has none up to its newest message.
+    """Record an episode for each imported session that has none up to its newest message.
 
     Returns their number.
     """
@@ -111,7 +111,7 @@ async def _record_end(store: SessionStore, clock: Clock, end: Entry) -> bool:
 
 
 async def _up_to_newest(store: SessionStore, session: StreamId, by: EpisodeEnd) -> NewEntry | None:
-    """Return the episode that ends at the newest entry; None without a message since the last."""
+    """Return the episode that ends at the newest entry; None if there is no newer message."""
     state = await store.state(session)
     if state.info.status == "erased" or state.head < 0:
         return None
@@ -121,7 +121,7 @@ async def _up_to_newest(store: SessionStore, session: StreamId, by: EpisodeEnd) 
 
 
 async def _is_added(store: SessionStore, clock: Clock, session: StreamId, new: NewEntry) -> bool:
-    """Append the episode `new`; False if another process already has."""
+    """Append the episode `new`; return False if another process already appended it."""
     write = Write(stream=session, entries=(new,))
     key = f"episode:{new.about}"
     with suppress(IdempotencyMismatch):

@@ -1,6 +1,7 @@
 """Summaries requested between two turns: of the context, or of an abandoned branch.
 
-Each is one model call under its own lease. Its intent and outcome are logged like those of a turn.
+Each summary is one model call under its own lease. The intent and outcome of the call are logged
+like those of a turn.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ async def compact(
     *,
     expected_head: int | None = None,
 ) -> Entry | None:
-    """Summarize what can leave the context now; return None if nothing can.
+    """Summarize the messages that can leave the context now; return None if there are none.
 
-    `model` writes this summary; default: the session's model. With `expected_head` no model is
-    called unless the first commit finds that head.
+    `model` writes this summary; default: the session's model. With `expected_head`, the model is
+    called only if the first commit finds that head.
     Raises: LeaseHeld; TurnOpen; HeadConflict; TurnFailed if the model returned no usable summary.
     """
     async with leading(environment.claim) as leadership:
@@ -155,7 +156,7 @@ async def _record_intent(
     *,
     expected_head: int | None = None,
 ) -> tuple[Entry, Spending]:
-    """Log the intent of a summary call; also return what was spent before.
+    """Log the intent of a summary call; also return the amount that was spent before.
 
     Raises: TurnFailed if the call could exceed the session's budget.
     """

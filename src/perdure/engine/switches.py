@@ -1,9 +1,9 @@
-"""Which switches of model and thinking level on a branch are in force.
+"""The switches of model and thinking level that are in force on a branch.
 
-Those of an imported file are history: the agent that is bound to the session here brings its own
-model. Some formats record switches and others only the model of each answer, so otherwise a session
-would continue with another model for each format. The file may also continue a session that was
-written here.
+Switches of an imported file are history: the agent that is bound to the session here brings its own
+model. Some formats record switches, and others only the model of each answer. So otherwise a
+session would continue with another model for each format. The file may also continue a session that
+was written here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BINDINGS = (SessionStarted.kind, AgentBound.kind)
 
 
 class Switches:
-    """The switches of the branches of one session, as far as they were asked for."""
+    """The switches of the branches of one session, as far as they were requested."""
 
     def __init__(self, log: LogReader) -> None:
         self._log = log
@@ -47,9 +47,9 @@ class Switches:
 
 
 async def _newest_own(log: LogReader, switch: Entry) -> Entry | None:
-    """Return the newest switch on the branch to `switch` that was made here.
+    """Return the newest switch made here on the branch that ends with `switch`.
 
-    A file that another program continued also has switches after those.
+    A file that another program continued also contains later switches.
     """
     found: Entry | None = switch
     while found is not None and not await _is_before_agent(log, found):

@@ -49,9 +49,10 @@ async def pinned_window(log: LogReader, stream: StreamId, leaf: EntryId | None) 
 async def near_pins(
     log: LogReader, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
 ) -> tuple[Placed, ...] | None:
-    """Return the entries before `window` on its branch that are pinned or belong to a pinned one.
+    """Return the pinned entries before `window` on its branch, and the entries that belong to them.
 
-    Shape: in order, with others among them; None if finding all requires the whole branch.
+    Shape: in order, possibly with other entries between them; None if the whole branch must be read
+    to find all.
     """
     outside = sorted(pins.difference(entry.id for entry in window.entries))
     outside += results_without_call(window.entries, pins)

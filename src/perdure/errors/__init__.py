@@ -27,8 +27,8 @@
     ├ NotAsyncio  no event loop of asyncio runs; a RuntimeError, too
     └ WrongArgument  is a TypeError and a ValueError, too
 
-Each message is one sentence that says what to do; its facts are attributes, so that callers branch
-on ``code`` and fields and never on text. An argument that a function does not accept raises
+Each message is one sentence that says what to do. The facts of an error are attributes: callers
+branch on ``code`` and fields, never on text. An argument that a function does not accept raises
 `WrongArgument`, or a plain ``ValueError``.
 """
 

@@ -41,7 +41,7 @@ workers (docs/guides/turns.md)."""
 
 
 def failure_of(code: str | None, other: TurnFailure) -> TurnFailure:
-    """Return `code` as a failure; `other` if it is none."""
+    """Return `code` if it is a failure code; otherwise return `other`."""
     return cast("TurnFailure", code) if code in get_args(TurnFailure) else other
 
 
@@ -85,7 +85,7 @@ class TurnFailed(EngineError):
 
 
 class RequestAnswered(EngineError):
-    """Another turn has answered the request, so none begins for it here."""
+    """Another turn has answered the request, so no turn begins for it here."""
 
     code = "request_answered"
 
@@ -119,7 +119,7 @@ class QuestionText(Protocol):
 
     @property
     def tool(self) -> str | None:
-        """The name of the tool that asks, if one does."""
+        """The name of the tool that asks, or None."""
         ...
 
     @property
@@ -129,7 +129,7 @@ class QuestionText(Protocol):
 
     @property
     def diff(self) -> str | None:
-        """The change to approve, if it is one of a file."""
+        """The change to approve, if the call changes a file."""
         ...
 
 
@@ -138,7 +138,7 @@ class AskedQuestion(Protocol):
 
     @property
     def id(self) -> str:
-        """The id that `Store.answer` takes."""
+        """The id to pass to `Store.answer`."""
         ...
 
     @property
@@ -165,7 +165,7 @@ class Waiting(EngineError):
 
 
 class QueueFull(EngineError):
-    """As many turns of the namespace wait for workers as may; nothing was written.
+    """The namespace has too many turns that wait for workers; nothing was written.
 
     Units: `retry_after_s` seconds.
     """
@@ -207,7 +207,7 @@ class FormatError(PerdureError):
 
 
 class UnknownFormat(FormatError):
-    """A file is no session of a known program."""
+    """A file is not a session of a known program."""
 
     code = "unknown_format"
 
@@ -229,7 +229,7 @@ class ConfigError(PerdureError):
 
 
 class AgentNotFound(ConfigError):
-    """No agent has that id. `known` are the ids that could be named."""
+    """No agent has that id. `known` are the valid ids."""
 
     code = "agent_not_found"
 

@@ -31,8 +31,8 @@ class FlowExists(SessionExists):
 class FlowRefusal(EngineError):
     """The flow cannot do this in its current state; nothing was changed.
 
-    `role` and `session` are those of the affected role, or None. `is_waiting`: the flow waits for
-    something else, so the message says where to look that up.
+    `role` is the affected role and `session` its session, or None. `is_waiting`: the flow waits for
+    something else; the message says where to find it.
     """
 
     code = "flow_refusal"

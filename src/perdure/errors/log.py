@@ -57,7 +57,7 @@ class AmbiguousId(SessionError):
 class InvalidEntry(SessionError):
     """An entry breaks a rule of the log; nothing was appended.
 
-    If the caller did not ask for an append, `told` is the complete message.
+    `told` is the complete message if the caller did not request an append.
     """
 
     code = "invalid_entry"
@@ -121,9 +121,9 @@ class QuestionNotFound(SessionError):
 
 
 class QuestionClosed(SessionError):
-    """The question can no longer be answered: it expired, or what asked it needs no answer now.
+    """The question can no longer be answered: it expired, or its turn or call needs no answer now.
 
-    `told` is what happened, if no turn asked it.
+    `told` describes the reason if the question did not come from a turn.
     """
 
     code = "question_closed"

@@ -84,7 +84,7 @@ class LeafConflict(StoreError):
 
 
 class LeaseHeld(StoreError):
-    """Another process, or another handle in this one (`is_here`), runs a turn in this session."""
+    """Another process, or another handle here (`is_here`), runs a turn in this session."""
 
     code = "lease_held"
     retryable = True

@@ -50,7 +50,7 @@ class ToolDenied(ToolError):
 
 
 class ApprovalStale(ToolError):
-    """What a person approved has changed before the tool ran; nothing was done."""
+    """The approved target changed before the tool ran; nothing was done."""
 
     code = "approval_stale"
 

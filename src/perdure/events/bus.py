@@ -1,9 +1,9 @@
 """Live events: from the call that produces them to its observers in this process.
 
-Nothing is stored beyond the call. Publishing never waits and never fails, whatever subscribers do:
-each has a bounded buffer, and one that falls behind receives a `Snapshot` of every open call
-instead of the missed events. Every subscriber starts with snapshots too. Durable events of a stream
-are not here; they are read from the log.
+Nothing is stored beyond the call. Publishing never waits and never fails. Each subscriber has a
+bounded buffer; a subscriber that falls behind receives a `Snapshot` of every open call instead of
+the missed events. Every subscriber starts with snapshots too. Durable events of a stream are not
+here; they are read from the log.
 """
 
 from __future__ import annotations
@@ -38,48 +38,48 @@ _log = logging.getLogger(__name__)
 
 
 class Relay(Protocol):
-    """Passes the live events of this process to others, and theirs to the bus."""
+    """Passes the live events of this process to other processes, and their events to the bus."""
 
     def shown(self, event: LiveEvent, epoch: int) -> None:
-        """Take an event that this process shows under its lease `epoch`; never waits or raises."""
+        """Receive an event of this process, shown under lease `epoch`; never waits or raises."""
         ...
 
     async def settle(self, stream: StreamId, of: int) -> None:
-        """Return once others can read all events of a call of this process; it has no more.
+        """Return when other processes can read all events of a finished call of this process.
 
         Never raises, and waits only briefly.
         """
         ...
 
     def closed(self, stream: StreamId, of: int) -> None:
-        """Take the end of a call of this process, with or without an outcome in the log."""
+        """Handle the end of a call of this process, with or without an outcome in the log."""
         ...
 
     def follow(self, stream: StreamId | None) -> None:
-        """A watch of `stream` begins; None: of all streams."""
+        """Register a watch of `stream` that begins; None: of all streams."""
         ...
 
     def unfollow(self, stream: StreamId | None) -> None:
-        """A watch ended, for which `follow` was called."""
+        """Unregister a watch for which `follow` was called."""
         ...
 
     def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
-        """Get the events of the open call `of` of another process; None: of any of `stream`."""
+        """Get events of another process's open call `of`; None: of any open call of `stream`."""
         ...
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """Pass all events of `calls` to the bus that others have shown; the log has their ends.
+        """Pass the events of other processes' `calls` to the bus; the log contains their ends.
 
-        Not `is_last`: there are newer entries, so only of calls that are known to be open.
+        Without `is_last`, newer entries exist, so only events of calls known to be open are passed.
         """
         ...
 
     def ended(self, stream: StreamId, of: int) -> None:
-        """Take the end of a call of another process, as the log has it."""
+        """Handle the end of a call of another process, as recorded in the log."""
         ...
 
     def erased(self, stream: StreamId, seqs: Sequence[tuple[int, int]] | None) -> None:
-        """Take that the entries `seqs` (first, last) of `stream` were erased; None: all."""
+        """Handle the erasure of the entries `seqs` (first, last) of `stream`; None: all."""
         ...
 
 
@@ -88,14 +88,14 @@ class SharesLiveEvents(Protocol):
     """A store that passes live events between the processes that have it open."""
 
     def share(self, bus: LiveBus) -> None:
-        """Connect `bus` with the live events of the others, until the store is closed."""
+        """Connect `bus` with the live events of other processes until the store is closed."""
         ...
 
 
 class LiveBus:
     """Distributes live events to subscribers and observers. For the tasks of one event loop.
 
-    A `relay` connects it with those of other processes, if the store has one.
+    A `relay` connects the bus with the buses of other processes, if the store has a relay.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -110,7 +110,7 @@ class LiveBus:
     def publish(self, event: LiveEvent, epoch: int = 0) -> None:
         """Send `event` to all subscribers of its stream; never waits, never raises.
 
-        Other processes get it only if `epoch` is that of the lease of its stream.
+        Other processes receive it only if `epoch` matches the lease of its stream.
         """
         self.receive(event)
         if self.relay is not None:
@@ -149,7 +149,8 @@ class LiveBus:
         """Number `draft` within its call and publish it under the lease `epoch`.
 
         Units: `at` is Unix milliseconds.
-        Raises: ValueError if it belongs to no stream or to two; no number is used then.
+        Raises: ValueError if the draft belongs to no stream or to two streams; then no number is
+        used.
         """
         stream, of = draft.stream, draft.of
         call = self._open.get((stream, of))
@@ -159,7 +160,7 @@ class LiveBus:
         return event
 
     async def settle(self, stream: StreamId, of: int) -> None:
-        """Return once other processes can read all events of the call `of`; it has no more."""
+        """Return when other processes can read all events of the finished call `of`."""
         if self.relay is not None and (stream, of) in self._open:
             await self.relay.settle(stream, of)
 

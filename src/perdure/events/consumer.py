@@ -1,8 +1,8 @@
 """State of a consumer that misses no event over a connection that may break or lose events.
 
-A consumer applies new events, skips repeated ones, and reconnects after `resume_after` if one is
-missing. So it applies exactly the events of the log, each once. Its state is a few numbers,
-regardless of the session's length.
+A consumer applies new events, skips repeated events, and reconnects after `resume_after` if an
+event is missing. So it applies exactly the events of the log, each once. Its state is a few
+numbers, regardless of the session's length.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Follower:
     ) -> AsyncIterator[ToldT]:
         """Yield the new events, over as many connections as needed.
 
-        A lost event, or an error in `broken`, ends a connection; `connect` is the place for a delay
-        before the next. Ends when a connection ends normally.
+        A lost event, or an error in `broken`, ends a connection. `connect` can wait before it opens
+        the next connection. Ends when a connection ends normally.
         """
         while True:
             try:

@@ -10,8 +10,9 @@ from perdure.session.ids import StreamId
 class Cursor(ShortRepr, frozen=True):
     """An observer has seen everything up to and including `after`.
 
-    `after` is a seq when one session is watched, a position of the namespace when all are. It never
-    points into the middle of an entry's events: an interrupted entry is sent again, complete.
+    `after` is a seq if one session is watched, or a position of the namespace if all sessions are
+    watched. It never points into the middle of an entry's events: an interrupted entry is sent
+    again, complete.
     """
 
     after: int

@@ -27,9 +27,9 @@ class EventDraft(msgspec.Struct, frozen=True):
 
     @property
     def stream(self) -> StreamId:
-        """Return the session or flow it belongs to.
+        """Return the session or flow that the event belongs to.
 
-        Raises: ValueError if it names both or neither.
+        Raises: ValueError if the event names both or neither.
         """
         session, flow = self.session_id, self.flow_id
         if session is not None and flow is None:

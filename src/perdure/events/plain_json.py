@@ -48,7 +48,8 @@ def fields_of(value: msgspec.Struct) -> dict[str, object]:
 def _names_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
     """Return each field of `kind`, its name in JSON, and whether it is required.
 
-    Kept: `msgspec.structs.fields` evaluates every annotation of the class again.
+    The result is cached, because `msgspec.structs.fields` evaluates every annotation of the class
+    again.
     """
     fields = msgspec.structs.fields(kind)
     return tuple((field.name, camel(field.name), field.required) for field in fields)

@@ -1,8 +1,8 @@
 """The durable events of an entry, and the wire form of every event.
 
 Each entry has one or more events, always the same ones: every kind has an event, and an unknown
-kind gives ``log:entry``. Names and payloads follow Relavium's if it has one; ``docs/events.md``
-lists all of them.
+kind gives ``log:entry``. Names and payloads match Relavium's if Relavium has such an event;
+``docs/events.md`` lists all events.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def events_of(entry: Entry) -> tuple[Event, ...]:
 def wire(event: AnyEvent, kind: StreamKind = "session") -> dict[str, object]:
     """Return `event`, of a stream of `kind`, as JSON data.
 
-    Shape: ``sessionId`` or ``flowId``, ``type``, ``timestamp``; a durable event has
-    ``sequenceNumber`` (``index`` from the second event of an entry on, ``more`` where another
-    follows), a live one ``of`` and ``n``; then its payload.
+    Shape: first ``sessionId`` or ``flowId``, ``type``, ``timestamp``; a durable event also has
+    ``sequenceNumber`` (``index`` from the second event of an entry on, ``more`` if another event
+    follows); a live event has ``of`` and ``n``; the payload comes last.
     """
     if isinstance(event, Event):
         head = head_of(event.stream, kind, event.type, event.at) | {"sequenceNumber": event.seq}

@@ -22,9 +22,9 @@ from perdure.session.messages import Message
 class Event(ShortRepr, frozen=True):
     """One durable event.
 
-    Units: `at` is Unix milliseconds. Shape: `seq` is the entry's; `index` numbers the events of one
-    entry from 0, and `has_more` tells that another follows; `payload` is plain data whose names are
-    listed in ``docs/events.md``.
+    Units: `at` is Unix milliseconds. Shape: `seq` is the seq of the entry; `index` numbers the
+    events of one entry from 0; `has_more`: the entry has another event after this one; `payload` is
+    plain data whose names are listed in ``docs/events.md``.
     """
 
     stream: StreamId
@@ -53,7 +53,7 @@ LiveType = Literal["agent:token", "agent:reasoning", "agent:tool_progress"]
 class LiveEvent(ShortRepr, frozen=True):
     """One live event of an open call. `n` counts from 1 per `of`; a gap means a missed event.
 
-    `agent` and `model` produced it.
+    `agent` and `model` produced the event.
     """
 
     stream: StreamId

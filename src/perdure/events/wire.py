@@ -30,12 +30,13 @@ def wire(value: object, kind: StreamKind = "session") -> object: ...
 def wire(value: object, kind: StreamKind = "session") -> object:
     """Return `value`, an event or another return value, as JSON data.
 
-    Shape: an event, of a stream of `kind`, has ``sessionId`` or ``flowId``, ``type``,
-    ``timestamp``; a durable event ``sequenceNumber`` (``index`` from the second event of an entry
-    on, ``more`` where another follows), a live one ``of`` and ``n``; then its payload. Any other
-    value is an object of its fields; an entry's ``body`` is JSON too, and None if it was erased.
-    Paths and times are text, an error is its ``code``, ``message`` and facts.
-    Raises: WrongArgument for handles and what else has no JSON form.
+    Shape: an event of a stream of `kind` begins with ``sessionId`` or ``flowId``, ``type``,
+    ``timestamp``; a durable event also has ``sequenceNumber`` (``index`` from the second event of
+    an entry on, ``more`` if another event follows); a live event has ``of`` and ``n``; the payload
+    comes last. Any other value is an object of its fields; an entry's ``body`` is JSON too, and
+    None if it was erased. Paths and times are text, an error is its ``code``, ``message`` and
+    facts.
+    Raises: WrongArgument for handles and other values without a JSON form.
     """
     if isinstance(value, Event | LiveEvent | Snapshot):
         return projection.wire(value, kind)

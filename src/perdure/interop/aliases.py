@@ -1,10 +1,10 @@
 """Match the items of a source with the entries of a session.
 
-Only the id, the place in the file and a digest of each entry are kept, so the session need not fit
-into memory. Entries read from the version that a source begins with are matched by their place.
-Opaque entries have no place and are matched by their bytes, since their line may be readable now.
-All others (from versions before the file was rewritten, or written here and exported) are matched
-by id, or without an id by content and time.
+Only the id, the place in the file and a digest of each entry stay in memory, so the session can be
+larger than memory. Entries read from the version that a source begins with are matched by their
+place. Opaque entries have no place and are matched by their bytes, since their line may be readable
+now. All others (from versions before the file was rewritten, or written here and exported) are
+matched by id, or without an id by content and time.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ Signature = tuple[str, int, bytes]
 
 
 class Traces:
-    """Facts remembered of entries, taken in the order of their log.
+    """Facts about entries, recorded in the order of their log.
 
     `parts` are the seqs of the parts of the version that a source begins with. `mover` is the last
     entry that moved the leaf; `is_mover_imported`: an import wrote it. `with_usage` are the
-    messages with usage, `streams` those of the entries. `has_written_ids` also keeps the ids of the
-    entries in files of pi. `others` are the seqs of the parts of files of other formats, in which
-    the session was continued: their entries count as added here.
+    messages with usage; `streams` are the streams of the entries. With `has_written_ids`, the ids
+    of the entries in files of pi are recorded too. `others` are the seqs of the parts of files in
+    other formats in which the session was continued. Their entries count as added here.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Traces:
             self.is_mover_imported = is_imported
 
     def find_known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
-        """Return item -> its entry in the session, except matches that need its body.
+        """Return a map from item to its entry in the session, without matches that need a body.
 
         `ids` are foreign ids.
         """
@@ -147,7 +147,7 @@ class Traces:
     def said_by(
         self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
     ) -> Iterator[tuple[int, EntryId]]:
-        """Yield those of `items`, with bodies, that an entry matches by content and time.
+        """Yield the `items` (with bodies) that an entry matches by content and time.
 
         Shape: position and entry; each entry once, in order. `known` maps the other items.
         """
@@ -167,11 +167,11 @@ class Traces:
     def are_continued_by(
         self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
     ) -> bool:
-        """Whether the entries are the beginning of `items`, whose bodies are there.
+        """Return whether the entries are the beginning of `items`, which have their bodies.
 
-        Shape: the `known` items come first, in the order of their entries, each says what its entry
-        says, and all that was imported before is among them. Of the messages that were added here
-        the last may be missing. Titles do not count: a session may be renamed.
+        Shape: the `known` items come first, in the order of their entries; each item has the same
+        content as its entry; they include everything that was imported before. The last of the
+        messages that were added here may be missing. Titles do not count: a session may be renamed.
         """
         known = {place: entry for place, entry in known.items() if entry not in self._titles}
         if not known:

@@ -1,10 +1,10 @@
 """Append a source to a session, one stretch per commit.
 
 Each commit has a piece of the file as a blob, its ``import_source`` entry, and the entries of that
-stretch. All but the last are marked as incomplete, so the session is ``importing`` until the last
-one. After a crash, a new import of the file finds the stored pieces by their places and adds the
-rest. Every commit states the head it expects, so nothing is added twice, even by two concurrent
-imports.
+stretch. All commits except the last are marked as incomplete, so the session is ``importing`` until
+the last commit. After a crash, a new import of the file finds the stored pieces by their places and
+adds the rest. Every commit states the head it expects, so nothing is added twice, even by two
+concurrent imports.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class Base(msgspec.Struct, frozen=True):
 
     Shape: `known` is item -> entry. `begin` is the offset of the new part in the file; `parts` are
     offset and seq of the pieces before it. `with_usage` are messages with usage. `has_own_leaf`:
-    perdure moved the leaf, so it stays. `is_cut_off`: the import of the part before `begin` was not
-    completed. `opaque` are the entries of unreadable lines, by the digest of the line.
+    perdure moved the leaf, so the import does not move it. `is_cut_off`: the import of the part
+    before `begin` was not completed. `opaque` are the entries of unreadable lines, by the digest of
+    the line.
     The first `copied_lines` lines are copies of the parent's entries. The items `left_out` are not
     added: the session has them in its header.
     """
@@ -97,7 +98,7 @@ class ItemAppend:
 
         Durable: each stretch after its commit, all of it on return.
         Raises: FormatError if the source changed meanwhile; HeadConflict if another writer changed
-        the session; what else ``SessionStore.commit`` raises.
+        the session; other errors of ``SessionStore.commit``.
         """
         stretches = self._source.stretches(self._base.begin, piece_bytes)
         loop = asyncio.get_running_loop()
@@ -115,7 +116,7 @@ class ItemAppend:
                 create = None
 
     def has_only_known(self) -> bool:
-        """Whether all additions to the file are entries of the session's own, from an export."""
+        """Return whether all additions to the file are the session's own, from an export."""
         items, known = self._source.parsed.items, self._base.known
         if self._places.has_fresh():
             return False
@@ -124,10 +125,10 @@ class ItemAppend:
         return any(items[position].offset >= self._base.begin for position in known)
 
     def _leave_out_unread(self) -> None:
-        """Leave out what an older version did not read of lines that it imported.
+        """Leave out the parts of imported lines that an older version did not read.
 
-        Below its parent it would be a branch beside the later messages. Its children become
-        children of the opaque entry of its line, or else of its parent.
+        Below its parent, such a part would be a branch parallel to the later messages. The children
+        of such a part become children of the opaque entry of its line, or else of its parent.
         """
         base, items, places = self._base, self._source.parsed.items, self._places
         if base.is_cut_off or not base.begin:
@@ -236,7 +237,7 @@ class ItemAppend:
             self._leaf = None if target is None else self._places[target]
 
     def _moving(self, *, is_last: bool) -> list[NewEntry]:
-        """Return the entry that moves the leaf to its place, if it is elsewhere."""
+        """Return the entry that moves the leaf to its new place; None if it is there already."""
         wanted = self._base.leaf
         if not self._base.has_own_leaf:
             leaf = self._source.parsed.leaf
@@ -299,7 +300,7 @@ class _Places:
         self._seqs[position] = seq
 
     def leave_out(self, position: int, parent: int | None, entry: EntryId | None) -> None:
-        """Let `entry`, or else that of `parent`, stand for the item at `position`."""
+        """Use `entry`, or the entry of `parent`, in place of the item at `position`."""
         if entry is not None:
             self._put_known(position, entry)
             return

@@ -38,8 +38,8 @@ async def import_files(
 ) -> AsyncIterator[FileOutcome]:
     """Import the files at `paths`, as `import_source` does.
 
-    Shape: one outcome a file, in the order of `paths`; of a file with several sessions, one for
-    each. A caller that stops early cancels the current import; the yielded imports are in the
+    Shape: one outcome per file, in the order of `paths`; one per session for a file with several
+    sessions. A caller that stops early cancels the current import; the yielded imports are in the
     store.
     """
 
@@ -65,10 +65,10 @@ async def import_content(
     progress: Progress | None = None,
     **options: Unpack[ImportOptions],
 ) -> AsyncIterator[ImportReport | PerdureError]:
-    """Import the session in `content`, or each of the sessions that it has.
+    """Import the session in `content`, or each session if there are several.
 
     Shape: the report of each session, or its error.
-    Raises: what `import_source` raises, if `content` is one session or cannot be read at all.
+    Raises: the errors of `import_source`, if `content` is one session or cannot be read at all.
     """
     format = options.get("format", "auto")
     sessions = await asyncio.to_thread(sessions_in, content, format)

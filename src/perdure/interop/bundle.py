@@ -1,8 +1,8 @@
 """A session of a store as a self-contained bundle, forks included.
 
-A fork shares entries with its origin. In the bundle they are its own: first the shared ones, in the
-order of the origin's log, then its own log; all renumbered with their references. A fork of a path
-includes that path and its labels only, and no import original.
+A fork shares entries with its origin. In the bundle, the fork owns these entries: first the shared
+entries in the order of the origin's log, then its own log. All entries and references are
+renumbered. A fork of a path includes that path and its labels only, and no import original.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _header(
 
 
 def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
-    """Return the shared entries that a fork includes: the tree, and the notes about it."""
+    """Return the shared entries that a fork includes: the tree, and the side entries about it."""
     tree = {entry.id for entry in shared if entry.lane == "tree"}
     kinds = {ImportSource.kind} if has_originals else set[str]()
     kept = [
@@ -129,7 +129,7 @@ def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[
 def _renumber(
     header: StreamHeader, shared: Sequence[Entry], leaf: EntryId | None, own: Sequence[Entry]
 ) -> tuple[tuple[Entry, ...], dict[EntryId, EntryId]]:
-    """Return `shared` and `own` as one log, with a ``leaf`` between if the fork needs one."""
+    """Return `shared` and `own` as one log, with a ``leaf`` between them if the fork needs one."""
     last = next((entry.id for entry in reversed(shared) if entry.lane == "tree"), None)
     old = [*shared, *([] if leaf == last else [_leaf(header, leaf)]), *own]
     ids = {entry.id: entry_id(header.id, seq) for seq, entry in enumerate(old)}

@@ -1,9 +1,9 @@
-"""Files that hold several sessions, and folders that hold one: each session becomes a source.
+"""Files with several sessions, and folders with one session: each session becomes a source.
 
-A folder with a file for each event is read through one file that it always has. A database is read
-in one transaction, and each of its sessions becomes lines of JSON; a text with several sessions is
-cut. A session that cannot be read does not stop the others. Imports of one session do not depend on
-this module.
+A folder with one file per event is read through one file that it always contains. A database is
+read in one transaction, and each of its sessions becomes lines of JSON; a text with several
+sessions is cut. A session that cannot be read does not stop the others. Imports of one session do
+not depend on this module.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def sessions_in(
     """Return the sessions in `content`, or the error of each that cannot be read; blocks.
 
     Shape: None if `content` is a source itself.
-    Raises: FormatError, on the first session too, if none of it can be read.
+    Raises: FormatError if no session can be read, possibly not before the first one is requested.
     """
     start = content.read(0, _BEGINNING_BYTES)
     if start.startswith(MAGIC):

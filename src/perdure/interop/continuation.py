@@ -30,11 +30,11 @@ PROGRAMS: tuple[Program, ...] = get_args(Program)
 
 
 class Continuation(msgspec.Struct, frozen=True):
-    """What a program needs to continue a session.
+    """The file and command with which a program continues a session.
 
     Shape: `path` is relative to the folder of the program's sessions. `command` continues the
-    session when it is run in the folder `cwd`, after `before`, if given; ``{file}`` in them stands
-    for the file.
+    session. Run it in the folder `cwd`, after the command `before` if there is one. ``{file}`` in
+    both stands for the file.
     """
 
     program: Program
@@ -64,8 +64,8 @@ async def continuation_of(
 ) -> Continuation:
     """Return the session `stream` for `program`: at its current leaf, or at `leaf`.
 
-    `cwd` is the folder of a session that has none, or one with control characters. The same leaf
-    always gives the same file.
+    `cwd` is the folder for a session that has no folder, or whose folder name has control
+    characters. The same leaf always gives the same file.
     Raises: SessionNotFound; Erased; FormatError for a session without messages.
     """
     bundle = await bundle_of(store, stream)

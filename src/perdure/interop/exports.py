@@ -1,8 +1,8 @@
 """Export sessions of a store as files: perdure's own complete format, and others.
 
 A whole, unchanged session is written from the store, so an unchanged import gives its own bytes. A
-single branch, another leaf, or a redacted session is first built as a value and then written:
-nothing of the original bypasses it.
+single branch, another leaf, or a redacted session is first built as a value and then written, so
+nothing of the original bypasses the selection.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ else:
 
 
 class ExportSelection(msgspec.Struct, frozen=True):
-    """What to export of a session, and what to replace in it.
+    """The selected content of a session to export, and the replacements in it.
 
     `leaf` alone selects the branch that ends there. With `has_all_branches` everything is exported,
     with the conversation at `leaf`, if given. Without either, everything is exported; Markdown and
-    workflows then have the current branch. `dialect` says which program reads the workflow.
+    workflows then have the current branch. `dialect` is the program that reads the workflow.
     """
 
     leaf: EntryId | None = None
@@ -82,8 +82,8 @@ async def export_session(
     Shape: the same session gives the same bytes. An unchanged import of a pi or Operator file gives
     the bytes of that file, unless something is redacted. Erased entries are empty or omitted;
     `Exported.warnings` counts them.
-    Raises: SessionNotFound; Erased if the session was erased; EntryNotFound if the leaf is no entry
-    of the conversation.
+    Raises: SessionNotFound; Erased if the session was erased; EntryNotFound if the leaf is not an
+    entry of the conversation.
     """
     if (await store.state(stream)).info.status == "erased":
         raise Erased(stream)
@@ -180,7 +180,7 @@ def _continued(bundle: Bundle, format: Literal["claude-code", "codex", "opencode
 
 
 def _operator_base(bundle: Bundle) -> SourceFile | None:
-    """Return the Operator file that the session in `bundle` was read from, if any."""
+    """Return the Operator file that the session in `bundle` was read from, or None."""
     described = fields_of((bundle.header.metadata or {}).get(IMPORT)) or {}
     if described.get("format") != operator.FORMAT:
         return None
@@ -191,7 +191,7 @@ def _operator_base(bundle: Bundle) -> SourceFile | None:
 
 
 def _doubts(clean: redaction.Redacted) -> list[str]:
-    """Return what redaction could not inspect."""
+    """Return descriptions of the content that redaction could not inspect."""
     found: list[str] = []
     if clean.unseen:
         found.append(f"{clean.unseen} media were not redacted: they may show the replaced values")

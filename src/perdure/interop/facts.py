@@ -1,7 +1,8 @@
 """Facts as files: a memory stream as a session of perdure's own format, and back.
 
-A file holds the facts of one subject with their histories, and nothing of forgotten ones. An import
-appends the facts and corrections that are not known here. Those that were forgotten here stay so.
+A file contains the facts of one subject with their histories, but no forgotten facts. An import
+appends the facts and corrections that are not known here. Facts that were forgotten here stay
+forgotten.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ async def import_facts(
 
     They are about `subject`, or else the subject of the file.
     Durable: all of them, in one commit. Raises: FormatError; Unsupported in a store of session
-    files; what ``SessionStore.commit`` raises.
+    files; the errors of ``SessionStore.commit``.
     """
     if not store.capabilities.erase:
         raise Unsupported("facts", store.address.partition(":")[0])
@@ -129,7 +130,7 @@ async def _append(
 
 
 def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...], int]:
-    """Return what `here` lacks of the facts in `bundle`, and how many were forgotten here."""
+    """Return the facts in `bundle` that `here` lacks, and the number that were forgotten here."""
     known: dict[object, EntryId] = {}
     for fact in stored_facts((entry, readable(entry)) for entry in here).values():
         for count in range(1, len(fact.versions) + 1):
@@ -170,6 +171,6 @@ def _known_versions(fact: StoredFact, known: dict[object, EntryId]) -> int:
 
 
 def _said(versions: Sequence[StoredVersion]) -> tuple[object, ...]:
-    """Return what `versions` say, for a comparison."""
+    """Return the content of `versions`, for a comparison."""
     bodies = (version.body for version in versions)
     return tuple((b.text, b.agent, b.said_by, b.valid_from, b.valid_to) for b in bodies)

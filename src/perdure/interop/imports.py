@@ -1,11 +1,12 @@
 """Import files of other programs, and of perdure itself, into a store.
 
 A source becomes one session: its bytes as blobs, ``import_source`` entries that name them, and
-entries for all its lines. A small source is one commit, a larger one several
-(``interop.append_items``), with the session ``importing`` until the last one. The same file again
-adds nothing. A file that grew, or whose import was cut off, adds what is new below the parents it
-names, and leaves the leaf where perdure moved it. So does a file that perdure wrote of a session
-for another program. A file that does not begin with the earlier import becomes a separate session.
+entries for all its lines. A small source is one commit, a larger source several
+(``interop.append_items``); the session is ``importing`` until the last commit. The same file again
+adds nothing. A file that grew, or whose import was interrupted, adds its new items below the
+parents that they name. The leaf stays where perdure moved it. The same applies to a file that
+perdure wrote from a session for another program. A file that does not begin with the earlier import
+becomes a separate session.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _ATTEMPTS = 10  # each failed one means that another import, or a turn, got its 
 
 
 class ImportOptions(TypedDict):
-    """How files are imported, as `import_source` takes it."""
+    """How files are imported: the options of `import_source`."""
 
     clock: Clock
     random: RandomSource
@@ -90,14 +91,15 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     """Read `source`, a file or its content, into `store`.
 
     `name` is its name in the log, by default the file's name. `subject` is the person that a new
-    session is about; an existing session keeps its own. `progress` is called with the bytes read
-    and in total, from another thread. `bounds` limit the memory. An erased session stays erased;
-    with `again` the file becomes a new session, with another id.
-    Durable: all of it on return. A small source is one commit. After a crash, a larger one is
-    marked as ``importing``, and the same import continues it; but a file of perdure's own then
-    looks as at an earlier moment. If it has turns, a separate commit creates it.
-    Raises: FormatError if it cannot be read or has no known format; TurnOpen if its session has an
-    open turn; what ``SessionStore.commit`` raises.
+    session is about; an existing session keeps its own subject. `progress` is called with the bytes
+    read and in total, from another thread. `bounds` limit the memory. An erased session stays
+    erased; with `again` the file becomes a new session, with another id.
+    Durable: all of it on return. A small source is one commit. After a crash, a larger source is
+    marked as ``importing``, and the same import continues it. A file of perdure's own format then
+    shows the session as of an earlier moment. If the source has turns, a separate commit creates
+    the session.
+    Raises: FormatError if the source cannot be read or has no known format; TurnOpen if its session
+    has an open turn; the errors of ``SessionStore.commit``.
     """
     with _open_source(source, name) as content:
         known = await asyncio.to_thread(_format_of, content, format)
@@ -126,7 +128,7 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
 
 
 def _format_of(content: Content, format: FormatName) -> Format:
-    """Return the format of `content`, which is to be `format`. Raises: FormatError."""
+    """Return the format of `content`, checked against `format`. Raises: FormatError."""
     if format == native.FORMAT or (format != "auto" and detection.has_line_of(content, format)):
         return format
     found = detection.detect_format(content)
@@ -157,7 +159,7 @@ def source_of_format(
 ) -> Source:
     """Read `content` as a file of `format`.
 
-    Raises: FormatError if reading it takes too much; LimitExceeded.
+    Raises: FormatError if reading `content` needs too many resources; LimitExceeded.
     """
     try:
         known = FORMATS[format]
@@ -188,9 +190,9 @@ def _log_in(content: Content, bounds: Bounds) -> tuple[LogFile, int]:
 
 
 class _Work(msgspec.Struct, frozen=True):
-    """A source on its way into a store; what was `added` counts over all attempts.
+    """The import of one source into a store; `added` counts over all attempts.
 
-    `origin` is the session that it continues, if perdure wrote its beginning.
+    `origin` is the session that the source continues, if perdure wrote its beginning.
     """
 
     name: str
@@ -333,7 +335,7 @@ def _parent_of(parsed: ParsedSource) -> StreamId | None:
 async def _update(
     store: SessionStore, work: _Work, state: StreamState, clock: Clock
 ) -> ImportReport | None:
-    """Add the new items of `work`; None when the session at `state` is another one after all."""
+    """Add the new items of `work`; return None if the session at `state` is a different session."""
     stream, parsed = state.header.id, work.parse
     is_of = _is_of(state.header, parsed)
     found = await store.notes(stream, (ImportSource.kind,))
@@ -370,9 +372,10 @@ async def _update(
 
 
 def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
-    """Whether the program that wrote the file changes lines which it wrote before.
+    """Return whether the program that wrote the file may change lines that it wrote before.
 
-    Then the entries are compared instead of the bytes. Pi migrates a file once, to a newer version.
+    If so, the entries are compared instead of the bytes. Pi migrates a file once, to a newer
+    version.
     """
     if parsed.header.is_saved_whole:
         return True
@@ -386,7 +389,7 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
 async def _relation(
     store: SessionStore, content: Content, originals: list[Original]
 ) -> tuple[FileRelation, Original | None]:
-    """Return the relation of `content` to the newest version that it has one to, and that version.
+    """Return the relation of `content` to the newest version related to it, and that version.
 
     Shape: GROWN also if only the end of an interrupted import is missing. A session may have been
     continued in several files of pi or Operator; a file of another format only grows from its
@@ -408,7 +411,7 @@ async def _relation(
 
 
 async def _is_beginning(store: SessionStore, content: Content, original: Original) -> bool:
-    """Whether the part of `original` that `content` ends in begins as `content` ends."""
+    """Return whether the end of `content` equals the beginning of its part of `original`."""
     end = content.length
     last = next(p.source for p in original.parts if p.source.offset + p.source.length > end)
     kept = await store.blob(last.blob)
@@ -422,9 +425,9 @@ async def _base(
     grown: Original | None,
     others: Collection[int],
 ) -> Base | None:
-    """Return the part of the file that the session at `state` has; None if it is of another one.
+    """Return the part of the file in the session at `state`; None if it is another session's.
 
-    `grown` is the version of the file that the present one extends, `others` are the seqs of the
+    `grown` is the version of the file that the current file extends; `others` are the seqs of the
     parts of files of other formats.
     """
     parsed, stream = work.parse, state.header.id
@@ -486,8 +489,8 @@ def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> Impor
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
     """Return whether the leaf may follow the file: perdure itself has not moved it away.
 
-    The leaf is where an import put it, or at an own entry that was exported and that the file
-    continues.
+    This is the case if an import set the leaf, or if the leaf is an own entry that was exported and
+    that the file continues.
     """
     if traces.mover is None or traces.is_mover_imported:
         return True

@@ -1,6 +1,6 @@
 """Follow session files of other programs, and import them while they grow.
 
-Scans folders again and again: size and time of each file, and the content of changed ones. A
+Scans folders repeatedly: size and time of each file, and the content of changed files. A
 half-written line waits for the next scan, until its file has been unchanged for a while. A file
 that takes long to read is read less often, so that following costs a small share of a core. If a
 file is removed, its session stays. The clock is an argument; nothing here waits for notifications
@@ -65,8 +65,8 @@ class Change(msgspec.Struct, frozen=True):
 class _Seen(msgspec.Struct):
     """Known facts of a file.
 
-    `state` is its state at the last read, None if it must be read again. `length` is how much of it
-    was read. It is not read again before `due_s` (steady clock).
+    `state` is the state of the file at the last read, None if it must be read again. `length` is
+    the length of the part that was read. The file is not read again before `due_s` (steady clock).
     """
 
     file: FileId
@@ -165,7 +165,7 @@ class FolderFollower:
                     yield path
 
     async def _read(self, path: Path, state: State, seen: _Seen) -> list[Change]:
-        """Import what is new in a file that changed."""
+        """Import the new content of a changed file."""
         began_s = self._clock.steady_s()
         try:
             content = await asyncio.to_thread(FileContent, path)
@@ -227,7 +227,7 @@ class FolderFollower:
 
 
 def _with_log(path: Path, state: State) -> State:
-    """Return `state` with the log of a database, in which the newest commits are."""
+    """Return `state` including a database's log file, which contains the newest commits."""
     if path.name.endswith(SUFFIX):
         return state
     try:
@@ -254,5 +254,5 @@ def histories_in(
 
 
 def is_history(name: str) -> bool:
-    """Return whether a file called `name` may hold sessions."""
+    """Return whether a file called `name` could contain sessions."""
     return name.endswith(SUFFIX) or is_known_name(name)

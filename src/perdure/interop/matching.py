@@ -1,12 +1,13 @@
-"""The session of a source: the possible ids, its own first, and the files that perdure wrote of it.
+"""Find the session of a source: by its possible ids, and by the files that perdure wrote from it.
 
 The ids are computed from the source alone, so that its session is found again whatever other
 sessions exist.
 
-A file that perdure wrote for pi or Operator has the id of its session, and ids of records that are
-made of perdure's. Nothing else counts as proof: each record must also say, below the same parent,
-what an export of the session says now, and all new ones come after. A file for Claude Code, Codex
-or opencode becomes a session of its own, with the one that its mark names as parent.
+A file that perdure wrote for pi or Operator has the id of its session. The ids of its records are
+derived from perdure's ids. Ids alone are no proof: each record must also match a current export of
+the session, below the same parent, and all new records must come after the matching ones. A file
+for Claude Code, Codex or opencode becomes a separate session; its parent is the session that its
+mark names.
 """
 
 from __future__ import annotations
@@ -62,9 +63,10 @@ _LONGEST_BASE = 120  # leaves room for the number within the 128 characters of a
 def session_ids(format: str, foreign: str | None, first_line: bytes) -> Iterator[StreamId]:
     """Yield without end the ids under which a source of `format` may be, or become, a session.
 
-    `foreign` is the session id in the source; `first_line` distinguishes sources without one.
-    Shape: the foreign id itself if it is valid, else one made of the digest of either; then the
-    same with ``.2``, ``.3`` and so on, in case it belongs to something else.
+    `foreign` is the session id in the source; `first_line` distinguishes sources without an id.
+    Shape: first the foreign id if it is valid, otherwise an id made from the digest of the foreign
+    id or of the first line; then the same id with ``.2``, ``.3`` and so on, in case the id belongs
+    to something else.
     """
     base = _valid(foreign) or f"{format}-{_digest(foreign, first_line)}"
     yield StreamId(base)
@@ -94,8 +96,8 @@ Origin = tuple[StreamId | None, ImportReport | None]
 async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Origin:
     """Return the session of `store` that `source` continues.
 
-    With a report if `source` has no message of its own, or if the session was erased and the file
-    is not to be imported `again`.
+    Return a report too if `source` has no message of its own, or if the session was erased and
+    `again` is not set.
     """
     mark, format = source.parsed.header.handover, source.parsed.format
     session = None if mark is None else _valid(mark.session)
@@ -126,14 +128,14 @@ def copied_lines(header: SourceHeader, parent: StreamId | None) -> int:
 
 
 class OwnFile(msgspec.Struct, frozen=True):
-    """The part of a file written by perdure that a session has. `is_complete`: it has all of it."""
+    """A session's part of a file that perdure wrote. `is_complete`: the part is all."""
 
     base: Base
     is_complete: bool
 
 
 class _Said(NamedTuple):
-    """What an item says, with the ids of records for the items that it names.
+    """The content of an item, with record ids for the items that it names.
 
     Shape: `parent` is the parent of a tree entry; titles and labels follow wherever the leaf is.
     """
@@ -209,7 +211,7 @@ def _stored(bundle: Bundle) -> Iterator[Entry]:
 
 
 def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
-    """Yield the id of each record, and what it says."""
+    """Yield the id and the content of each record."""
     names: dict[int, EntryId] = {}
     for position, item in enumerate(items):
         names[position] = EntryId(item.alias or f"#{position}")
@@ -219,7 +221,7 @@ def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
 
 
 def _unplaced(body: bytes) -> bytes:
-    """Return `body`, and the entry that it may have as a whole, without its place in a source."""
+    """Return `body`, and any entry that it contains whole, without the place in a source."""
     if b'"source":' not in body:
         return body
     try:

@@ -1,8 +1,9 @@
 """Export a session as a pi file: the original lines, then perdure's additions, in version 3.
 
 An unchanged import gives the bytes it was read from. A session of another origin, or a fork, is
-written from scratch, with the records of its pi origin if it has one. The warnings count what pi
-cannot express (the turn ledger, the inbox, undone compactions), and the lines that were added.
+written from scratch, but uses the records of its pi origin if there is one. The warnings count the
+content that pi cannot express (the turn ledger, the inbox, undone compactions), and the lines that
+were added.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ async def _session(store: SessionStore, stream: StreamId) -> _Session:
 class _Base(msgspec.Struct, frozen=True):
     """The start of a file: its bytes, the ids of the entries in them, and their leaf.
 
-    `outdated` are entries of a line that was half-written then and has changed since.
+    `outdated` are entries of a line that was incomplete when it was read and has changed since.
     """
 
     content: bytes
@@ -165,7 +166,7 @@ def _is_of(entry: Entry, parts: Collection[int]) -> bool:
 def _passed_by(
     session: _Session, held: Collection[EntryId], outdated: Collection[EntryId]
 ) -> set[EntryId]:
-    """Return those of `outdated` that must be written, since new entries are below them."""
+    """Return the `outdated` entries that must be written because new entries are below them."""
     parents = {entry.id: entry.parent_id for entry in session.tree}
     starts = [parents[entry] for entry in parents if entry not in held]
     passed: set[EntryId] = set()
@@ -244,7 +245,7 @@ class _Writer:
         return base + b"".join(line + b"\n" for line in lines)
 
     def _file_ids(self) -> dict[EntryId, str]:
-        """Return the id of every entry in the file: its original one, or a free one of perdure."""
+        """Return the id of every entry in the file: its original id, or a free id from perdure."""
         foreign = {entry: alias for alias, entry in self._session.aliases.items()}
         ids = dict(self._base.ids)
         taken = {*ids.values(), *self._base.unidentified.values()}
@@ -272,11 +273,11 @@ class _Writer:
         return self._records.of_entry(entry, body, own, self._name_of)
 
     def _name_of(self, entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
-        """Return the id of a record of `entry`: the same whichever branches are written."""
+        """Return the id of the record of `entry`; it does not depend on the exported branches."""
         return written_id(self._session.stored_ids.get(entry, entry), ordinal, attempt)
 
     def _original_line(self, entry: Entry) -> bytes | None:
-        """Return the record of a pi file that `entry` was read from, if any."""
+        """Return the record of a pi file that `entry` was read from, or None."""
         source = source_of(entry.body)
         if source is None:
             return None
@@ -394,7 +395,7 @@ class _Writer:
         return records.is_image(part) and part.handle in self._media
 
     def warnings(self) -> list[str]:
-        """Return what the file lacks; call it after `content`."""
+        """Return warnings about content that the file lacks; call this after `content`."""
         session, base = self._session, self._base
         held = base.ids.keys() | base.outdated
         self._lost.add(HALF, len(base.outdated))

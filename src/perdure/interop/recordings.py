@@ -27,7 +27,7 @@ from perdure.stores.session_store import SessionStore, is_erased
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The session that a file was imported as; `is_behind`: the file has more by now."""
+    """The session that a file was imported as; `is_behind`: the file has new content."""
 
     session: StreamId
     is_behind: bool = False
@@ -36,7 +36,7 @@ class Recorded(msgspec.Struct, frozen=True):
 async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
     """Return the session of `store` that `file` was imported as; None if it was not.
 
-    Raises: Erased if that session was erased; FormatError if `file` is no readable session.
+    Raises: Erased if that session was erased; FormatError if `file` is not a readable session.
     """
     with FileContent(file) as content:
         format = await asyncio.to_thread(detection.detect_format, content)
@@ -78,7 +78,7 @@ async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
 
 
 async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Recorded | None:
-    """Return `stream` if it was made of the file, or perdure wrote the file of it; else None."""
+    """Return `stream` if it came from the file, or the file was written from it; else None."""
     parsed = source.parsed
     state = await store.state(stream)
     header = state.header

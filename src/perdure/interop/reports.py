@@ -59,9 +59,9 @@ Dialect = Literal["perdure", "relavium"]
 class ImportReport(ShortRepr, frozen=True):
     """The result of an import.
 
-    Shape: `entries` and `messages` count what was added this time: 0 if the file had nothing new.
-    `malformed` are the numbers of the new lines that could not be read completely; `skipped` is
-    their number. `is_new`: the session did not exist before. `is_erased`: it, or entries of it,
+    Shape: `entries` and `messages` count the additions of this import: 0 if the file had nothing
+    new. `malformed` are the numbers of the new lines that could not be read completely; `skipped`
+    is their number. `is_new`: the session did not exist before. `is_erased`: it, or entries of it,
     were erased and stay so.
     """
 
@@ -87,7 +87,7 @@ class FileOutcome(ShortRepr, frozen=True):
 class ImportedFiles(ShortRepr, frozen=True):
     """The result of an import of several files.
 
-    Shape: one outcome per file, in reading order; of a file with several sessions, one for each.
+    Shape: one outcome per file, in reading order; one per session for a file with several sessions.
     """
 
     files: tuple[FileOutcome, ...]
@@ -104,7 +104,7 @@ class ImportedFiles(ShortRepr, frozen=True):
 
     @property
     def is_ok(self) -> bool:
-        """Whether every file was imported, and there was one."""
+        """Whether there was at least one file, and every file was imported."""
         return bool(self.files) and not self.errors
 
     @property
@@ -166,7 +166,7 @@ def still_erased(lost: Lost, format: str) -> ImportReport:
 
 
 def only_copies(session: StreamId, format: str) -> ImportReport:
-    """Report that perdure wrote all of the file, of `session`, so that nothing was imported."""
+    """Report that perdure wrote the whole file from `session`, so that nothing was imported."""
     warning = f"perdure wrote this file of session {session}, and it has nothing new"
     return ImportReport(session, format, 0, 0, 0, (), (warning,), is_new=False)
 
@@ -181,7 +181,7 @@ def about(report: ImportReport, subject: str | None, header: StreamHeader) -> Im
 
 
 class Exported(ShortRepr, frozen=True):
-    """A session in some format. `warnings` list what the format could not express.
+    """A session in some format. `warnings` list the content that the format could not express.
 
     Shape: `redacted` counts the distinct replaced values by kind.
     """

@@ -1,8 +1,9 @@
 """Import a session of perdure's own format into a store.
 
-The session keeps its id if that is free, so its entries are identical to the last byte. A file with
-less than the session here adds nothing; one with more adds the rest. An interrupted import leaves
-such a session: the beginning of a log is a log.
+The session keeps its id if the id is free, so its entries are identical to the last byte. A file
+with fewer entries than the session adds nothing; a file with more entries adds the rest. An
+interrupted import leaves a session with fewer entries, because the beginning of a log is a valid
+log.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ async def restore(
 ) -> ImportReport:
     """Import the session of `log` into `store`; `subject`, if given, is its subject there.
 
-    If it was erased, nothing is imported, unless `again`: then it gets another id.
+    If the session was erased, nothing is imported unless `again` is set; then the session gets
+    another id.
     Units: about `piece_bytes` of the file become one commit.
-    Durable: all of it on return. A session with turns is created by a separate commit, since they
-    need its lease. After a crash in between, the same import continues.
-    Raises: LeaseHeld if another import of it is running; FormatError if there is something to
-    append that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
+    Durable: all of it on return. A session with turns is created by a separate commit, because
+    turns need its lease. After a crash in between, the same import continues.
+    Raises: LeaseHeld if another import of the session is running; FormatError if the entries to
+    append are not a log, or the file was changed meanwhile; the errors of ``SessionStore.commit``.
     """
     subject = log.header.subject if subject is None else subject
     restoring = _SessionRestore(store, log, subject, clock, random, piece_bytes, again)
@@ -110,7 +112,7 @@ class _SessionRestore:
         raise AssertionError("session_ids never ends")
 
     async def _in_common(self, state: StreamState, header: StreamHeader) -> int:
-        """Return how many entries at the start are equal; -1 for another session altogether."""
+        """Return how many entries at the start are equal; -1 for a different session."""
         stream, log = header.id, self.log
         if state.header.fork is not None:
             here = await bundle_of(self.store, stream)
@@ -149,7 +151,7 @@ class _SessionRestore:
     # -- appending
 
     async def _append(self, header: StreamHeader, state: StreamState | None) -> None:
-        """Append what comes after `state`; without one the session is made first."""
+        """Append the entries after `state`; create the session first if there is no state."""
         self.log.check()
         first = 0 if state is None else state.head + 1
         self.is_noted = state is not None and self.log.has_authority(first)

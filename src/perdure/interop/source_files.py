@@ -1,7 +1,7 @@
 """The import originals of a session: the files it was read from, and the new part of a file.
 
-An original is a file as it was, stored in one or more parts. A part at offset 0 begins a new
-version of the file (one that was rewritten); other parts continue the version before.
+An original is an unchanged copy of a file, stored in one or more parts. A part at offset 0 begins a
+new version of the file (one that was rewritten); other parts continue the version before.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class FileRelation(Enum):
 def originals_of(notes: Iterable[Entry], format: str | None = None) -> list[Original]:
     """Return the versions stored by the ``import_source`` entries among `notes`, oldest first.
 
-    With `format` only those of files of that format: a session that was continued in another
-    program has files of several.
+    With `format`, return only files of that format: a session that was continued in another program
+    has files of several formats.
     """
     versions: list[list[OriginalPart]] = []
     for entry in notes:
@@ -93,7 +93,8 @@ def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> byt
 def relation_of(content: Content, original: Original) -> FileRelation:
     """Return the relation of the file `content` to `original`, without reading the stored parts.
 
-    Shape: OLDER only means that it is possible; the stored part in which it ends decides.
+    Shape: OLDER means only that the file may be older; the stored part in which the file ends
+    decides.
     """
     for part in original.parts:
         begin, end = part.source.offset, part.source.offset + part.source.length

@@ -1,1 +1,1 @@
-"""What an agent remembers across sessions: recall, episodes and facts, derived from the log."""
+"""Memory of an agent across sessions: recall, episodes and facts, derived from the log."""

@@ -132,7 +132,7 @@ class ArraySums:
         return said
 
     def _scores(self, speech: Floats | None, closeness: Floats | None) -> tuple[Floats, Floats]:
-        """Return the score of each text, 0 where it is not allowed, and its part by ``MAIN``."""
+        """Return the score of each text (0 if not allowed), and the part of it due to ``MAIN``."""
         weights = self._weights
         main = weights.context * self._context
         if speech is not None:

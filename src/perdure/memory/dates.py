@@ -55,7 +55,7 @@ _SPANS = {
 
 
 class Period(NamedTuple):
-    """A span of days. With `year` None it is a month, or a day of a month, of any year.
+    """A span of days. If `year` is None, the period is a month or a day of any year.
 
     Units: `first` and `last` are ordinals of days (`date.toordinal`); `last` is included.
     """
@@ -65,10 +65,10 @@ class Period(NamedTuple):
     is_any_year: bool = False
 
     def closeness(self, at: int) -> float:
-        """Return 1.0 for a time within the period, less the farther away it is.
+        """Return 1.0 for a time within the period, and less for a more distant time.
 
-        A session after it may still tell of it: the closeness falls by a factor e in ten days after
-        it, and in 3.3 days before it. Units: `at` is Unix milliseconds.
+        The closeness falls by a factor e in 3.3 days before the period, but in ten days after it,
+        because a later session can still mention it. Units: `at` is Unix milliseconds.
         """
         day = moment_of(at).date()
         if not self.is_any_year:
@@ -85,7 +85,7 @@ class Period(NamedTuple):
 
 
 def period_of(question: str, now: int) -> Period | None:
-    """Return the time that `question`, asked at `now`, names; None if it names none."""
+    """Return the time that `question`, asked at `now`, names; None if it names no time."""
     found = _ISO.search(question)
     if found:
         year, month, day = (int(each) if each else None for each in found.groups())
@@ -144,7 +144,7 @@ def _ending(today: date, days_ago: int, length: int) -> Period | None:
 
 
 def _period(year: int | None, month: int | None, day: int | None) -> Period:
-    """Return the period of a date of which not everything is known; a year or a month is."""
+    """Return the period of an incomplete date; at least its year or its month is known."""
     first_month, last_month = (1, 12) if month is None else (month, month)
     of_year = year or 2000  # a leap year
     length = calendar.monthrange(of_year, last_month)[1]

@@ -1,4 +1,4 @@
-"""Episodes: what a session was from its start, or its last end, to its end.
+"""Episodes: records of a session from its start, or its previous end, to its end.
 
 `EpisodeFold` counts the entries of that range; `episodes_in` reads episodes back. No I/O.
 """
@@ -28,10 +28,10 @@ _SUMMARY = b'"summary"'
 class Episode(ShortRepr, frozen=True, kw_only=True):
     """A session that ended, from its start or its previous end to this end.
 
-    Shape: `id` is the id of the last entry, for a session that was closed its ``session_ended``.
-    Its history are the entries `first` to `last` of the log of `session`; the counts are theirs.
-    `extraction` is the state of its agent's extractor of facts, None without one.
-    `extraction_problem` says why it failed.
+    Shape: `id` is the id of the last entry; for a closed session, this is its ``session_ended``.
+    Its history consists of the entries `first` to `last` in the log of `session`; the counts cover
+    these entries. `extraction` is the state of its agent's extractor of facts, None without one.
+    `extraction_problem` is the reason why the extraction failed.
     Units: Unix milliseconds.
     """
 
@@ -59,7 +59,7 @@ class Episode(ShortRepr, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary of an episode, as the entry `entry` of its session says it.
+    """The summary of an episode, from the entry `entry` of its session.
 
     Shape: `episode` is the id of the episode. Units: Unix milliseconds.
     """
@@ -73,7 +73,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpisodeFold:
-    """Collects what an episode says of the entries of its range."""
+    """Collects the data of an episode from the entries of its range."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -212,7 +212,7 @@ def summary_of(note: Entry) -> Summary | None:
 def _episode_of(entry: Entry, info: SessionInfo) -> Episode | None:
     """Return the episode that `entry` of the session `info` records; None if it is not readable.
 
-    The subject comes from the session, which an import does not bring along.
+    The subject comes from the session, because an import does not include it.
     """
     body, last = readable(entry), _seq_of(entry)
     if not isinstance(body, EpisodeRecorded) or entry.about is None or last is None:

@@ -1,4 +1,4 @@
-"""Extract facts from an episode: what an extractor is, and the request and answer of a model. Pure.
+"""Extract facts from an episode: the extractor protocol, and a model's request and answer. Pure.
 
 A model's answer is not trusted. It refers to messages by the numbers that the request gave them,
 and invalid parts of it are ignored.
@@ -39,7 +39,7 @@ the numbers of the messages that say so. Answer [] if nothing is worth rememberi
 
 
 class ExtractedFact(ShortRepr, frozen=True, kw_only=True):
-    """A fact that an extractor found, with the entries that say so."""
+    """A fact that an extractor found, with the entries that it comes from."""
 
     text: str
     sources: tuple[EntryId, ...]
@@ -54,7 +54,7 @@ class Extractor(Protocol):
     ) -> Sequence[ExtractedFact]:
         """Return the facts in `entries`, the messages of `episode`.
 
-        `known` are the facts of its subject so far: a fact among them needs no second one.
+        `known` are the existing facts of its subject; a known fact need not be returned again.
         """
         ...
 

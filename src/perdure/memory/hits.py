@@ -23,11 +23,12 @@ from perdure.stores.search.recall_plan import Recalled
 class Why(ShortRepr, frozen=True, omit_defaults=True):
     """Why a text was recalled.
 
-    `terms` are the words of the question that it contains, `neighbours` those that only the texts
-    around it in its session contain. `speaker`: a person that the question names said it.
-    `date`: how near its time is to the time that the question names, from 0 to 1. `time`: the
-    question asks when, and it names a time. `vector`: how near its meaning, with its neighbours, is
-    to the question, from -1 to 1; None if no embedder was asked, or it has no vector yet.
+    `terms` are the words of the question in the text, `neighbours` the words that only the texts
+    around it in its session contain. `speaker`: a person named in the question said the text.
+    `date`: the closeness of its time to the time that the question names, from 0 to 1. `time`: the
+    question asks for a time, and the text names a time. `vector`: the similarity in meaning of the
+    text, with its neighbours, to the question, from -1 to 1; None if no embedder was used, or the
+    text has no vector yet.
     """
 
     terms: tuple[str, ...] = ()
@@ -47,13 +48,14 @@ RECALL_KINDS: tuple[RecallKind, ...] = ("text", "episode", "fact")
 class MemoryHit(ShortRepr, frozen=True):
     """A recalled text, the summary of an episode, or a fact.
 
-    `text` is the whole text of the entry, or of a long one the passage that fits best, which begins
-    at the character `start`. `source` is the file of a passage of a knowledge folder. `sources` are
-    the entries that a fact comes from; of an episode its id, which is its last entry.
-    `entry_id` is the id of a fact, and `session_id` then the log of the facts of its subject.
-    Units: `at` is Unix milliseconds: when it was said, else when it was stored; of a fact, from
-    when it is true. Shape: a higher `score` is better; scores are comparable within one recall
-    only.
+    `text` is the whole text of the entry. For a long entry, it is the best passage, which begins at
+    the character `start`. `source` is the file of a passage of a knowledge folder. `sources` are
+    the entries that a fact comes from; for an episode, the id of the episode, which is its last
+    entry.
+    For a fact, `entry_id` is its id, and `session_id` is the log of the facts of its subject.
+    Units: `at` is Unix milliseconds: the time when the text was said, or else stored; for a fact,
+    the time from which it is true. Shape: a higher `score` is better; scores are comparable within
+    one recall only.
     """
 
     session_id: StreamId
@@ -71,7 +73,7 @@ class MemoryHit(ShortRepr, frozen=True):
 
     @property
     def kind(self) -> Literal["said", "knowledge", "episode", "fact"]:
-        """What it is: said in a session, a passage of a knowledge folder, an episode or a fact."""
+        """The kind of hit: a message of a session, a knowledge passage, an episode or a fact."""
         if self.role == "fact":
             return "fact"
         if self.role == "summary":
@@ -80,7 +82,7 @@ class MemoryHit(ShortRepr, frozen=True):
 
 
 def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
-    """Return what was recalled for `question` as a hit."""
+    """Return a text that was recalled for `question` as a hit."""
     found, ranked = recalled
     entry = found.entry
     assert entry is not None, "titles are not recalled"
@@ -120,7 +122,7 @@ def statement_hit(question: Question, of: Fact | Summary, ranked: RankedStatemen
 
 
 def said_at(of: Fact | Summary) -> int:
-    """Return from when a fact is true, or when an episode ended. Units: Unix milliseconds."""
+    """Return the time from which a fact is true, or an episode's end. Units: Unix milliseconds."""
     return of.valid_from if isinstance(of, Fact) and of.valid_from is not None else of.at
 
 

@@ -20,8 +20,8 @@ _HEAD = (
 def context_block(texts: Sequence[str], boundary: str, fits: Callable[[str], bool]) -> str | None:
     """Return the block of the first of `texts`, most important first, that fit together.
 
-    None if not even the first fits. A text cannot end the block, whatever it contains: its markup
-    is escaped, and `boundary` cannot be guessed.
+    Return None if the first text does not fit. A text cannot end the block, whatever it contains:
+    its markup is escaped, and `boundary` cannot be guessed.
     """
     lines = [f"- {one_item(escape(text, quote=False))}" for text in texts]
     while lines:

@@ -42,7 +42,7 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class Source(ShortRepr, frozen=True):
-    """Where a passage comes from: a file, by its path in its folder, and the headings above."""
+    """The source of a passage: a file, by its path in its folder, and the headings above."""
 
     path: str
     heading: str | None = None
@@ -61,7 +61,7 @@ def source_of(entry: Entry) -> Source | None:
 
 
 def agent_subject(agent: str) -> str:
-    """Return the subject of the knowledge of `agent`: the name of no person."""
+    """Return the subject of the knowledge of `agent`; no person has this name."""
     return f"knowledge-{hashlib.blake2b(agent.encode(), digest_size=16).hexdigest()}"
 
 
@@ -109,7 +109,7 @@ def _heading_in(line: str) -> tuple[int, str]:
 
 
 def _fence_after(fence: str, line: str) -> str:
-    """Return the mark of the code block that is open after `line`, "" without one."""
+    """Return the mark of the code block that is open after `line`; "" if no block is open."""
     stripped = line.strip()
     if fence:
         return "" if stripped.startswith(fence) and not stripped.strip(fence[0]) else fence
@@ -121,7 +121,7 @@ def _fence_after(fence: str, line: str) -> str:
 
 
 def _pieces_of(section: str) -> Iterator[str]:
-    """Yield `section` in pieces of limited length, without those that are blank."""
+    """Yield `section` in pieces of limited length, without blank pieces."""
     lines: list[str] = []
     size = 0
     for line in section.splitlines(keepends=True):

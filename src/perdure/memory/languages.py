@@ -1,8 +1,8 @@
 """The language of a question: its function words, and stems.
 
-A question is in the language of most of its function words. Its words and those of texts are
-compared by their stems in that language (Snowball); other scripts choose a stemmer by their
-characters. Where no stemmer fits, words with the same beginning count as one. Scripts without
+A question is in the language of most of its function words. The words of the question and of texts
+are compared by their stems in that language (Snowball); for other scripts, the characters determine
+the stemmer. If no stemmer fits, words with the same beginning count as equal. Scripts without
 spaces have one-character words, which are compared as they are.
 """
 

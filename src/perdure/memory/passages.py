@@ -22,9 +22,9 @@ class Passage(NamedTuple):
 
 
 def passage_of(text: str, weight: Callable[[str], float]) -> Passage:
-    """Return the passage of `text` whose distinct words weigh most; a short text whole.
+    """Return the passage of `text` whose distinct words weigh most, or all of a short text.
 
-    `weight` gives the weight of a folded word, 0.0 for one that was not asked for.
+    `weight` gives the weight of a folded word, 0.0 for a word that is not in the question.
     """
     found = list(words(text))
     if len(found) <= PASSAGE_WORDS:

@@ -37,7 +37,7 @@ class Meaning(NamedTuple):
 class Question(NamedTuple):
     """A question. `names`: author key -> stem, for words that may be the name of a speaker.
 
-    `meaning` is None if no embedder was asked.
+    `meaning` is None if no embedder was used.
     """
 
     text: str
@@ -62,7 +62,7 @@ def question_of(text: str, now: int) -> Question:
 
 
 def has_content(text: str) -> bool:
-    """Whether a word of `text` says what is asked for; words like "the" and "of" do not."""
+    """Return whether `text` has a word with content; words like "the" and "of" have none."""
     words = terms(text)
     return bool(_content_of(words, language_of(words)))
 
@@ -77,7 +77,7 @@ def _asks_when(words: Sequence[str]) -> bool:
 
 
 def _is_word(word: str) -> bool:
-    """Return False for single letters and digits: they say nothing. A Chinese character does."""
+    """Return False for single letters and digits: they lack meaning. A Chinese character does."""
     return len(word) > 1 or not word.isascii()
 
 

@@ -1,13 +1,13 @@
 """Rank the texts of a corpus for a question.
 
-A text counts with its neighbours in the session (their words, weighed by distance), by itself, and
-with its session as a whole. To that comes what a person would look at: whether a speaker that the
-question names said it, whether the session is of the time that it names, whether a time is named
-where it asks "when", whether the text before asked something, and, with an embedder, how near its
-meaning is. The constants are measured
+The score of a text includes its neighbours in the session (their words, weighed by distance), the
+text alone, and its session as a whole. Other reasons add to the score: a speaker that the question
+names said the text; its session is of the time that the question names; the question asks "when"
+and the text names a time; the previous text asked something; and, with an embedder, its meaning is
+near. The constants are measured
 (docs/decisions/0059-recall.md) and flat around their optimum.
 
-The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy, nor vectors).
+The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy and without vectors).
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from perdure.stores.search.recall_plan import Ranked
 class Weights(NamedTuple):
     """The weight of each reason; 0 switches it off. `neighbours` False counts a text alone.
 
-    A word that names one of more than `TALK` speakers of a session counts `names` times there.
-    `exchange` is added to `speaker` if another speaker that the question names said the text
-    directly before or after, in a session of more than `TALK` speakers.
-    `vector` is the weight of the meaning of a text with its neighbours, `own_vector` of its own.
+    If a word names one of more than `TALK` speakers of a session, its weight there is multiplied by
+    `names`. `exchange` is added to `speaker` if another speaker that the question names said the
+    text directly before or after, in a session of more than `TALK` speakers.
+    `vector` is the weight of the meaning of a text with its neighbours, `own_vector` the weight of
+    the text's own meaning.
     """
 
     context: float = 0.28
@@ -66,9 +67,9 @@ NEAREST = 0.05
 
 
 class Scope(NamedTuple):
-    """The sessions that may be recalled: those of `subjects`, among `only`, without those in `but`.
+    """The sessions allowed in a recall: those of `subjects`, among `only`, without those in `but`.
 
-    All are keys of ``stores.search.index_keys``; None allows every one.
+    All three contain keys of ``stores.search.index_keys``; None allows every session.
     """
 
     subjects: Collection[str] | None = None
@@ -102,14 +103,14 @@ class Spoken(NamedTuple):
 
 
 class Having(NamedTuple):
-    """How many texts and sessions in scope have a word."""
+    """The number of texts and of sessions in scope that contain a word."""
 
     texts: int = 0
     sessions: int = 0
 
 
 class Size(NamedTuple):
-    """The texts in scope: their number, that of their sessions, their words and their spans."""
+    """The size of the scope: numbers of texts, sessions, words and spans."""
 
     texts: int = 0
     sessions: int = 0
@@ -142,7 +143,7 @@ class Sums(Protocol):
         ...
 
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
-        """Add a class of words, in each of the sessions `named` so many times less."""
+        """Add a class of words; `named` maps sessions to a weight other than 1 for the class."""
         ...
 
     def allows(self, session: str) -> bool:
@@ -175,7 +176,7 @@ def ranking(
 ) -> Callable[[Corpus, Sequence[Counts]], list[Ranked]]:
     """Return the ranking for `question`: the best `limit` texts that `scope` allows.
 
-    `beside` ranks what is not in the corpus (``statements``).
+    `beside` ranks the statements outside of the corpus (``statements``).
     """
 
     def rank(corpus: Corpus, counts: Sequence[Counts]) -> list[Ranked]:
@@ -219,7 +220,7 @@ def saturated(form: Saturation, count: float, length: float) -> float:
 def _speakers(
     corpus: Corpus, question: Question, weight: float
 ) -> tuple[list[Spoken], dict[str, dict[int, float]]]:
-    """Return what the named speakers said, and how much a name counts in their sessions."""
+    """Return the texts of the named speakers, and the weight of a name in their sessions."""
     spoken: list[Spoken] = []
     named: dict[str, dict[int, float]] = {}
     known = [author for author in question.names if author in corpus.authors]

@@ -6,7 +6,7 @@ from perdure.bounds.short_repr import ShortRepr
 
 
 class Unread(ShortRepr, frozen=True):
-    """A file that was not indexed, or not whole, and why."""
+    """A file that was not indexed completely, and the reason."""
 
     path: str
     reason: str
@@ -15,9 +15,9 @@ class Unread(ShortRepr, frozen=True):
 class ImportedFolder(ShortRepr, frozen=True):
     """The result of an import of a knowledge folder.
 
-    Shape: `files` and `passages` count what is indexed now; `added`, `changed` and `removed` name
-    the files that differ from the last import. A file among `problems` that was indexed before
-    keeps its passages.
+    Shape: `files` and `passages` count the current index; `added`, `changed` and `removed` name the
+    files that differ from the last import. A file among `problems` that was indexed before stays
+    indexed with its old passages.
     """
 
     files: int
@@ -29,14 +29,14 @@ class ImportedFolder(ShortRepr, frozen=True):
 
 
 class UnreadLine(ShortRepr, frozen=True):
-    """A line that became no fact, and why. Shape: lines count from 1."""
+    """A line that did not become a fact, and the reason. Shape: lines count from 1."""
 
     line: int
     reason: str
 
 
 class ImportedFacts(ShortRepr, frozen=True):
-    """The result of an import of facts; `known` counts the lines whose fact was there already."""
+    """The result of an import of facts; `known` counts the lines whose fact already existed."""
 
     added: int
     known: int

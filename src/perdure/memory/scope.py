@@ -1,6 +1,6 @@
-"""The scope of what is remembered: namespace, then subject, then agent.
+"""The scope of memory: namespace, then subject, then agent.
 
-A missing subject is a scope of its own.
+A missing subject is a separate scope.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Scoped(Protocol):
 class MemoryFilter(msgspec.Struct, frozen=True):
     """Which episodes and facts a call sees.
 
-    With the default `name` those of exactly `subject`; None: those without a subject. `agent` None:
-    of every agent of the subject.
+    With the default `name`, the call sees only those of exactly `subject`; with `subject` None,
+    only those without a subject. With `agent` None, it sees those of every agent of the subject.
     """
 
     subject: str | None = None

@@ -1,7 +1,8 @@
 """How near the texts of a corpus are to a question in their meaning, with numpy.
 
-The vector of a text counts by itself, and with those of its neighbours, which have the weights of
-their words. Vectors stay signed bytes in memory; a block of them at a time becomes numbers.
+The vector of a text counts alone and together with the vectors of its neighbours, which are weighed
+like their words. Vectors are stored in memory as signed bytes; one block of them at a time is
+converted to numbers.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ class Similarity(NamedTuple):
 
 
 def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
-    """Return the similarity of every text; 0 where vectors are missing.
+    """Return the similarity of every text; 0 if its vectors are missing.
 
-    None if all are, or if the question has no direction: static vectors of unknown words are 0.
+    Return None if all vectors are missing, or if the question has no direction: static vectors of
+    unknown words are 0.
     """
     vectors = corpus.vectors.get(meaning.model)
     if vectors is None or not vectors.number:
@@ -61,7 +63,7 @@ def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
 
 
 def cosines(meaning: Meaning, vectors: Sequence[array[float] | None]) -> list[float | None]:
-    """Return the cosine between a question and each vector; None where there is none to compare."""
+    """Return the cosine between a question and each vector; None if no vector can be compared."""
     asked = np.array(meaning.vector, np.float32)
     found: list[float | None] = []
     for vector in vectors:
@@ -97,7 +99,7 @@ def _measure(corpus: Corpus, vectors: Vectors) -> None:
 def _window_lengths(
     corpus: Corpus, rows: NDArray[np.int8], scales: Floats, texts: Numbers
 ) -> Floats:
-    """Return the lengths of the vectors of `texts` with those of their neighbours, weighed."""
+    """Return the lengths of the vectors of `texts`, combined with their weighed neighbours."""
     before, after = list(map(_view, corpus.before)), list(map(_view, corpus.after))
     near = [column[texts] for column in before]
     near.append(np.where(near[-1] >= 0, before[0][near[-1]], -1))  # the fourth text before

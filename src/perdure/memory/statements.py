@@ -1,4 +1,4 @@
-"""Rank facts and summaries of episodes for a question, beside the texts of a corpus.
+"""Rank facts and summaries of episodes for a question, together with the texts of a corpus.
 
 A statement is scored as a session with one text: by its words, its time, its cues and its meaning.
 Rarity and mean lengths are computed over all texts and statements in scope, so its score can
@@ -30,7 +30,7 @@ from perdure.session.search.words import terms
 
 
 class Statement(NamedTuple):
-    """A text that says something by itself.
+    """A text that is complete by itself.
 
     `session` is the key of the session that must be in scope; None: the statement is in scope.
     `nearness` is the cosine between its meaning and the question's, None if it is not known.
@@ -44,7 +44,7 @@ class Statement(NamedTuple):
 
 
 class RankedStatement(NamedTuple):
-    """The number of a statement, its score, and what made it: a number for each reason."""
+    """The number of a statement, its score, and the contribution of each reason to the score."""
 
     number: int
     score: float
@@ -63,7 +63,7 @@ class StatementRanking:
         self.best: list[RankedStatement] = []
 
     def __call__(self, size: Size, having: Sequence[Having], allows: Callable[[str], bool]) -> None:
-        """Rank the statements of sessions that `allows`. `having`: for each word of the question.
+        """Rank the statements of sessions that `allows`. `having` has a value per question word.
 
         Statements out of scope are not counted, so a score does not depend on them.
         """

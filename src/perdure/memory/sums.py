@@ -1,4 +1,4 @@
-"""Sums over the texts of a corpus, without numpy: exact, and slow where words are frequent."""
+"""Sums over the texts of a corpus, without numpy: exact, but slow for frequent words."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PlainSums:
         return nlargest(limit, found, key=lambda each: (each.score, positions[each.text]))
 
     def _promising(self, said: Collection[int], least: float) -> Iterator[Iterator[int]]:
-        """Yield the texts of each session in which one may score more than `least`."""
+        """Yield the texts of each session in which a text may score more than `least`."""
         corpus, weights = self._corpus, self._weights
         spoken = {corpus.sessions[text] for text in said}
         for session, is_allowed in enumerate(self._allowed):

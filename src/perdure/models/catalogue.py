@@ -27,7 +27,7 @@ class Provider(msgspec.Struct, frozen=True):
     """One provider: the part before the colon of a model's name.
 
     `package` is the module that the extra `extra` installs. The first of `key_variables` and
-    `url_variables` that is set counts. A key is needed only at `default_url`, and only if
+    `url_variables` that is set is used. A key is needed only at `default_url`, and only if
     `needs_key`: a server at another address may be private. `key_name` names the owner of the key.
     """
 
@@ -51,7 +51,7 @@ class Provider(msgspec.Struct, frozen=True):
         return self.default_url
 
     def wants_key(self, address: str) -> bool:
-        """Whether nothing can be had at `address` without a key."""
+        """Return whether `address` requires a key."""
         return self.needs_key and address.rstrip("/") == self.default_url
 
     @property
@@ -149,7 +149,7 @@ _NAME = re.compile(r"[^\s:]+:\s*\S.*", re.DOTALL)
 
 
 def is_model_name(text: str) -> bool:
-    """Whether `text` names a provider and a model of it; nothing is said about whether it is."""
+    """Return whether `text` names a provider and one of its models, which need not exist."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -171,7 +171,7 @@ def model_missing(what: str) -> WrongArgument:
 def require_model_name(text: str, argument: str = "model") -> None:
     """Reject `text`, given as `argument`, unless it names a provider and one of its models.
 
-    Raises: WrongArgument, which says what to write.
+    Raises: WrongArgument, which describes the valid form.
     """
     if is_model_name(text):
         return

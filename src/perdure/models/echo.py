@@ -1,7 +1,7 @@
 """The offline model ``scripted:echo``: deterministic answers for trying things out.
 
-It says that it is no language model. It calls the tools that a message names, reports their
-results, and writes a summary with the usual sections when a compaction requests one. Pure.
+Its answers state that it is not a language model. It calls the tools that a message names, reports
+their results, and writes a summary with the usual sections when a compaction requests one. Pure.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _report(situation: Situation) -> str:
 
 
 def _commands(text: str) -> tuple[ScriptedCall, ...]:
-    """Return the calls requested in `text`: each begins a line and ends before the next one."""
+    """Return the calls requested in `text`: each begins a line and ends before the next call."""
     found = list(_COMMAND.finditer(text))
     ends = [*(match.start() for match in found[1:]), len(text)][: len(found)]
     return tuple(

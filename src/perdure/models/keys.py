@@ -1,9 +1,9 @@
-"""Find and keep the keys of providers: in the environment, a file, or the system's keyring.
+"""Find and store the keys of providers: in the environment, a file, or the system's keyring.
 
-In the keyring the service is ``perdure`` and the user the provider's name; a file has that name and
-is in the folder ``keys`` beside the user's settings, readable only by its owner. Invariant: a key
-has no text form. Code calls `value` only to send it; everything printed, logged or raised shows at
-most where it came from.
+In the keyring, the service is ``perdure`` and the user is the provider's name. A file has this
+name, is in the folder ``keys`` beside the user's settings, and is readable only by its owner.
+Invariant: a key has no text form. Code calls `value` only to send it. Everything that is printed,
+logged or raised shows at most the source of the key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_BYTES = 8_192
 
 
 class ApiKey:
-    """A key; `source` says where it was found."""
+    """A key; `source` is the place where it was found."""
 
     __slots__ = ("source", "value")
 
@@ -63,7 +63,7 @@ def account_of(provider: Provider) -> str:
 
 
 def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
-    """Return the path of the file with the key of `provider`, which may not exist.
+    """Return the path of the file with the key of `provider`; the file need not exist.
 
     Raises: ConfigError without a home folder.
     """
@@ -72,9 +72,10 @@ def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
 
 
 def write_key_file(path: Path, value: str) -> None:
-    """Replace the file at `path` with one that has the key `value`, readable only by its owner.
+    """Replace the file at `path` with a file that has the key `value`, readable only by its owner.
 
-    Its content is synced; after power loss its folder may lack it. Raises: OSError.
+    The content is synced, but after power loss the file may be missing from its folder. Raises:
+    OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = path.with_name(f".{path.name}.{os.getpid()}")

@@ -40,10 +40,10 @@ class PriceList:
 
 
 class ListedPrice(msgspec.Struct, frozen=True):
-    """A price as the list has it today.
+    """A price from the current list.
 
-    `price` None: the list does not have the model. A call that sends more than `most` tokens has a
-    price of another tier; None: there is none.
+    `price` None: the list does not contain the model. A call with more than `most` tokens has the
+    price of another tier; None: there is no other tier.
     """
 
     price: Price | None = None
@@ -51,7 +51,7 @@ class ListedPrice(msgspec.Struct, frozen=True):
 
 
 class _KeptPrices(msgspec.Struct):
-    """Looked up prices. Valid for one day, because prices may have dates, and one `package`."""
+    """Looked up prices. Valid for one `package` and for one day, because prices may have dates."""
 
     package: str
     day: str
@@ -65,8 +65,8 @@ _kept = _KeptPrices("", "")
 def kept_prices(file: Path, day: str) -> Generator[None]:
     """Use the prices that were looked up on `day` and written to `file`; add to them at the end.
 
-    Loading the list takes longer than all the rest of a command. A file that cannot be read or
-    written is no error.
+    Loading the list takes longer than the rest of a command. A file that cannot be read or written
+    is not an error.
     """
     global _kept  # noqa: PLW0603 - as the limits of input: one for the process
     fresh = _KeptPrices(_package_state(), day)
@@ -95,7 +95,7 @@ def _read_kept(file: Path, fresh: _KeptPrices) -> _KeptPrices:
 
 
 def _package_state() -> str:
-    """Return what changes with the package's list; "" without the package."""
+    """Return a text that changes with the package's list; "" without the package."""
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or found.origin is None:
         return ""
@@ -107,7 +107,7 @@ def _package_state() -> str:
 
 @cache
 def _cost(model: str) -> Callable[[Usage], int] | None:
-    """Return what prices the calls of `model`, looked up once."""
+    """Return the function that prices the calls of `model`, looked up once; None if unknown."""
     if not model.partition(":")[2] or importlib.util.find_spec(_PACKAGE) is None:
         return None
     kept = _kept.models.get(model)
@@ -133,7 +133,7 @@ def _cost(model: str) -> Callable[[Usage], int] | None:
 
 
 def _listed(model: str, usage: Usage) -> Any:
-    """Return what the list calculates. Raises: LookupError, ValueError."""
+    """Return the cost that the list calculates. Raises: LookupError, ValueError."""
     # Imported lazily: it takes longer to load than most commands take to run.
     prices: Any = importlib.import_module(_PACKAGE)
     provider, _, name = model.partition(":")
@@ -156,7 +156,7 @@ def _sent(usage: Usage) -> int:
 
 
 def _base_price(listed: Mapping[str, Any]) -> ListedPrice | None:
-    """Return a listed price as ours; None for a price that calls have besides their tokens."""
+    """Return a listed price in our form; None if calls have costs besides their tokens."""
     found = {field: listed.get(name) for field, name in _FIELDS.items()}
     amounts = {field: each for field, each in found.items() if each is not None}
     if listed.get(_PER_REQUEST) is not None or not {"input", "output"} <= amounts.keys():

@@ -1,7 +1,8 @@
 """The cost of model calls: own prices, and the precedence of several price sources.
 
 All money is whole micro-cents (1e-8 US dollars), so sums are exact. A model without a price has no
-cost: None, never 0. Nothing here calls out: `Pricing` clients use the price list they come with.
+cost: None, never 0. This module makes no network requests: `Pricing` clients use their own price
+list.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Cost = Callable[[str, Usage], int | None]
 def dollars(amount: str | float | Decimal) -> int:
     """Return `amount` US dollars in micro-cents; text and Decimals are exact.
 
-    Raises: WrongArgument if it is negative or no amount.
+    Raises: WrongArgument if `amount` is negative or not an amount.
     """
     try:
         exact = Decimal(str(amount)) * MICROCENTS_PER_DOLLAR
@@ -81,7 +82,7 @@ class Pricing(Protocol):
 
 
 def own_price(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the price of `model`, or that of all other models of its provider."""
+    """Return the price of `model`, or the price for all other models of its provider."""
     return prices.get(model) or prices.get(f"{model.partition(':')[0]}:*")
 
 

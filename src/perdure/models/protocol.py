@@ -40,10 +40,11 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
     Shape: `messages` are valid for every provider (``context.validity``): user and assistant
     alternate, and every tool call is answered. For thousands of messages the sequence is not a
-    tuple. `media` maps the handles in them to their bytes. `output_schema` is the JSON Schema of
-    the answer, of type object; `system` asks for it too, for models that take no schema.
+    tuple. `media` maps the handles in the messages to their bytes. `output_schema` is the JSON
+    Schema of the answer, of type object; `system` also requests this form, for models that do not
+    accept a schema.
     Units: seconds. `first_byte_timeout_s` limits the wait for the first byte of the answer, headers
-    included, `stream_idle_timeout_s` the wait for each next one; None: the client's default.
+    included; `stream_idle_timeout_s` limits each later wait. None: the client's default.
     """
 
     model: str
@@ -106,7 +107,7 @@ class ModelClient(Protocol):
     """Calls models. One client may serve many models and many calls at once."""
 
     def info(self, model: str) -> ModelInfo:
-        """Return the facts about `model`; never fails, never calls out."""
+        """Return the facts about `model`; never fails, never uses the network."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:

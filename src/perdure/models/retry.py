@@ -12,11 +12,12 @@ from perdure.session.argument_checks import check_fields
 
 
 class RetryPolicy(ShortRepr, frozen=True):
-    """How often a model is called for one answer, and how the waits between grow.
+    """The maximum number of calls for one answer, and the growth of the waits between them.
 
     Units: `first_wait_s` and `cap_s` seconds. `max_attempts` includes the first call. `jitter` is
     the fraction by which a wait may be shorter or longer, so that processes do not retry at the
-    same moment. Waits are multiplied by `factor`, or with `growth` "linear" grow by the first.
+    same moment. Each wait is the previous one times `factor`; with `growth` "linear", each wait is
+    longer by the first wait.
     """
 
     max_attempts: Annotated[int, Meta(ge=1)] = 3

@@ -38,7 +38,7 @@ class Preparable(Protocol):
     """A client whose first call of a model imports and builds a lot."""
 
     def prepare(self, model: str) -> None:
-        """Load and build it. Not for the thread of an event loop."""
+        """Load and build it. Do not call this in the thread of an event loop."""
         ...
 
 
@@ -70,7 +70,8 @@ class ModelRouter:
     def provider_of(self, model: str) -> str:
         """Return the provider of `model`; loads nothing and needs no key.
 
-        Raises: ConfigError if `model` names no provider or an unknown one; it lists the known ones.
+        Raises: ConfigError if `model` names no provider or an unknown provider; it lists the known
+        ones.
         """
         provider, colon, name = model.partition(":")
         if not colon or not provider or not name:
@@ -97,7 +98,7 @@ class ModelRouter:
         return client
 
     async def load(self, models: Iterable[str]) -> None:
-        """Make the clients that serve `models`, on a thread: a provider's library takes seconds.
+        """Make the clients that serve `models`, in a thread: a provider's library takes seconds.
 
         A provider that is not set up is reported by the call that needs it.
         """

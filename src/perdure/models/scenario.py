@@ -1,8 +1,8 @@
 """A scenario: the answers of a scripted model, as values, and the choice of a reply. Pure.
 
-The choice depends on the request alone, so a process that is killed and resumed gets the reply that
-the first one would have got. ``docs/scenarios.md`` describes the file format, and ``scenario_yaml``
-reads it.
+The choice depends on the request alone, so a process that is killed and resumed gets the same reply
+as the first process. ``docs/scenarios.md`` describes the file format, and ``scenario_yaml`` reads
+it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Think(msgspec.Struct, frozen=True):
 
 
 class ScriptedCall(msgspec.Struct, frozen=True):
-    """A tool call. `json` is sent literally, valid or not; without `id` it gets one."""
+    """A tool call. `json` is sent literally, valid or not; a missing `id` is generated."""
 
     name: str
     json: str = "{}"
@@ -61,7 +61,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """The call ends with an error, the first `times` times the same request is made; None: always.
+    """The call fails the first `times` times that the same request is made; None: always.
 
     The model's process counts the times: a restarted process begins at zero.
     """
@@ -89,13 +89,14 @@ Step = Say | Think | CallTools | Wait | Fail | Cut | Hang
 
 
 class When(msgspec.Struct, frozen=True):
-    """Conditions on a request; all given ones must hold. Texts are compared without case.
+    """Conditions on a request; all given conditions must hold. Texts are compared without case.
 
-    `nth` is the number of the answer (1 + the assistant messages in the request), `round` the same
-    counted from the newest user message. `user_contains` refers to the newest user text. `after` is
-    whether the request ends with user text or with tool results; `after_tool` is the tool of one of
-    those results; the two conditions about results refer to those results. A request for a summary,
-    which has the text of a whole conversation, meets only conditions with `asks_summary`.
+    `nth` is the number of the answer (1 + the assistant messages in the request); `round` is this
+    number counted from the newest user message. `user_contains` refers to the newest user text.
+    `after` states whether the request ends with user text or with tool results. `after_tool` is the
+    tool of one of these results; the two conditions about results refer to them. A request for a
+    summary contains the text of a whole conversation, so it matches only conditions with
+    `asks_summary`.
     """
 
     nth: int | None = None
@@ -128,8 +129,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of the model ``scripted:<name>``.
 
-    A request gets the first of `rules` whose condition holds; else, unless it asks for a summary,
-    the member of `sequence` whose position is the number of assistant messages in the request.
+    The reply is the first of `rules` whose condition holds. Otherwise, unless the request asks for
+    a summary, it is the member of `sequence` at the position given by the number of assistant
+    messages in the request.
     """
 
     name: str
@@ -156,7 +158,7 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 def situation_of(request: ModelRequest, answers: int | None = None) -> Situation:
-    """Return the situation of `request`, which has that many `answers`."""
+    """Return the situation of `request`, which contains `answers` answers."""
     messages = _newest_turn(request.messages)
     newest_user = _last_index(messages, "user")
     in_turn = messages[newest_user + 1 :]
@@ -173,7 +175,7 @@ def situation_of(request: ModelRequest, answers: int | None = None) -> Situation
 
 
 def asks_summary(request: ModelRequest) -> bool:
-    """Whether `request` is a compaction's: it shows a conversation instead of being in one."""
+    """Return whether `request` is for a compaction: it quotes a conversation as text."""
     newest_user = _last_index(request.messages, "user")
     if newest_user != len(request.messages) - 1:
         return False

@@ -68,7 +68,8 @@ def read_scenario(text: str, *, name: str) -> Scenario:
 def load_scenario(path: Path) -> Scenario:
     """Read the scenario in the file `path`, named after the file unless it has a name.
 
-    Raises: ConfigError if it cannot be read, or with every fault and its line.
+    Raises: ConfigError if the file cannot be read or has faults; it lists every fault with its
+    line.
     """
     try:
         text = read_named_text(path)
@@ -149,7 +150,7 @@ class _ScenarioReader:
         )
 
     def _steps(self, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[Step, ...]:
-        """Return the full steps, or those of the short keys, in the order of the keys."""
+        """Return the full steps, or the steps of the short keys, in the order of the keys."""
         delay = ()
         if "delay_ms" in fields:
             delay = (Wait(self.nodes.number(fields["delay_ms"]) / 1000),)

@@ -2,8 +2,8 @@
 
 The reply to a request depends on the request alone (``scenario``). Two things are remembered: how
 often a step with a failure count has failed per request, and the counts of a conversation's
-beginning, since every request repeats it. So a late answer takes no longer than an early one, and
-is the same in a new process.
+beginning, since every request repeats it. So a late answer takes no longer than an early answer,
+and is the same in a new process.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class ScriptedModel:
         raise ModelRefused(request.model, "the scenario has no reply for this request")
 
     async def _hang(self, request: ModelRequest, *, has_begun: bool) -> None:
-        """Send nothing until the request's timeout, or for ever where it names none.
+        """Send nothing until the request's timeout, or forever if it has none.
 
         Raises: ModelUnavailable.
         """
@@ -173,7 +173,7 @@ class ScriptedModel:
         raise ModelUnavailable(request.model, f"it sent no byte for {timeout_s:g} s ({name})")
 
     def _happens(self, place: tuple[str, str, int], times: int | None) -> bool:
-        """Whether the step at `place`, which is to happen `times` times there, happens now."""
+        """Return whether the step at `place`, limited to `times` times, happens now."""
         if times is None:
             return True
         self._happened[place] += 1
@@ -181,7 +181,7 @@ class ScriptedModel:
 
 
 class _Progress:
-    """The progress of one reply: what was sent, and the numbers and ids of its calls."""
+    """The progress of one reply: the part already sent, and the numbers and ids of its calls."""
 
     def __init__(self, reply: Reply, heard: Heard) -> None:
         self._reply = reply
@@ -234,7 +234,7 @@ class _Progress:
 
 
 class Heard:
-    """The counts of messages. A value: `and_then` returns a new one.
+    """The counts of messages. A value: `and_then` returns a new value.
 
     Units: `size_bytes` bytes.
     """
@@ -258,7 +258,7 @@ class Heard:
         return said.hexdigest()
 
     def and_then(self, more: Sequence[Message]) -> Heard:
-        """Return these, followed by `more`."""
+        """Return these messages, followed by `more`."""
         if not more:
             return self
         longer = Heard()
@@ -332,7 +332,7 @@ _NOTHING: _Beginning = (), 0, Heard()
 
 
 def _begin_with(messages: Sequence[Message], known: Sequence[Message], upto: int) -> bool:
-    """Whether `messages` begin with the first `upto` that are `known`, nearly without a copy."""
+    """Return whether `messages` begin with the first `upto` of `known`, copying almost nothing."""
     if isinstance(messages, Joined) and isinstance(known, Joined):
         return messages.agrees(known, upto)
     if isinstance(messages, tuple) and isinstance(known, tuple):

@@ -33,10 +33,10 @@ class FiledScripts:
         self._filed: dict[str, tuple[int, ScriptedModel]] = {}
 
     def require(self, model: str) -> None:
-        """Make sure that `model` can act.
+        """Make sure that `model` has a valid scenario.
 
-        Raises: ConfigError for an unknown scenario, and when its file cannot be read, or with every
-        fault and its line.
+        Raises: ConfigError if the scenario is unknown, if its file cannot be read, or if the file
+        has faults (listed with their lines).
         """
         self._client(model).require(model)
 

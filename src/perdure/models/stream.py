@@ -2,9 +2,9 @@
 
 The parts are in the order of their beginnings; interleaved deltas of calls are distinguished by
 their index. Whatever a model sends, the message can be written to the log: text is valid Unicode,
-arguments are a JSON object, ids of calls are distinct. Arguments that are no JSON object are stored
-as the one argument `INVALID_JSON`, so that the call is answered with an error for the model (see
-`invalid_json`) and the history stays valid.
+arguments are a JSON object, ids of calls are distinct. Arguments that are not a JSON object are
+stored as the one argument `INVALID_JSON`. The call is then answered with an error for the model
+(see `invalid_json`), and the history stays valid.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def call_ids(messages: Iterable[Message]) -> frozenset[str]:
 def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Container[str] = ()) -> Message:
     """Return the message made of `deltas`.
 
-    Raises: as `AnswerBuilder.build`.
+    Raises: the errors of `AnswerBuilder.build`.
     """
     builder = AnswerBuilder(model, taken_ids)
     for delta in deltas:
@@ -95,7 +95,7 @@ class WholePairs:
 
 
 def _countable(usage: Usage | None) -> Usage | None:
-    """Return `usage` if every number of it is plausible; a wrong one would spoil sums."""
+    """Return `usage` if every number of it is plausible; a wrong number would falsify sums."""
     if usage is None:
         return None
     cost = usage.cost_microcents
@@ -127,7 +127,7 @@ _CallMaker = Callable[[_Call], ToolCallPart | None]
 
 
 def _joined(pieces: list[str]) -> str:
-    """Return the joined `pieces`, and replace them by it: the next call is cheap."""
+    """Return the joined `pieces` and replace them with the result, so the next call is cheap."""
     pieces[:] = ["".join(pieces)]
     return repair_unicode(pieces[0])
 
@@ -189,7 +189,7 @@ class AnswerBuilder:
             self._add_words(delta)
 
     def partial(self) -> Message:
-        """Return what has arrived so far, as a message without stop reason.
+        """Return the part that has arrived, as a message without stop reason.
 
         Shape: it contains only calls whose arguments are complete.
         """
@@ -200,8 +200,8 @@ class AnswerBuilder:
 
         Shape: an answer that the model or the provider cut short (any stop reason but ``stop`` and
         ``tool_calls``) contains only calls with complete arguments. The stop reason of a clean
-        answer with calls is ``tool_calls``, whatever the provider said. An answer that claims calls
-        but has none keeps the provider's stop reason.
+        answer with calls is ``tool_calls``, whatever the provider said. An answer that announces
+        calls but contains none keeps the provider's stop reason.
         Raises: ModelUnavailable if the stream broke off before its end; MalformedResponse if a call
         has no name.
         """

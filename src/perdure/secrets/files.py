@@ -16,7 +16,7 @@ NAME = (
 
 
 def word(*words: str, no: str = r"\w") -> str:
-    """Return a pattern of one of `words` that has none of the characters `no` before it.
+    """Return a pattern for one of `words` without any of the characters `no` before it.
 
     `re` finds a letter faster than a boundary, so the boundary is tested after the word.
     """

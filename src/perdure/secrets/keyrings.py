@@ -31,7 +31,7 @@ def usable_keyring() -> ModuleType | None:
 
 
 def _is_without_backend(platform: str, environment: Mapping[str, str]) -> bool:
-    """Whether no backend can work: on Linux all own ones need a session bus.
+    """Return whether no backend works: on Linux, all built-in backends need a session bus.
 
     A backend may also be configured, or come with another package.
     """
@@ -49,7 +49,7 @@ def _is_without_backend(platform: str, environment: Mapping[str, str]) -> bool:
 
 @cache
 def _has_foreign_backend() -> bool:
-    """Whether another package brings a backend: its entry points say so."""
+    """Return whether another package provides a backend, according to its entry points."""
     metadata: Any = importlib.import_module("importlib.metadata")
     found = metadata.entry_points(group="keyring.backends")
     return any(not each.value.startswith(_OWN) for each in found)

@@ -1,7 +1,7 @@
-"""Handle credentials that were pasted where they would be stored in plain text.
+"""Handle credentials that were pasted into places that store plain text.
 
 Pure. A setting that is stored and sent with every request (a variable, an agent's file) rejects
-one; text typed by a person is kept with a warning (``docs/guides/tools.md``).
+credentials; text typed by a person is accepted with a warning (``docs/guides/tools.md``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def credentials_in(text: str) -> Iterator[tuple[int, str]]:
     """Yield line number and kind of each credential in a file's `text`; never the value.
 
     Shape: lines count from 1; a credential over several lines is reported at line 1. A reference to
-    a secret is not one, and the text around it in YAML braces is checked separately.
+    a secret is not a credential, and the text around it in YAML braces is checked separately.
     """
     is_found = False
     for number, line in enumerate(text.splitlines(), 1):

@@ -25,7 +25,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def unfilled_in(text: str, place: str) -> str | None:
-    """Return a warning if `text`, in which secrets are never filled, refers to one."""
+    """Return a warning if `text`, in which secrets are never filled, refers to a secret."""
     names = tuple(dict.fromkeys(names_in(text)))
     if not names:
         return None

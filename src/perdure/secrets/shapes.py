@@ -238,8 +238,8 @@ def finds(text: str) -> Iterator[Find]:
 def kinds_in(text: str) -> frozenset[str]:
     """Return the kinds of the secrets in `text`.
 
-    A pattern is not tried any more once its kinds are found: a text full of secrets costs less than
-    one without any.
+    A pattern is skipped once its kinds are found: a text full of secrets costs less than a text
+    without any.
     """
     ends: dict[str, int] = {}
     found = frozenset[str]()
@@ -251,7 +251,7 @@ def kinds_in(text: str) -> frozenset[str]:
 class _Slice:
     """The part of `text` from `begin` on in which matches start. They may end after it.
 
-    Secrets of the kinds that are `known` may be left out.
+    Secrets of `known` kinds may be omitted.
     """
 
     def __init__(self, text: str, begin: int, ends: dict[str, int], known: Set[str]) -> None:
@@ -378,7 +378,7 @@ def _placed(kind: str, matches: Iterator[re.Match[str]]) -> Iterator[Find]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if a field called `name` holds a secret."""
+    """Return True if a field called `name` contains a secret."""
     return re.search(_NAMED_KEY, name) is not None
 
 
@@ -388,7 +388,7 @@ def is_secret_value(value: str) -> bool:
 
 
 def is_secret_field(name: str, value: str) -> bool:
-    """Return True if the field called `name` holds a secret, which is `value`."""
+    """Return True if the field called `name` contains a secret, which is `value`."""
     if name.lower() in ("pass", "pw"):  # the first is a verdict of a test, too
         return any(True for _ in finds(f"{name}={value}"))
     return is_secret_name(name) and is_secret_value(value)

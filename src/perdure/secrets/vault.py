@@ -36,7 +36,7 @@ Drop = Literal["removed", "absent", "unread", "kept"]
 
 
 def in_keyring(account: str) -> str | None:
-    """Return the value of `account` in the keyring; None without it, a keyring, or its package."""
+    """Return the keyring's value of `account`; None if account, keyring or package is missing."""
     try:
         keyring = usable_keyring()
         found: object = None if keyring is None else keyring.get_password(SERVICE, account)
@@ -62,7 +62,7 @@ def keep_in_keyring(account: str, value: str) -> bool:
 
 
 def drop_from_keyring(account: str) -> Drop:
-    """Remove `account` from the keyring, and return what became of it. Blocks."""
+    """Remove `account` from the keyring, and return the result. Blocks."""
     try:
         keyring = usable_keyring()
         if keyring is None or keyring.get_password(SERVICE, account) is None:

@@ -140,7 +140,7 @@ def _is_number(value: object) -> bool:
 
 
 def is_kept(value: object) -> bool:
-    """Return True unless `value` is a number that would change when stored and read back."""
+    """Return False if `value` is a number that would change when stored and read back."""
     return not isinstance(value, int) or -_MOST <= value < _MOST
 
 
@@ -315,7 +315,7 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
     """Reject a value whose fields do not match their declared types.
 
     `has_any_text` also accepts text that cannot be encoded, for callers that repair it later. A
-    list is converted where a tuple is declared. For use in ``__post_init__``.
+    list is converted if a tuple is declared. For use in ``__post_init__``.
     Raises: WrongArgument.
     """
     owner = type(value).__name__
@@ -391,7 +391,7 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
 
 
 def _not_listed(name: str, takes: str, given: object) -> str:
-    """Return what `given` is, which is no list of what `name` takes."""
+    """Return the description of `given`, which is not a list of the values that `name` accepts."""
     kind = type(given).__name__
     if isinstance(given, list | tuple | set | frozenset | dict):
         items = list(cast("Iterable[object]", given))

@@ -48,7 +48,7 @@ def minute(at: int) -> str:
 
 
 def moment_of(at: int) -> datetime:
-    """Return Unix milliseconds in UTC; a time outside of the calendar is its nearest end."""
+    """Return Unix milliseconds in UTC; a time outside of the calendar becomes its nearest limit."""
     return _EPOCH + timedelta(milliseconds=min(max(at, _FIRST_MS), LAST_MS))
 
 

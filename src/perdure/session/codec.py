@@ -126,7 +126,7 @@ def body_of(entry: Entry) -> Body:
 
 
 def readable(entry: Entry) -> Body:
-    """Return the body of `entry`; an `Unknown` for a damaged one or one of a newer version."""
+    """Return the body of `entry`; an `Unknown` if it is damaged or has a newer version."""
     try:
         return body_of(entry)
     except (CorruptLog, UnsupportedVersion):
@@ -191,9 +191,10 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 def line_of(entry: Entry) -> bytes:
     """Return `entry` as one line of JSON, without the line end.
 
-    Shape: the header fields, then ``body``, the stored JSON itself; a body that cannot be embedded
+    Shape: the header fields, then ``body``, the stored JSON itself. A body that cannot be embedded
     byte for byte (of kind ``opaque``, not JSON, with a line feed or with surrounding space) is
-    ``body_base64`` instead. LF never occurs inside; U+2028 and U+0085 may.
+    stored as ``body_base64`` instead. The line never contains LF, but it can contain U+2028 and
+    U+0085.
     """
     header = _Line(
         entry.seq, entry.id, entry.lane, entry.at, entry.kind, entry.v, entry.parent_id, entry.about

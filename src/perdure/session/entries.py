@@ -25,8 +25,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     Units: `at` is Unix milliseconds, the time of the event (imports keep the source's times).
     Shape: `body` is the original JSON, byte for byte, unknown fields included; `v` is the version
-    of its kind. A side entry's `about` and a tree entry's `parent_id` may be in another stream,
-    from which this one was forked.
+    of its kind. A side entry's `about` and a tree entry's `parent_id` can be in another stream,
+    from which this stream was forked.
     """
 
     stream: StreamId
@@ -52,7 +52,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     def is_erased(self) -> bool:
         """Return True if the body was erased: the erased form is empty, unlike every appended body.
 
-        An opaque entry may be empty from the start; it cannot be told from an erased one.
+        An opaque entry can be empty from the start; it then cannot be distinguished from an erased
+        entry.
         """
         return not self.body
 

@@ -21,7 +21,8 @@ from perdure.session.notes import CompactionUndone, Label
 class BranchState(msgspec.Struct, frozen=True):
     """The newest entry of each kind that a branch inherits up to an entry.
 
-    `compaction` is the newest that was not undone. Each is None if the branch has none.
+    `compaction` is the newest compaction that was not undone. Each field is None if the branch has
+    no such entry.
     """
 
     compaction: Entry | None = None
@@ -39,13 +40,14 @@ class Placed(NamedTuple):
 class ContextWindow(msgspec.Struct, frozen=True):
     """The end of a branch, from which a context is built.
 
-    Shape: `entries` root -> leaf: from the first entry that the newest compaction keeps (the root,
-    without a compaction) to the leaf, compactions in their places. `hidden` counts the tree entries
-    of the branch before them. `leaf` is where it ends. `undone` are the undone compactions among
-    `entries`. `pins` are the entries of the branch that always stay in the context, `pinned` those
-    of them not in `entries`; stores leave both to the caller. A window read with a limit has only
-    the newest `entries`; `earlier` counts those between `hidden` and them, and `undone` also has
-    those after the compaction in force.
+    Shape: `entries` are in the order from root to leaf. They begin with the first entry that the
+    newest compaction keeps (without a compaction: the root), and include compactions in their
+    places. `hidden` counts the tree entries of the branch before them. `leaf` is where it ends.
+    `undone` are the undone compactions among `entries`. `pins` are the entries of the branch that
+    always stay in the context; `pinned` are the pins outside of `entries`. Stores leave both to the
+    caller. A window read with a limit contains only the newest `entries`. `earlier` counts the
+    entries between `hidden` and these, and `undone` also contains the undone compactions after the
+    compaction in force.
     """
 
     leaf: EntryId | None
@@ -61,8 +63,8 @@ class ContextWindow(msgspec.Struct, frozen=True):
 def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -> ContextWindow:
     """Return the window of the branch `path` (tree entries root -> leaf).
 
-    An erased compaction hides nothing. One whose first kept entry is not on the branch before it
-    keeps nothing: the window then starts with the compaction itself.
+    An erased compaction hides nothing. A compaction keeps nothing if its first kept entry is not on
+    the branch before it: the window then starts with the compaction itself.
     """
     state = BranchState()
     for entry in path:
@@ -138,7 +140,7 @@ def _first_of_window(path: Sequence[Entry], compaction: Entry | None) -> int:
 
 
 def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
-    """Return entry -> its last readable label after all of `entries` (in log order)."""
+    """Return a map from entry to its last readable label after all `entries` (in log order)."""
     labels: dict[EntryId, str] = {}
     for entry in entries:
         if entry.kind != Label.kind or entry.about is None:

@@ -1,7 +1,7 @@
 """Names, origins and counts of sessions: the fold behind every list.
 
-A store holds one `SessionInfo` per stream and replaces it with `info_after` inside each commit. So
-lists never read entries, and every backend computes the same titles and counts.
+A store contains one `SessionInfo` per stream and replaces it with `info_after` inside each commit.
+So lists never read entries, and every backend computes the same titles and counts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ForkPoint(msgspec.Struct, frozen=True):
     """The position where a stream was forked.
 
     `leaf` is the entry the fork continues from (None: before the root). `head` is the origin's head
-    at that time: its labels up to there are inherited, later ones are not. `scope` "tree" shares
+    at that time: labels up to this head are inherited, later labels are not. `scope` "tree" shares
     every branch up to `head`, "path" only the branch that ends at `leaf`.
     """
 
@@ -109,10 +109,11 @@ class SessionInfo(ShortRepr, frozen=True):
     ones included; `entries` counts the stream's own log, `turns` the turns started in it (turns
     before an import or a fork do not count). `first_text` is the start of the first user message
     that is not just a slash command; it names a session without a title. `subject` and `metadata`
-    are those of its header.
+    are copied from its header.
     `open_turn` is the seq of the ``turn_started`` of the open turn: it runs in some process, waits
-    for an answer, or was interrupted. `model` is the one that its branch was switched to, else that
-    of its agent; without an agent that of the last switch or answer. In a list it is None.
+    for an answer, or was interrupted. `model` is the model that its branch was switched to, or else
+    the model of its agent; without an agent, the model of the last switch or answer. In a list it
+    is None.
     """
 
     id: StreamId
@@ -292,7 +293,7 @@ def _after_erasure(info: SessionInfo, entry: Entry) -> SessionInfo:
 
 
 def erasure_in(entry: Entry) -> ContentErased | None:
-    """Return what `entry` says was erased of its session; None if it is not an erasure."""
+    """Return the erasure in its session that `entry` records; None if it records none."""
     if entry.kind != ContentErased.kind:
         return None
     body = readable(entry)
@@ -305,9 +306,9 @@ def redact(header: StreamHeader) -> StreamHeader:
 
 
 class ListText(msgspec.Struct, frozen=True):
-    """What a list shows of a session's messages: `SessionInfo.first_text` and `updated_at`.
+    """The data of a session's messages in lists: `SessionInfo.first_text` and `updated_at`.
 
-    `updated_at` is None if the session has no message of its own.
+    `updated_at` is None if the session itself contains no message.
     """
 
     first_text: str | None
@@ -315,7 +316,7 @@ class ListText(msgspec.Struct, frozen=True):
 
 
 def listed_text(stream: StreamId, tree: Iterable[Entry]) -> ListText:
-    """Return what a list shows of `tree`, the entries visible to session `stream`, in order."""
+    """Return the list text of `tree`, the entries visible to session `stream`, in order."""
     first_text: str | None = None
     times: list[int] = []
     for entry in tree:
@@ -336,7 +337,7 @@ def is_command(text: str) -> bool:
 
 
 def _first_of(before: str | None, entry: Entry) -> str | None:
-    """Return what names a session after the user message `entry`: a command only if all are."""
+    """Return the session's first text after user message `entry`: a command only if all are."""
     text = _beginning(entry)
     return before if text is None or (before is not None and is_command(text)) else text
 
@@ -417,16 +418,16 @@ def is_sought(info: SessionInfo, sought: Sought) -> bool:
 def stored_name(info: SessionInfo) -> str:
     """Return `info.name` as it is stored: older versions stored credentials of a message in it.
 
-    Lists are searched by this text, and their indexes are made of it; it is never shown.
+    Lists are searched by this text, and their indexes are built from it; it is never shown.
     """
     return one_line(info.title) or info.first_text or ""
 
 
 def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
-    """Return True if a list of the sessions of `cwd` whose name or id contains `query` has `info`.
+    """Return True if `info` belongs to `cwd` and its name or id contains `query`.
 
-    Case-insensitive; None matches all. Erased sessions never match. The name is the stored one: a
-    query finds ``[redacted]`` only where that is stored.
+    Case-insensitive; None matches all. Erased sessions never match. The stored name is compared: a
+    query finds ``[redacted]`` only if the stored name contains it.
     """
     if info.status == "erased" or (cwd is not None and info.cwd != cwd):
         return False

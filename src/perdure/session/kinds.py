@@ -24,7 +24,7 @@ CompactionReason = Literal["manual", "threshold", "overflow", "import", "hook"]
 class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the tree lane.
 
-    `event`: the type of the event of an entry, whose payload is the fields of the body; empty if
+    `event`: the type of the event of an entry; its payload is the fields of the body. Empty if
     ``events/projection.py`` makes the events.
     """
 
@@ -39,10 +39,10 @@ class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
 class Compaction(TreeBody, frozen=True, omit_defaults=True):
     """A summary that replaces everything before `first_kept` in the context.
 
-    `first_kept` None keeps nothing before the compaction. `retained` holds messages kept verbatim
-    instead (newer pi). Nothing is deleted: hidden entries stay on the branch. `kept` counts the
-    messages before it that stay in the context. `own_summary` is the text of the model, set if
-    `summary` also contains context added by a flow.
+    `first_kept` None: no entry before the compaction stays in the context. `retained` contains
+    messages that stay verbatim instead (newer pi). Nothing is deleted: hidden entries stay on the
+    branch. `kept` counts the messages before it that stay in the context. `own_summary` is the text
+    of the model, set if `summary` also contains context added by a flow.
     """
 
     kind: ClassVar[str] = "compaction"
@@ -165,7 +165,7 @@ def _checked_json(given: object) -> msgspec.Raw:
 class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
     """A message written by an extension; in the context as a user message.
 
-    `is_displayed` tells user interfaces whether to show it. `in_context` False keeps it out of the
+    `is_displayed` tells user interfaces whether to show it. `in_context` False excludes it from the
     context (a shell command that a person marked as private).
     """
 

@@ -58,7 +58,7 @@ class Spending(ShortRepr, frozen=True, omit_defaults=True):
         )
 
     def and_below(self, delegated: Delegated | None) -> Spending:
-        """Return the spending including that of a session which a call opened."""
+        """Return the spending including the spending of a session that a call opened."""
         return self if delegated is None else self + delegated.spent
 
 
@@ -75,11 +75,12 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     About the ``turn_requested`` that it answers, if a worker runs the turn.
 
     `number` counts the turns run under the session's own agent, from 1. `base` is the leaf at the
-    turn's start, to which `rollback` returns. `context_tokens` estimates the context before it. The
-    other fields are carried over, so that a turn can be read without those before it: the number of
-    turns that called a model (`ran`, which the turn cap counts; None in logs of earlier versions),
-    the session's spending, the cost limit that a person granted, the time (Unix milliseconds) until
-    which a provider is not called, and what tools may do without approval.
+    turn's start, to which `rollback` returns. `context_tokens` estimates the context before the
+    turn. The other fields are carried over, so that a turn can be read without earlier turns: the
+    number of turns that called a model (`ran`, used for the turn cap; None in logs of earlier
+    versions), the session's spending, the cost limit that a person granted, the time (Unix
+    milliseconds) until which a provider is not called, and the permissions of tools to act without
+    approval.
     """
 
     kind: ClassVar[str] = "turn_started"
@@ -99,10 +100,10 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 class TurnRequested(SideBody, frozen=True, omit_defaults=True):
     """A program asks for a turn with `message`, which a worker runs.
 
-    The ``turn_started`` about it begins that turn, or a ``turn_refused`` about it says why none
-    can. The turn does not begin before `due_at` (Unix milliseconds). Requests of one session are
-    answered in order. Of several sessions, the one with a waiting request of the highest `priority`
-    is first.
+    The ``turn_started`` about it begins that turn; a ``turn_refused`` about it states why no turn
+    can begin. The turn does not begin before `due_at` (Unix milliseconds). Requests of one session
+    are answered in order. If several sessions wait, the session with a waiting request of the
+    highest `priority` is first.
     """
 
     kind: ClassVar[str] = "turn_requested"
@@ -140,7 +141,7 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
     """A model call starts: attempt `attempt` (from 1) of the turn's call `call`.
 
     `link` is the model's position in the agent's chain: 0 its own, then its fallbacks. `agent` is
-    the caller; `reason` is set for a compaction's summary and says why the context is compacted.
+    the caller; `reason` is set for a compaction's summary and is the reason for the compaction.
     """
 
     kind: ClassVar[str] = "model_called"
@@ -201,9 +202,9 @@ class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
 
 
 class OutputRefused(SideBody, frozen=True, omit_defaults=True):
-    """An answer does not fit the type of the agent's answers; the model is asked to correct it.
+    """An answer does not match the type of the agent's answers; the model must correct it.
 
-    About the answer. `problem` says what is wrong with it.
+    About the answer. `problem` describes the fault of the answer.
     """
 
     kind: ClassVar[str] = "output_refused"
@@ -215,9 +216,9 @@ class OutputRefused(SideBody, frozen=True, omit_defaults=True):
 class ToolStarted(SideBody, frozen=True, omit_defaults=True):
     """A tool call starts. `idempotency_key` is the same on every attempt of the same call.
 
-    `agent` and `model` requested it. `approved` is a hash of the arguments and of what the approval
-    is bound to (`Question.bound`); the tool runs only if it is unchanged. `contents` are the
-    handles in `input` that the tool receives as base64.
+    `agent` and `model` requested it. `approved` is a hash of the arguments and of the facts to
+    which the approval is bound (`Question.bound`); the tool runs only if they are unchanged.
+    `contents` are the handles in `input` that the tool receives as base64.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -239,7 +240,7 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
 class ToolFinished(SideBody, frozen=True, omit_defaults=True):
     """Outcome of the tool call it is about; its output is the tool message `result`, same commit.
 
-    Also written for calls that never ran (refused, aborted) and for those whose outcome is unknown.
+    Also written for calls that never ran (refused, aborted) and for calls whose outcome is unknown.
     A call that never ran has no ``tool_started``: its `input` and `called_at` are here, and
     `duration_ms` is 0. `whole` is the handle (``media://...``) of the untruncated output.
     `delegated` is the session that the call opened for another agent. `summary` is the start of the
@@ -311,9 +312,10 @@ TrimLimit = Literal["max_working_tokens", "window", "max_messages"]
 class Trimmed(SideBody, frozen=True, omit_defaults=True):
     """The context of the model call it is about omitted the oldest `dropped` messages.
 
-    `limit` says why: the request may have `tokens` with `MemoryConfig.max_working_tokens` or in the
-    model's window, or the agent limits its messages. `recalled` counts the recalled texts that were
-    left out, because they had more than their share of the request.
+    `limit` is the reason: the request can have at most `tokens`, because of
+    `MemoryConfig.max_working_tokens` or the model's window, or the agent limits its messages.
+    `recalled` counts the recalled texts that were left out, because they exceeded their share of
+    the request.
     """
 
     kind: ClassVar[str] = "trimmed"

@@ -1,4 +1,4 @@
-"""Messages and their parts: the durable form of what people, models and tools say.
+"""Messages and their parts: the stored form of messages from people, models and tools.
 
 Everything here except `InFlightMessage` can be written to the log unchanged. Messages contain no
 provider signatures and no inline media: a ``MediaPart`` names bytes by their hash, and the store
@@ -135,7 +135,7 @@ class Message(ShortRepr, frozen=True, omit_defaults=True):
     """One message of a conversation; the body of ``message`` entries.
 
     `model` (``provider:name``), `stop_reason`, `usage` and `error` belong to assistant messages.
-    `author` names the speaker among several, and `said_at` is set where it differs from the entry's
+    `author` names the speaker among several, and `said_at` is set if it differs from the entry's
     time. `foreign` is the original message of another program, a JSON object. These three are never
     sent to a model.
     Units: `said_at` is Unix milliseconds.
@@ -256,7 +256,7 @@ def _check_inline(inline: InlineMedia) -> InlineMedia:
 def _make_part(content: object, *others: type[Part]) -> Part:
     """Return `content` as a part.
 
-    Raises: WrongArgument if it is neither text nor one of `others`.
+    Raises: WrongArgument if `content` is neither text nor one of `others`.
     """
     if isinstance(content, str):
         return TextPart(content)
@@ -334,7 +334,7 @@ def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
 def with_unknown_parts(body: bytes | msgspec.Raw) -> bytes:
     """Return the JSON object `body` with each part of an unknown type as an `UnknownPart`.
 
-    Checks the places where the bodies of this package hold parts: ``parts``, and the ``parts`` of
+    Checks the fields of this package's bodies that contain parts: ``parts``, and the ``parts`` of
     the messages in ``partial`` and ``retained``.
     Raises: ValueError if `body` is not an object, or these fields have another shape.
     """

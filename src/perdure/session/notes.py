@@ -46,7 +46,7 @@ class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the side lane.
 
     `follows_entry`: forks, bundles and copies include notes of this kind with the tree entry that
-    they are about. `event` as for `TreeBody`.
+    they are about. `event` has the same meaning as in `TreeBody`.
     """
 
     __repr__ = short_repr
@@ -101,7 +101,8 @@ class SessionInfoChanged(SideBody, frozen=True, omit_defaults=True):
 class Invocation(msgspec.Struct, frozen=True):
     """The tool call of another session for which a session was opened.
 
-    `key` is the call's idempotency key; it finds the session again, so it is never opened twice.
+    `key` is the call's idempotency key; it identifies the session, so that the session is never
+    opened twice.
     """
 
     session: str
@@ -125,10 +126,10 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class AgentBound(SideBody, frozen=True, omit_defaults=True):
-    """A session without an agent with authority on this machine received one.
+    """A session received an agent; before, it had none with authority on this machine.
 
-    Needed after an import, whatever agent the file names. Earlier grants and spending no longer
-    count, unless `granted_by` names the person who extended the session's permissions.
+    Needed after an import, regardless of the agent in the file. Earlier grants and spending no
+    longer count, unless `granted_by` names the person who extended the session's permissions.
     """
 
     kind: ClassVar[str] = "agent_bound"
@@ -143,8 +144,8 @@ class AgentBound(SideBody, frozen=True, omit_defaults=True):
 class WorkspaceChanged(SideBody, frozen=True, omit_defaults=True):
     """The session uses another workspace from here on: another folder, file or variables.
 
-    `workspace` is the complete new one. `system_prompt` is set if the agent's instructions differ
-    in it.
+    `workspace` is the complete new workspace. `system_prompt` is set if the agent's instructions
+    differ in it.
     """
 
     kind: ClassVar[str] = "workspace_changed"
@@ -191,7 +192,7 @@ class SessionCancelled(SideBody, frozen=True):
 
 
 class GrantRevoked(SideBody, frozen=True, omit_defaults=True):
-    """Revokes what a person had always allowed: `grant`, or everything if it is None."""
+    """Revokes the grant `grant` of a person, or all grants if it is None."""
 
     kind: ClassVar[str] = "grant_revoked"
     event: ClassVar[str] = "session:grant_revoked"
@@ -207,7 +208,7 @@ class SessionReopened(SideBody, frozen=True):
 
 
 class SessionExported(SideBody, frozen=True, omit_defaults=True):
-    """The session was exported to a file in which others continue it (a workflow).
+    """The session was exported to a file in which other programs continue it (a workflow).
 
     `path` is the absolute path, `format` the written format, `dialect` its variant.
     """
@@ -220,7 +221,7 @@ class SessionExported(SideBody, frozen=True, omit_defaults=True):
 
 
 class Pin(SideBody, frozen=True, omit_defaults=True):
-    """Pins the entry that it is about: it stays in the context unchanged; or unpins the entry."""
+    """Pins the entry that it is about, so that it stays in the context unchanged; or unpins it."""
 
     kind: ClassVar[str] = "pin"
     event: ClassVar[str] = "session:pinned"
@@ -271,8 +272,8 @@ class Queued(SideBody, frozen=True, omit_defaults=True):
     """A conversation entry that arrived during another caller's turn.
 
     Stays queued until the turn's owner, or recovery, adds it to the tree (``Adopted``).
-    `entry_kind`, `entry_v` and `entry_body` are the entry as requested; its requested parent is not
-    stored, because it is appended at the leaf of that time.
+    `entry_kind`, `entry_v` and `entry_body` are the entry as requested. Its requested parent is not
+    stored, because the entry is appended at the leaf that is current at its adoption.
     """
 
     kind: ClassVar[str] = "queued"
@@ -296,7 +297,7 @@ class Adopted(SideBody, frozen=True):
 class SourcePlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """Position of an entry in its imported file: `part` is the seq of its ``import_source``.
 
-    `is_copy`: perdure wrote it there, of an entry of the session's parent.
+    `is_copy`: perdure wrote it to the file as a copy of an entry of the session's parent.
     Units: bytes; `offset` counts from the start of the file, not of the part.
     """
 
@@ -361,8 +362,8 @@ class ImportSource(SideBody, frozen=True, omit_defaults=True):
 class ImportedRecord(SideBody, frozen=True):
     """A record of an imported file that is not part of the conversation (progress, a snapshot).
 
-    `type` is its name in that format. The record itself is stored in the imported file; its child
-    is attached to the tree entry this is about.
+    `type` is its name in that format. The record itself is stored in the imported file. Its child
+    is attached to the tree entry that this is about.
     """
 
     kind: ClassVar[str] = "imported_record"
@@ -373,7 +374,7 @@ class ImportedRecord(SideBody, frozen=True):
 
 
 class RoleImported(SideBody, frozen=True):
-    """State of a role's session at its import, and what its operator had been shown.
+    """State of a role's session at its import, and the feed that its operator had seen.
 
     Shape: `session` is an A-Society ``transcript.json``, `feed` the items of a ``feed.json``, both
     as read. Its messages are also entries of the tree.
@@ -393,10 +394,10 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     (BLAKE2b-256, hex). `grant` is what the answer "always" allows from then on; `limit_microcents`
     is the session's limit after the answer "continue" to a budget question. For an approval,
     `agent` asks for `tool`, whose category is `action`; `preview` is the path, command or host;
-    `free_in` are the consent modes of its flow that do not ask. `arguments` are the call's, secrets
-    masked, long ones as beginning, size and hash. `bound` is what else the answer is valid for
-    (files, folders, hashes): if any of it changed before the call runs, perdure asks again. `diff`
-    is the proposed change.
+    `free_in` are the consent modes of its flow that do not ask. `arguments` are the arguments of
+    the call, with secrets masked; long arguments are shown as beginning, size and hash. `bound`
+    lists further facts that the answer depends on (files, folders, hashes): if any of them changed
+    before the call runs, perdure asks again. `diff` is the proposed change.
     Units: `expires_at` is Unix milliseconds; None never expires.
     """
 
@@ -420,12 +421,12 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     diff: str | None = None
 
     def is_expired(self, at: int) -> bool:
-        """Return True if it can no longer be answered at `at`. Units: Unix milliseconds."""
+        """Return True if the question has expired at `at`. Units: Unix milliseconds."""
         return self.expires_at is not None and self.expires_at <= at
 
 
 class Answer(SideBody, frozen=True, omit_defaults=True):
-    """A person's answer to the question it is about; the first one counts."""
+    """A person's answer to the question it is about; the first answer counts."""
 
     kind: ClassVar[str] = "answer"
     event: ClassVar[str] = "inbox:answer"

@@ -18,7 +18,7 @@ class ToolCallRecord(ShortRepr, frozen=True):
     """One tool call of a session.
 
     `success` is None while the call has no outcome: it runs, or it was interrupted. `outcome` gives
-    details of calls that perdure ran, and is None for imported ones. `output` is the text sent to
+    details of calls that perdure ran; it is None for imported calls. `output` is the text sent to
     the model. `entry_id` is the entry of the call: its ``tool_started``, else the message that
     requests it, else its ``tool_finished``. A retried call has a record per attempt.
     Units: `called_at` is Unix milliseconds; `duration_ms` is None for imported calls.
@@ -57,7 +57,7 @@ class UsageTotal(ShortRepr, frozen=True):
 class ActivityTotal(ShortRepr, frozen=True):
     """Activity in a day (``2026-11-22``) or an hour (``2026-11-22T14``).
 
-    `messages` counts those of people and models, `tokens` all tokens of the model calls, and
+    `messages` counts the messages of people and models, `tokens` the tokens of all model calls, and
     `sessions` the sessions with any activity.
     """
 
@@ -72,7 +72,7 @@ class ActivityTotal(ShortRepr, frozen=True):
 class FileEdit(ShortRepr, frozen=True):
     """A file that tool calls changed.
 
-    `path` is as in the call; a relative one is below `cwd`, the folder of its session. `entry_id`
+    `path` is as in the call; a relative path is below `cwd`, the folder of its session. `entry_id`
     is the newest call that changed it, of `tool` in `session`; `edits` counts the calls that were
     read. Units: `at` is Unix milliseconds.
     """

@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Joined(Sequence[T]):
     """The items of `parts`, one part after the other, without copies. A value.
 
-    It equals a tuple of the same items.
+    A `Joined` equals a tuple of the same items.
     """
 
     __slots__ = ("_ends", "_parts")

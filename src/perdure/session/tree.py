@@ -1,7 +1,7 @@
 """The shape of a conversation: parents, children, branches, nested nodes, turns.
 
-Works on any set of entries. An entry is a root if its parent is missing, itself, or part of a
-cycle, so that damaged or partial logs still show all their entries, once.
+Works on any set of entries. An entry is a root if its parent is missing, is the entry itself, or is
+part of a cycle. So damaged or partial logs still show each of their entries, once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _encode = msgspec.json.Encoder().encode
 class TreeNode(msgspec.Struct, frozen=True, eq=False):
     """An entry with its children, oldest first (by seq), and its label if it has one.
 
-    A branch may be any number of entries deep: `repr` shows one level, and comparing, copying,
-    pickling and `to_json` use no recursion.
+    A branch can be of any length: `repr` shows one level, and comparing, copying, pickling and
+    `to_json` use no recursion.
     """
 
     entry: Entry
@@ -107,9 +107,9 @@ def json_pieces(nodes: Sequence[TreeNode]) -> Iterator[bytes]:
 def tree_json(roots: Sequence[TreeNode], leaf: EntryId | None) -> bytes:
     """Return the tree as one line of JSON: ``{"leaf", "roots": [node]}``.
 
-    Shape: a node is ``{"id", "kind", "role"?, "label"?, "children": [node]}``. Every entry of a
-    branch lies one level deeper than its parent, so a reader of long branches needs a parser
-    without a limit of depth; ``perdure export --format perdure`` gives one line an entry.
+    Shape: a node is ``{"id", "kind", "role"?, "label"?, "children": [node]}``. Each entry of a
+    branch is nested one level deeper than its parent, so a reader of long branches needs a parser
+    without a depth limit. ``perdure export --format perdure`` prints one line per entry.
     """
     head = b'{"leaf":' + msgspec.json.encode(leaf) + b',"roots":['
     return b"".join((head, *json_pieces(roots), b"]}"))
@@ -219,7 +219,7 @@ def _nodes_from_end(
 ) -> tuple[TreeNode, ...] | None:
     """Build the tree from its last entry on; None if an entry does not follow its parent.
 
-    Only nodes whose parent is still missing are looked up, so memory is read in order.
+    The function looks up only nodes whose parent is still missing, so it reads memory in order.
     """
     roots: list[TreeNode] = []
     waiting: dict[EntryId, list[TreeNode]] = {}
@@ -259,10 +259,10 @@ def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode,
 
 
 class BranchTurn(msgspec.Struct, frozen=True):
-    """User messages without an answer in between, and everything that answers them.
+    """Consecutive user messages, and everything that answers them.
 
-    Shape: `entries` are message entries in path order, `messages` what they hold. Before the first
-    user message of a branch there may be an unprompted turn.
+    Shape: `entries` are message entries in path order, `messages` are the messages in them. Before
+    the first user message of a branch there may be an unprompted turn.
     """
 
     entries: tuple[Entry, ...]
@@ -282,7 +282,7 @@ class BranchTurn(msgspec.Struct, frozen=True):
 
     @property
     def is_completed(self) -> bool:
-        """Return True if there is complete text after its last tool call and tool result."""
+        """Return True if complete text follows the last tool call and tool result."""
         is_completed = False
         for message in self.messages:
             if message.role == "tool" or message.tool_calls:

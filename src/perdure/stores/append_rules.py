@@ -2,8 +2,8 @@
 
 Every backend passes a stream's state and a `Write` to `plan_append` and stores the result, so seq,
 parents, the leaf, open turns, ``queued`` entries and errors are the same in all backends.
-Pure: a callback answers what the stream sees, and the time is an argument. The backend reads,
-hashes and handles idempotency keys.
+The functions are pure: a callback returns the visible entries, and the time is an argument. The
+backend reads, hashes and handles idempotency keys.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ class Admission(msgspec.Struct, frozen=True):
 class ForkOrigin(msgspec.Struct, frozen=True):
     """The state that a new fork inherits from its origin.
 
-    `head` and `info` are the origin's current ones. `hash` is its chain after the commit that
-    holds entry ``fork.head`` (the genesis hash for -1). `messages` counts the message entries
-    the fork shares: for scope "tree" the origin's up to ``fork.head``, for "path" the path's.
+    `head` and `info` are the origin's current ones. `hash` is the hash of the origin's chain after
+    the commit that contains entry ``fork.head`` (the genesis hash for -1). `messages` counts the
+    message entries that the fork shares. For scope "tree" these are the origin's up to
+    ``fork.head``, for "path" those of the path.
     """
 
     info: SessionInfo
@@ -77,10 +78,10 @@ def wants_leases(commit: Commit) -> bool:
 def check_commit(commit: Commit) -> None:
     """Validate `commit` without reading any stream.
 
-    Raises: InvalidEntry if there is no write, if two write to one stream, if one has nothing to
-    append, create or expect, if it acquires a lease with an idempotency key or in addition to
-    another lease, or releases none, or if a header or the idempotency key cannot be read back.
-    ValueError for an invalid id of a new stream.
+    Raises: InvalidEntry if the commit has no write or two writes to one stream, if a write neither
+    appends, creates nor expects anything, if it acquires a lease with an idempotency key or in
+    addition to another lease, if it releases a missing lease, or if a header or the idempotency key
+    cannot be decoded again. ValueError for an invalid id of a new stream.
     """
     if not commit.writes:
         raise InvalidEntry("the commit holds no write")
@@ -130,8 +131,8 @@ def initial_state(
 ) -> StreamState:
     """Return the state of a stream before its first entry.
 
-    `genesis` is its ``chain.genesis_hash``. For a fork, `shared` is what it inherits, and `sees`
-    answers for what its origin sees now.
+    `genesis` is its ``chain.genesis_hash``. For a fork, `shared` is the state inherited from the
+    origin, and `sees` checks whether the origin sees an entry now.
     Raises: InvalidEntry if the fork's point is beyond the origin's head; InvalidParent if the
     origin did not see the fork's leaf at that point.
     """
@@ -166,7 +167,7 @@ def check_origin(origin: StreamState) -> None:
 
 
 def is_current(lease: Lease, state: StreamState) -> bool:
-    """Whether no other owner has `lease`. It may be expired: epochs fence, not the time."""
+    """Return True if no other owner has `lease`. It may have expired; only epochs fence writes."""
     return lease.stream == state.header.id and lease.epoch == state.epoch > 0
 
 

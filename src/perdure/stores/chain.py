@@ -1,7 +1,7 @@
 """The hash chain: one hash per commit and stream, over the previous hash and the entries' headers.
 
 Bodies enter as salted digests: after an erasure the chain still verifies, and the digest reveals
-nothing. ``docs/log-format.md`` is the normative text of what is computed here.
+nothing. ``docs/log-format.md`` is the normative specification of these hashes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def body_digest(body: bytes, salt: bytes) -> bytes:
 def genesis_hash(header: StreamHeader, origin_hash: bytes = b"") -> bytes:
     """Return the hash before a stream's first commit.
 
-    `origin_hash` is, for a fork, the chain's head of the origin at the fork.
+    For a fork, `origin_hash` is the hash of the origin's chain at the fork.
     """
     state = hashlib.blake2b(digest_size=HASH_BYTES, person=b"perdure-genesis")
     state.update(encode(header))
@@ -53,7 +53,7 @@ def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> b
 
 
 def fingerprint(commit: Commit) -> bytes:
-    """Return the fingerprint bound to an idempotency key: everything to append except times."""
+    """Return the fingerprint bound to an idempotency key: all appended data except times."""
     asked = [
         (write.stream, [_fingerprint_fields(new) for new in write.entries])
         for write in commit.writes

@@ -1,8 +1,8 @@
-"""Copy streams from one store to another, in parts that are each checked before they are stored.
+"""Copy streams from one store to another, in parts; each part is checked before it is stored.
 
 A copy covers one moment of the source; logs only grow, so writers can continue. A copy that was
 killed resumes from the state of the target. A stream keeps its hashes. If the target cannot store
-it unchanged, it is sealed again with new hashes, and the report says so.
+the stream unchanged, the stream gets new hashes, and the report says this.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ StreamOutcome = Literal["copied", "present", "sealed anew", "erased", "conflict"
 class CopiedStream(msgspec.Struct, frozen=True):
     """The result for one stream.
 
-    `added` counts the new entries in the target. `hash` is the target's chain in hexadecimal: the
-    source's own unless the stream was ``sealed anew``. `reason` explains that, or the fault: with
-    ``conflict`` the target has another session of that id, a ``damaged`` stream was copied up to
-    the damage. ``erased`` streams are skipped if the target removes sessions completely.
+    `added` counts the new entries in the target. `hash` is the hash of the target's chain, in
+    hexadecimal. It is the source's own unless the stream was ``sealed anew``. `reason` explains new
+    hashes or the fault: with ``conflict`` the target has another session with the same id, and a
+    ``damaged`` stream was copied up to the damage. ``erased`` streams are skipped if the target
+    removes sessions completely.
     """
 
     stream: StreamId
@@ -62,7 +63,7 @@ class CopiedStream(msgspec.Struct, frozen=True):
 
 
 class CopyReport(msgspec.Struct, frozen=True):
-    """The result of a copy. `lost_contents` are missing or damaged in the source."""
+    """The result of a copy. `lost_contents` are those missing or damaged in the source."""
 
     streams: tuple[CopiedStream, ...]
     contents: int = 0
@@ -93,7 +94,7 @@ Progress = Callable[[int, int], None]
 
 
 class StoreCopy:
-    """One copy between two stores. `whole_of` returns a stream that has to be sealed again."""
+    """One copy between two stores. `whole_of` returns a stream that needs new hashes."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class StoreCopy:
     async def run(self, moment: Sequence[SegmentState]) -> CopyReport:
         """Copy the streams in the states of `moment`, an origin before its forks.
 
-        Durable: each part as a commit of the target.
+        Durable: each part when the target commits it.
         """
         self._total = sum(each.head + 1 for each in moment)
         copied: list[CopiedStream] = []
@@ -187,7 +188,7 @@ class StoreCopy:
         return False
 
     async def _is_left_out(self, stream: StreamId) -> bool:
-        """Whether to skip an erased stream: the target would list its remains."""
+        """Return whether to skip an erased stream, because the target would list its remains."""
         if self._target.capabilities.erase:
             return False
         return (await self._source.state(stream)).info.status == "erased"
@@ -248,7 +249,7 @@ class StoreCopy:
     # -- sealed again
 
     async def _why_anew(self, standing: SegmentState) -> str | None:
-        """Return why the target cannot store the stream unchanged; None if it can."""
+        """Return why the stream needs new hashes in the target; None if it can stay unchanged."""
         can = self._target.capabilities
         if standing.origin is not None and not can.pointer_fork:
             return "the target cannot point to another session: what the fork shares was copied"
@@ -294,7 +295,7 @@ class StoreCopy:
     # -- contents
 
     async def _contents(self, rows: Iterable[StoredEntry]) -> list[bytes]:
-        """Return the contents that `rows` name and that were not copied yet."""
+        """Return the contents that `rows` name and the copy has not transferred yet."""
         rows = tuple(rows)
         names = {name.decode() for row in rows for name in NAME_OF_CONTENT.findall(row.entry.body)}
         found: list[bytes] = []
@@ -366,7 +367,7 @@ def with_origins(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> 
 
 
 def with_forks(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> list[StreamId]:
-    """Return the `chosen` streams and those of `moment` that were forked from them, or from forks.
+    """Return the `chosen` streams with their forks, and the forks of these, in `moment`.
 
     Shape: an origin comes before its forks.
     """

@@ -1,4 +1,4 @@
-"""The key of an encrypted store, as a value that never prints itself."""
+"""The key of an encrypted store, as a value that is never printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEX = re.compile(r"[0-9a-fA-F]{64}")
 
 @final
 class StoreKey:
-    """32 secret bytes. Printing, logging, pickling or comparing it does not reveal them."""
+    """32 secret bytes. Printing, logging, pickling or comparing a key does not reveal its bytes."""
 
     __slots__ = ("__bytes",)
 
@@ -28,7 +28,7 @@ class StoreKey:
     def of(cls, given: bytes | str) -> StoreKey:
         """Parse `given`: 32 bytes, or 64 hexadecimal digits.
 
-        Raises: WrongArgument, without the given value in its text.
+        Raises: WrongArgument; its text does not contain the given value.
         """
         if isinstance(given, bytes):
             return cls(given)

@@ -1,13 +1,13 @@
 """Session storage: in the store, or in memory for a draft until it must be stored.
 
 Session handles read from ``backing.log`` and write through ``backing.commit``, so only this module
-knows about drafts. A draft stores its entries in its own in-memory store, under their final ids.
-They reach the real store in one commit, with the same order, ids, parents and times; the hash chain
-begins there, since it covers that one commit.
+handles drafts. A draft stores its entries in its own in-memory store, under their final ids. One
+commit writes them to the real store, with the same order, ids, parents and times. The hash chain
+begins there, because it covers that one commit.
 
-A draft is stored together with its first assistant message, or earlier before anything that needs a
-stored log: a fork, an expectation, an idempotency key, a lease, a commit to several streams,
-`flush`. An abandoned draft leaves nothing in the store.
+A draft is stored together with its first assistant message. It is stored earlier before an
+operation that needs a stored log: a fork, an expectation, an idempotency key, a lease, a commit to
+several streams, `flush`. An abandoned draft leaves nothing in the store.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ else:
 
 
 class SessionStorage(Protocol):
-    """Where one session is read from and written to."""
+    """The place where one session is read and written."""
 
     @property
     def store(self) -> SessionStore:
-        """The store of the session, or the one it will be stored in."""
+        """The store of the session, or the store where a draft will be stored."""
         ...
 
     @property
     def log(self) -> LogReader:
-        """The log to read the session from now."""
+        """The log that currently contains the session."""
         ...
 
     @property
     def is_draft(self) -> bool:
-        """Whether nothing of the session is stored yet."""
+        """Whether no entry of the session is stored yet."""
         ...
 
     async def commit(self, commit: Commit) -> CommitResult:
@@ -60,7 +60,7 @@ class SessionStorage(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Store everything that is not stored yet."""
+        """Store all entries that are not stored yet."""
         ...
 
     def changes(self, stream: StreamId) -> AsyncIterator[None]:
@@ -80,7 +80,7 @@ class StoredSession:
         return await self.store.commit(commit)
 
     async def flush(self) -> None:
-        """Do nothing: everything is stored."""
+        """Do nothing, because all entries are stored."""
 
     def changes(self, stream: StreamId) -> AsyncIterator[None]:
         return self.store.changes(stream)
@@ -106,7 +106,7 @@ class LazySession:
     async def create(
         cls, store: SessionStore, birth: Write, clock: Clock, random: RandomSource
     ) -> LazySession:
-        """Return a draft of the session that `birth` creates; nothing is written to `store`."""
+        """Return a draft of the session that `birth` creates; do not write to `store`."""
         memory = in_memory_store.MemoryStore(store.namespace, clock=clock, random=random)
         await memory.commit(Commit(writes=(birth,), at=clock.now_ms()))
         return cls(store, memory, birth, clock)

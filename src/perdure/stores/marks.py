@@ -1,8 +1,9 @@
 """Marks that identify the entries which a user's own perdure wrote.
 
 A mark is a keyed digest at the end of an entry's body. The key is in the user's data folder, so
-files of other writers cannot contain one. A mark covers the stream's id and the bodies: it is not
-valid in another session, and stays valid in a copied store. ``docs/log-format.md`` is normative.
+files of other writers cannot contain a valid mark. A mark covers the stream's id and the bodies. It
+is invalid in another session, and remains valid in a copied store. ``docs/log-format.md`` is the
+normative specification.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class _Body(Protocol):
 
 
 class TrustState(msgspec.Struct, frozen=True):
-    """What currently grants authority in a store; results under another state may be outdated."""
+    """The current sources of authority in a store; results of another state may be outdated."""
 
     marks: Marks
     endorsed: frozenset[str]
@@ -104,9 +105,9 @@ class TrustState(msgspec.Struct, frozen=True):
 class Marks:
     """The trust rules of a store, and the key of its own marks.
 
-    `key` is called once, when the first mark is made or checked; None marks nothing. With
-    `is_trusted` every entry counts as the user's own, except imported ones. `endorsed` returns the
-    digests of the entries that the user trusts without a mark.
+    `key` is called once, when the first mark is created or checked; without a key, no entry gets a
+    mark. With `is_trusted`, all entries except imported ones count as the user's own. `endorsed`
+    returns the digests of the entries that the user trusts without a mark.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class Marks:
         return msgspec.structs.replace(commit, writes=writes)
 
     async def mark(self, commit: Commit) -> Commit:
-        """Run `with_marks`, in a thread if `commit` is so large that its digest takes long."""
+        """Run `with_marks`; use a thread if the digest of a large `commit` takes long."""
         sizes = [len(new.body) for write in commit.writes for new in write.entries]
         if sum(sizes) < _LARGE_BYTES:
             return self.with_marks(commit)
@@ -195,7 +196,7 @@ def marks_of(store: object) -> Marks:
 
 
 def endorsement(entry: Entry, key: bytes) -> str:
-    """Return the digest by which `entry` alone, at its position, is trusted."""
+    """Return the digest that endorses `entry` alone, at its position."""
     return _mac(key, "endorsed", entry.stream, entry.seq, [_mac_fields(entry)]).hex()
 
 

@@ -1,19 +1,19 @@
 """The store contract: what a commit guarantees and what can be read back.
 
-A store holds streams; a stream is one append-only log with a dense ``seq`` from 0. All other state
-is folded from entries. ``tests/conformance/store`` tests every backend against this contract.
+A store contains streams; a stream is one append-only log with a dense ``seq`` from 0. All other
+state is folded from entries. ``tests/conformance/store`` tests every backend against this contract.
 
 The append rules, the same in every backend:
 
 1. A tree entry with parent ``LEAF`` gets the stream's leaf as its parent, inside the commit; any
    tree entry becomes the leaf. A side entry of kind ``leaf`` makes its target the leaf.
-2. A parent must be a tree entry that the stream sees: its own, or one its fork shares.
-3. ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
+2. A parent must be a tree entry that the stream sees: its own, or one that its fork shares. 3.
+   ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
 4. While a turn is open (see `StreamState.open_turn`), only writes that carry its lease may append
    tree entries. Without the lease, a tree entry is stored in its place as side entry ``queued``,
    and a ``leaf`` raises `TurnOpen`.
 5. A ``turn_started`` opens a turn and needs a lease; a ``turn_finished`` closes it.
-6. Every stream's share of a commit extends that stream's hash chain (``stores.chain``).
+6. The part of a commit for a stream extends that stream's hash chain (``stores.chain``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Durability = Literal["full", "normal"]
 
 
 def durability_of(text: str) -> Durability:
-    """Return `text` as a `Durability`. Raises: ConfigError if it is not one."""
+    """Return `text` as a `Durability`. Raises: ConfigError if `text` is not a durability."""
     if text not in ("full", "normal"):
         raise ConfigError(f"unknown durability {text!r}: use full or normal")
     return "full" if text == "full" else "normal"
@@ -68,16 +68,16 @@ class LeaseRequest(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """One stream's share of a commit.
+    """The part of a commit for one stream.
 
     `create` creates the stream first. If the stream is not at `expected_head` (a seq, -1 for empty)
     or `expected_leaf` (an id, None for before the root), the whole commit fails. `lease` is the
-    lease of the open turn. `taking` acquires it in this commit instead of passing `lease`; the
-    whole commit fails if ``acquire_lease`` would fail. `is_releasing` releases the lease at the end
-    of the commit. Both require a backend with ``leases_in_commits``; `taking` also requires a
-    commit without an idempotency key. `is_received` entries (from an import) get no ``marks``.
-    Leases of a stream that `create` creates have epochs above `above_epoch`: greater than those of
-    an erased stream of the same id.
+    lease of the open turn. `taking` acquires the lease in this commit instead of passing `lease`.
+    The whole commit fails if ``acquire_lease`` would fail. `is_releasing` releases the lease at the
+    end of the commit. `taking` and `is_releasing` require a backend with ``leases_in_commits``;
+    `taking` also requires a commit without an idempotency key. `is_received` entries (from an
+    import) get no ``marks``. Leases of a new stream have epochs above `above_epoch`, and so greater
+    than those of an erased stream with the same id.
     """
 
     stream: StreamId
@@ -113,9 +113,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 class CommitResult(msgspec.Struct, frozen=True):
     """The result of a commit.
 
-    Shape: one tuple of entries per write, in the order given. `is_replay`: the idempotency key was
-    known, and these are the entries of the first commit. `leases` are the leases acquired. `copies`
-    maps entries of the origin to their copies, for a fork that copies.
+    Shape: one tuple of entries per write, in the order of the writes. `is_replay` means that the
+    idempotency key was known, and these are the entries of the first commit. `leases` are the
+    leases acquired. `copies` maps entries of the origin to their copies, for a fork that copies.
     """
 
     entries: tuple[tuple[Entry, ...], ...]
@@ -188,12 +188,13 @@ class StoreInfo(ShortRepr, frozen=True):
 class Capabilities(ShortRepr, frozen=True, kw_only=True):
     """Optional features of a backend; using a missing one raises `Unsupported`.
 
-    `multi_stream_commit`: one commit may write to several streams. `pointer_fork`: a fork shares
-    its origin's entries, under their ids; without it a fork gets copies with ids of its own, and
-    its header has a `parent` and no `fork`. `encryption`: the store can be encrypted at rest.
-    `erase`: content can be erased from a stream that stays; without it a stream can only be removed
-    as a whole. `search`: the store is also a `SearchService`. `recall`: its search counts words for
-    a recall. `leases_in_commits`: a commit can acquire and release a lease.
+    `multi_stream_commit`: one commit can write to several streams. `pointer_fork`: a fork shares
+    its origin's entries, under their ids. Without this feature a fork gets copies with their own
+    ids, and its header has a `parent` and no `fork`. `encryption`: the store can be encrypted at
+    rest. `erase`: content can be erased from a stream that remains. Without this feature a stream
+    can only be removed as a whole. `search`: the store is also a `SearchService`. `recall`: the
+    store's search counts words for a recall. `leases_in_commits`: a commit can acquire and release
+    a lease.
     """
 
     multi_stream_commit: bool = True
@@ -228,14 +229,14 @@ class LogWriter(Protocol):
     ) -> Lease:
         """Acquire the lease of `stream` with a new, higher epoch, if it is free or expired.
 
-        A lease of `dead_owner`, which the caller knows to be dead, counts as free.
-        Raises: LeaseHeld(owner, until) while any owner, also the same one, holds it;
+        A lease of `dead_owner` counts as free; the caller knows that this owner is dead.
+        Raises: LeaseHeld(owner, until) while any owner, including the same one, holds the lease;
         SessionNotFound, Erased.
         """
         ...
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
-        """Extend `lease`, even if expired. Raises: LeaseLost if another owner acquired it."""
+        """Extend `lease`, even if expired. Raises: LeaseLost if another owner has the lease."""
         ...
 
     async def release_lease(self, lease: Lease) -> None:
@@ -245,7 +246,7 @@ class LogWriter(Protocol):
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
         """Store `content` as the part of the answer to model call `seq` that has arrived so far.
 
-        Durable: against ``kill -9``, until the next call or the turn's end. Raises: LeaseLost.
+        Durable: survives ``kill -9``, until the next call or the turn's end. Raises: LeaseLost.
         """
         ...
 
@@ -268,13 +269,13 @@ class LogReader(Protocol):
     ) -> list[Entry]:
         """Return the stream's own log in order, from the first entry after seq `after`.
 
-        With `kind` only entries of that kind. With `before` only entries before it, newest first.
-        An erased body is empty (`Entry.is_erased`). Raises: SessionNotFound.
+        With `kind`, only entries of that kind. With `before`, only entries before that seq, newest
+        first. An erased body is empty (`Entry.is_erased`). Raises: SessionNotFound.
         """
         ...
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
-        """Return an entry that `stream` sees: its own, or one its fork shares.
+        """Return an entry that `stream` sees: its own entry, or an entry that its fork shares.
 
         Raises: EntryNotFound, SessionNotFound.
         """
@@ -294,8 +295,8 @@ class LogReader(Protocol):
     ) -> list[Entry]:
         """Return the tree entries from the root to `leaf`, optionally of one `kind`.
 
-        With `limit` only the newest. The cost does not depend on the branch length. `leaf` None
-        gives []. Raises: EntryNotFound, SessionNotFound.
+        With `limit`, only the newest entries. The cost does not depend on the branch length. `leaf`
+        None gives []. Raises: EntryNotFound, SessionNotFound.
         """
         ...
 
@@ -304,8 +305,8 @@ class LogReader(Protocol):
     ) -> ContextWindow:
         """Return the end of the branch to `leaf` that makes up its context (`fold.window_of`).
 
-        With `limit` at most its newest `limit` entries, 1 or more (`fold.end_of`). The cost depends
-        on the result. Raises: EntryNotFound, SessionNotFound.
+        With `limit`, at most the newest `limit` entries of the context, 1 or more (`fold.end_of`).
+        The cost depends on the size of the result. Raises: EntryNotFound, SessionNotFound.
         """
         ...
 
@@ -314,7 +315,8 @@ class LogReader(Protocol):
     ) -> list[Placed]:
         """Return those of `entries` on the branch to `leaf`, with up to `reach` neighbors.
 
-        `reach` is per side, less where a run begins. One read, in order. Raises: as `branch`.
+        `reach` counts per side; there are fewer where a run begins. One read, in order. Raises: as
+        `branch`.
         """
         ...
 
@@ -325,12 +327,13 @@ class LogReader(Protocol):
     async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
         """Return the side entries of `kinds` that the stream sees, in order.
 
-        A fork sees its origin's up to the fork. Omits erased entries. Raises: SessionNotFound.
+        A fork also sees the side entries of its origin up to the fork. Omits erased entries.
+        Raises: SessionNotFound.
         """
         ...
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
-        """Return the questions of the stream's own log that no entry of it closes, in order."""
+        """Return the open questions in the stream's own log, in order."""
         ...
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
@@ -347,7 +350,7 @@ class LogReader(Protocol):
     async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
         """Resolve user input for `Session.find`: an id, seq, foreign id, or a prefix.
 
-        Digits alone are never a prefix: a wrong seq matches nothing.
+        Digits alone are never a prefix, so a wrong seq matches nothing.
         Raises: EntryNotFound, AmbiguousId, SessionNotFound.
         """
         ...
@@ -376,7 +379,7 @@ class NamespaceReader(Protocol):
     """Read across the streams of the namespace."""
 
     async def find(self, prefix: str) -> StreamId:
-        """Return the one stream that `prefix` names. Raises: as `Store.find`."""
+        """Return the only stream that matches `prefix`. Raises: as `Store.find`."""
         ...
 
     async def entries_named(self, alias: str) -> list[EntryId]:
@@ -392,14 +395,14 @@ class NamespaceReader(Protocol):
         query: str | None = None,
         **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
-        """Return sessions without erased ones, newest activity first (ties: by id, descending).
+        """Return sessions that are not erased, newest activity first (ties: by id, descending).
 
         Filters: folder `cwd`, `query` contained in name or id (case-insensitive), and `sought`.
         """
         ...
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
-        """Return active sessions of any origin not active after `upto`, latest active first."""
+        """Return active sessions of any origin without activity after `upto`, latest first."""
         ...
 
     async def open_turns(self) -> list[OpenTurn]:
@@ -407,9 +410,10 @@ class NamespaceReader(Protocol):
         ...
 
     async def open_of_all(self, kind: str) -> list[Entry]:
-        """Return the entries of `kind`, one of `OPENING`, of all streams that no entry closes.
+        """Return the open entries of `kind`, one of `OPENING`, in all streams.
 
-        Only those in a stream's own log, in any order. The cost depends on the result.
+        The result has only entries in a stream's own log, in any order. The cost depends on the
+        size of the result.
         """
         ...
 
@@ -418,9 +422,9 @@ class NamespaceReader(Protocol):
     ) -> list[Entry]:
         """Return the side entries of `kinds` in the own logs of all streams, in order per stream.
 
-        With `streams` only in the logs of those; unknown ones are skipped. Uses one read; the cost
-        depends on the result, plus one index lookup per stream.
-        `FLOW_KINDS` need not be looked for in other streams than flows.
+        With `streams`, reads only the logs of these streams; unknown ones are skipped. Uses one
+        read; the cost depends on the size of the result, plus one index lookup per stream. Entries
+        of `FLOW_KINDS` are only in streams of kind `flow`.
         """
         ...
 
@@ -438,7 +442,8 @@ class NamespaceReader(Protocol):
     def changes(self, stream: StreamId | None = None) -> AsyncIterator[None]:
         """Yield at least once after every commit by any process to `stream` (None: to any stream).
 
-        Covers removals and commits after this call; several may cause one wake-up. Ends at `close`.
+        The iterator also yields after removals and after commits made since this call; several
+        commits may cause one wake-up. Ends at `close`.
         """
         ...
 

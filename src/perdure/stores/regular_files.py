@@ -83,10 +83,10 @@ def status_of(path: Path) -> os.stat_result:
 
 
 def check_only_name(path: Path, drafts: Path) -> None:
-    """Reject a file with other hard links: they would keep erased text and receive appended text.
+    """Reject a file with other hard links, which would keep erased text and get appended text.
 
-    Removes a second name in the folder `drafts`, left by a process that died while it created the
-    file. Raises: NotRegular; OSError.
+    Removes a second name in the folder `drafts`; a process that died during the creation of the
+    file leaves it there. Raises: NotRegular; OSError.
     """
     status = status_of(path)
     if status.st_nlink == 1:
@@ -100,7 +100,7 @@ def check_only_name(path: Path, drafts: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Reject anything but a real folder, such as a link to one. Raises: NotRegular; OSError."""
+    """Reject everything except a real folder, also links. Raises: NotRegular; OSError."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise NotRegular(path, f"it is {_kind(status)}, not a folder; remove it")

@@ -1,8 +1,8 @@
 """Search without an index: match each text by the rules that all backends share.
 
-A backend yields the searchable texts and says which of them are on a branch; this module and
-``session.search`` match, rank and display them. Backends with an index scan what it does not hold
-yet.
+A backend yields the searchable texts and checks which texts are on a branch; this module and
+``session.search`` match, rank and display the texts. Backends with an index scan only the texts
+that the index does not contain yet.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from perdure.stores.validation import TIMES
 
 
 class Found(NamedTuple):
-    """A searchable text: an entry's, or with `entry` None the title of a stream.
+    """A searchable text of an entry, or, if `entry` is None, the title of a stream.
 
-    `position` is the entry's. Titles have negative positions, before all entries; the first
-    stream's title is the last of them. `at` is when the text was said, else when it was stored.
-    `subject` is the person the stream is about.
+    `position` is the position of the entry. Titles have negative positions, before all entries; the
+    title of the first stream is the last of the titles. `at` is the time of the message, or else
+    the time when it was stored. `subject` is the subject of the stream.
     """
 
     position: int

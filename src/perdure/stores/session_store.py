@@ -1,4 +1,4 @@
-"""`SessionStore`: the log of one namespace, and the services of a store beside it.
+"""`SessionStore`: the log of one namespace, and the other services of a store.
 
 ``stores.protocol`` describes the log; this module adds search, retention and maintenance. Every
 backend has all three. A backend raises `Unsupported` for single calls that it cannot do.
@@ -43,18 +43,18 @@ class SearchService(Protocol):
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         """Return the matches of `query` in every branch of every session, best first.
 
-        Covers everything committed before the call. ``session.search.searchable`` defines what can
-        be found, ``session.search.query`` what matches; all backends return the same hits and
-        scores. `on_progress` is called while a search without an index reads the store.
+        Covers all commits before the call. ``session.search.searchable`` defines the searchable
+        texts, ``session.search.query`` the matches; all backends return the same hits and scores.
+        `on_progress` is called while a search without an index reads the store.
         Raises: InvalidQuery; SearchIndexDamaged.
         """
         ...
 
     async def recall(self, asked: Asked) -> list[Recalled]:
-        """Return the texts that a ranking prefers, given how often the words occur in every text.
+        """Return the best texts of a ranking, which gets the frequency of the words in every text.
 
-        Covers everything committed before the call. The ranking runs in a thread. It sees the
-        vectors of `asked.model`, of the texts that have one.
+        Covers all commits before the call. The ranking runs in a thread. The ranking receives the
+        vectors of `asked.model` for the texts that have one.
         Raises: SearchIndexDamaged.
         """
         ...
@@ -71,14 +71,16 @@ class SearchService(Protocol):
     ) -> bool:
         """Store `vectors`, by position, for the texts between two marks of `unembedded`.
 
-        Erased texts get none. Return False, and store nothing, if another process was first.
-        Durable: not against a power cut; `unembedded` then returns the texts again.
+        Erased texts get none. Return False, and store nothing, if another process stored them
+        first.
+        Durable: survives the end of the process, but not a power cut; `unembedded` then returns the
+        texts again.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable; Unsupported.
         """
         ...
 
     async def vector_models(self) -> dict[VectorModel, VectorState]:
-        """Return the models that have vectors, and how many. Raises: Unsupported."""
+        """Return the models that have vectors, and each number of vectors. Raises: Unsupported."""
         ...
 
     async def drop_vectors(self, model: VectorModel) -> None:
@@ -101,22 +103,23 @@ class RetentionService(Protocol):
     """Erasure, retention policies, quotas and the list of backups."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
-        """Erase what `request` names, with everything derived from it.
+        """Erase the data in `request`, with everything derived from it.
 
-        Erased are the bodies of its entries with their salts, titles and headers, foreign ids,
-        partial answers, idempotency keys, its texts in the search index, summaries that cover it
-        (in kept forks too), its child sessions, and contents that nothing else refers to. The
-        digests stay, so `verify` still checks every hash. An erased session accepts no commit,
-        lease or fork: they raise Erased, and its open turn is fenced. A backend without the
-        capability ``erase`` removes sessions completely instead.
+        An erasure removes the bodies of the entries with their salts, titles and headers, foreign
+        ids, partial answers, idempotency keys, texts in the search index, summaries of the entries
+        (in kept forks too), child sessions, and contents that nothing else refers to. The digests
+        stay, so `verify` still checks every hash. An erased session rejects every commit, lease or
+        fork with Erased, and its open turn is fenced. A backend without the capability ``erase``
+        removes sessions completely instead.
 
-        With forks "keep", entries that a fork sees stay, with their labels; the certificate lists
-        them and their forks. Erasing an erased session again returns its certificate, or erases
-        what was kept once no fork needs it.
+        With forks "keep", entries that a fork sees remain, with their labels; the certificate lists
+        these entries and their forks. Erasing an erased session again returns its certificate, or
+        erases the kept entries that no fork needs any more.
 
-        Durable: one operation. Its intent is committed before anything is removed. After a kill it
-        has not begun, or the next opening of the store or the next `erase` completes it. On return
-        the store's files contain nothing of it, except what `Certificate.copies` lists.
+        Durable: one operation. The intent of the erasure is committed before any data is removed.
+        After a kill, the erasure has not begun, or the next opening of the store or the next
+        `erase` completes it. On return the store's files contain no erased data, except in the
+        places that `Certificate.copies` lists.
         Raises: SessionNotFound; SessionHasForks; StoreReadOnly, StoreFull, StoreUnavailable.
         """
         ...
@@ -133,7 +136,7 @@ class RetentionService(Protocol):
         ...
 
     async def backups(self) -> list[Backup]:
-        """Return the recorded backups, oldest first. Some may have been deleted since."""
+        """Return the recorded backups, oldest first. Some may be deleted meanwhile."""
         ...
 
     async def policy(self) -> Retention:
@@ -141,11 +144,11 @@ class RetentionService(Protocol):
         ...
 
     async def set_policy(self, policy: Retention) -> None:
-        """Set the retention policy; this removes nothing yet. Durable: on return."""
+        """Set the retention policy; this call does not remove sessions. Durable: on return."""
         ...
 
     async def is_due(self, policy: Retention) -> bool:
-        """Return whether `policy` might remove a session now. False is certain, without a scan."""
+        """Return whether `policy` might remove a session now. False is reliable, without a scan."""
         ...
 
     async def holdings(self) -> list[Holding]:
@@ -153,16 +156,16 @@ class RetentionService(Protocol):
         ...
 
     async def holder(self, stream: StreamId) -> Hold | None:
-        """Return what prevents the removal of `stream` now; None if nothing does.
+        """Return the reason why `stream` cannot be removed now; None if there is no such reason.
 
         Raises: SessionNotFound.
         """
         ...
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        """Remove a session with all its rows; return False if something prevents it now.
+        """Remove a session with all its rows; return False if it is protected now.
 
-        With `is_erased` only if it was erased, so that its id can be used again.
+        With `is_erased`, remove it only if it was erased, so that its id can be used again.
         Durable: one operation; after a kill the next opening of the store completes it. Positions
         of its entries are never reused.
         """
@@ -173,7 +176,7 @@ class RetentionService(Protocol):
         ...
 
     async def give_back(self) -> int:
-        """Return free space to the file system, in steps; return the bytes."""
+        """Return free space to the file system, in steps; return the number of bytes."""
         ...
 
     async def quota(self) -> tuple[Quota, Usage]:
@@ -186,8 +189,9 @@ class RetentionService(Protocol):
     async def set_quota(self, quota: Quota) -> None:
         """Set the quota of the namespace; an empty one removes it.
 
-        From then on, in every process, a commit that would exceed it raises QuotaExceeded. Sessions
-        that already exceed it stay. Durable: on return. Reads the whole namespace.
+        Afterwards, in every process, a commit that would exceed the quota raises QuotaExceeded.
+        Sessions that already exceed the quota remain. Durable: on return. Reads the whole
+        namespace.
         """
         ...
 
@@ -211,7 +215,7 @@ class MaintenanceService(Protocol):
         ...
 
     async def segment_states(self) -> list[SegmentState]:
-        """Return every stream of the namespace at one moment.
+        """Return the state of every stream of the namespace at one moment.
 
         Shape: an origin before its forks; otherwise in the order of creation.
         """
@@ -227,19 +231,19 @@ class MaintenanceService(Protocol):
         ...
 
     async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
-        """Append the commits of `sealed` unchanged, with their contents; create the stream first.
+        """Append the commits of `sealed` unchanged, with their contents; creates a missing stream.
 
-        Durable: as a commit, atomic.
-        Raises: CopyConflict if the stream is not where `sealed` begins; CorruptLog if it does not
-        match its own hashes; SessionNotFound if a fork's origin is missing; Unsupported for a fork
-        or an erased entry, if the backend has none.
+        Durable: atomic, like a commit.
+        Raises: CopyConflict if the stream is not at the beginning of `sealed`; CorruptLog if
+        `sealed` does not match its own hashes; SessionNotFound if a fork's origin is missing;
+        Unsupported for a fork or an erased entry, if the backend does not support it.
         """
         ...
 
     async def salvage_namespace(self) -> SalvagedNamespace:
-        """Return what can still be read of a damaged namespace, at one moment, without changes.
+        """Return the readable data of a damaged namespace, at one moment, without changes.
 
-        Shape: in memory as a whole. Raises: Unsupported.
+        Shape: the whole result is in memory. Raises: Unsupported.
         """
         ...
 
@@ -249,7 +253,7 @@ class MaintenanceService(Protocol):
 
 
 class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
-    """One namespace of a store. Call its methods from any task of one event loop."""
+    """One namespace of a store. Call the methods from any task of one event loop."""
 
     address: str
     namespace: str
@@ -281,7 +285,7 @@ class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
 
 
 async def is_erased(store: SessionStore, stream: StreamId) -> bool:
-    """Return whether `stream` was erased whole, also where the store keeps nothing of it."""
+    """Return whether `stream` was erased whole, even if no trace of it is in the store."""
     with suppress(SessionNotFound):
         return (await store.state(stream)).info.status == "erased"
     if store.capabilities.erase:

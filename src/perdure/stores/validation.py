@@ -1,7 +1,7 @@
 """Validation of new entries, independent of position: form, body and contents.
 
-A body must be JSON that its kind can read and must not hold media as bytes. A content must be named
-by an entry of the same commit.
+A body must be JSON that matches its kind, and must not contain media as bytes. An entry of the same
+commit must refer to each content.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _json = msgspec.json.Decoder(msgspec.Raw)
 def checked_body(new: NewEntry) -> Body | None:
     """Return the decoded body of a known kind and version; None if this version cannot read it.
 
-    Decoding as the kind's class reads all of the body, so only other bodies are parsed as JSON.
-    Decoding skips text in unknown fields, so that is checked separately.
-    Raises: InvalidEntry for a body that cannot be read back, and for media as bytes.
+    Decoding with the class of the kind reads all of the body, so only other bodies are parsed as
+    JSON. Decoding skips text in unknown fields, so a separate check validates this text.
+    Raises: InvalidEntry for a body that cannot be decoded again, and for media as bytes.
     """
     if new.kind == OPAQUE:
         return None
@@ -95,7 +95,7 @@ def _held_inline(entry: Entry) -> str | None:
 
 
 def _may_hold_media(body: bytes) -> bool:
-    """Whether the parts of `body` may hold media."""
+    """Whether the parts of `body` may contain media."""
     return b"media" in body or b"base64" in body
 
 
@@ -113,7 +113,7 @@ _NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
 
 def check_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> None:
-    """Reject contents that none of `entries` names.
+    """Reject contents that none of `entries` refers to.
 
     Raises: InvalidEntry.
     """
@@ -125,7 +125,7 @@ def check_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> No
 
 
 def named_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> tuple[bytes, ...]:
-    """Return those of `contents` that one of `entries` names."""
+    """Return those of `contents` that one of `entries` refers to."""
     if not contents:
         return ()
     named = names_in(entry.body for entry in entries)

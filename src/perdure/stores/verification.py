@@ -1,8 +1,9 @@
 """Recompute a stream from stored data: hashes, order, parents, leaf, counts.
 
 A backend reads its rows in order and passes them to `stream_problems`; each fault is reported once,
-by stream and seq. After a fault the check continues from the stored values, so one flipped byte
-is one problem and not the whole rest of the log. Pure: reads and changes nothing.
+by stream and seq. After a fault the check continues from the stored values, so one flipped byte is
+reported as one problem, not as a fault of all later entries. The functions are pure: they read and
+change no store.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
 class StoredEntry(msgspec.Struct, frozen=True):
     """A stored entry. `salt` None means that body and salt were erased.
 
-    `is_foreign`: another tool wrote it; it has no salt, and its digest is of that tool's line.
+    `is_foreign` means that another tool wrote the entry; it has no salt, and its digest is that of
+    the tool's line.
     """
 
     entry: Entry
@@ -47,7 +49,7 @@ class StoredEntry(msgspec.Struct, frozen=True):
 
 
 class StoredCommit(msgspec.Struct, frozen=True):
-    """A stream's share of a commit: `count` entries from seq `first`, and the chain after them."""
+    """The part of a commit in a stream: `count` entries from seq `first`, and the chain's hash."""
 
     first: int
     count: int
@@ -68,11 +70,11 @@ def stream_problems(
 ) -> Iterator[Problem]:
     """Yield every fault of one stream at `state`.
 
-    `commits` and `entries` come in order. `sees` answers for entries of other streams, which only
-    a fork has. For a fork, `origin_hash` is its origin's chain at the fork (`origin_hash_of`), and
-    `shared_messages` counts the messages inherited from there (``append_rules.ForkOrigin``).
-    `genesis` is the stored hash before the first commit: the header of an erased stream is
-    incomplete and cannot give it.
+    `commits` and `entries` come in order. `sees` checks entries of other streams, which only a fork
+    refers to. For a fork, `origin_hash` is the hash of its origin's chain at the fork
+    (`origin_hash_of`), and `shared_messages` counts the messages inherited from the origin
+    (``append_rules.ForkOrigin``). `genesis` is the stored hash before the first commit, because the
+    incomplete header of an erased stream no longer gives it.
     """
     stream = state.header.id
     check = _Check(state, sees, shared_messages)
@@ -230,7 +232,7 @@ class _Check:
         self._count(entry)
 
     def state_problems(self) -> Iterator[Problem]:
-        """Yield the faults of stream values that do not follow from its entries."""
+        """Yield the faults of stream values that do not follow from the stream's entries."""
         state = self._state
         for seq in self._erased:
             if not any(first <= seq <= last for first, last in self._ranges):
@@ -272,17 +274,17 @@ class _Check:
 
 
 def moved_leaf(entry: Entry, leaf: EntryId | None) -> EntryId | None:
-    """Return the leaf after `entry`, which moves it; `leaf` if its body cannot be read."""
+    """Return the leaf after `entry`, which moves it; `leaf` if the body is unreadable."""
     body = readable(entry)
     return body.target if isinstance(body, LeafMoved) else leaf
 
 
 def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
-    """Return the list fields of a stream that differ from `computed`, its entries' result.
+    """Return the list fields of a stream that differ from `computed`, the result of its entries.
 
     Omits counts, which `stream_problems` checks. Erased streams lack the sources of their info,
-    and a fork's sources are also in its origin. Older versions stored a credential in
-    `first_text` as it was, and a slash command of another program: that is no difference.
+    and a fork's sources are also in its origin. Older versions stored a credential, or a slash
+    command of another program, unchanged in `first_text`; this counts as no difference.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:
@@ -297,7 +299,7 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
 
 
 def _is_unmasked(kept: str | None, computed: str | None) -> bool:
-    """Return True if `kept` differs from `computed` from the first mask on, which may be cut."""
+    """Return True if `kept` differs from `computed` only from the first mask on."""
     if kept is None or computed is None:
         return False
     pairs = enumerate(zip(kept, computed, strict=False))
@@ -307,7 +309,7 @@ def _is_unmasked(kept: str | None, computed: str | None) -> bool:
 
 
 def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:
-    """Return the chain of a stream after the commit that holds entry `head`, as a fork hashes it.
+    """Return the hash of a stream's chain after the commit with entry `head`, for a fork.
 
     `genesis` is the stream's own genesis hash, the answer for head -1. `commits` come in order.
     """

@@ -1,9 +1,8 @@
 """Wake-ups after commits: the iterators of ``SessionStore.changes`` and their watcher thread.
 
-A commit wakes the iterators of the streams it wrote to, and those of the whole namespace; other
-iterators cost nothing. Commits of this process wake at once. A thread finds commits of other
-processes: it polls every 20 ms, less often the longer nothing happens, and only while an iterator
-waits.
+A commit wakes the iterators of its streams and of the whole namespace; other iterators cause no
+cost. Commits of this process wake at once. A thread finds commits of other processes. It polls
+every 20 ms, less often after a longer pause, and only while an iterator waits.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def _current_loop() -> asyncio.AbstractEventLoop | None:
 async def change(changes: AsyncIterator[None], address: str) -> None:
     """Wait for the next of the `changes` of the store at `address`.
 
-    Raises: StoreUnavailable if it was closed.
+    Raises: StoreUnavailable if the store was closed.
     """
     try:
         await anext(changes)
@@ -149,7 +148,7 @@ class Watches:
 class Watcher:
     """Wake iterators after commits of this process and of others.
 
-    The thread enters `looking`, again after each error, to get the function that polls.
+    The thread enters the context `looking`, again after each error, and gets the polling function.
     """
 
     def __init__(self, looking: Callable[[], AbstractContextManager[Look]]) -> None:
@@ -160,9 +159,9 @@ class Watcher:
         self._stop = threading.Event()
 
     def watch(self, namespace: str, stream: StreamId | None = None) -> Changes:
-        """Return a new iterator over the commits to `stream`; None: to any of the namespace.
+        """Return a new iterator over the commits to `stream`; None: to any stream of the namespace.
 
-        It sees every commit from now on. Call it on a loop's thread.
+        The iterator sees every commit from now on. Call this method on a loop's thread.
         """
         with self._lock:
             changes = self._watches.add(namespace, stream)
@@ -183,7 +182,7 @@ class Watcher:
             self._watches.wake(places)
 
     def wake_all(self) -> None:
-        """Wake every iterator: any stream may have changed. Thread-safe."""
+        """Wake every iterator, because any stream may have changed. Thread-safe."""
         with self._lock:  # an iterator being added is registered first
             if self._thread is not None:
                 self._watches.wake_all()
@@ -228,7 +227,7 @@ class Watcher:
             wait_s = POLL_S[0]
 
     def _is_idle(self) -> bool:
-        """Whether nothing waits: the thread then ends, and the next watch starts another."""
+        """Whether no iterator waits: the thread then ends, and the next watch starts a new one."""
         with self._lock:
             if self._watches:
                 return False

@@ -1,4 +1,4 @@
-"""What an approval is bound to besides the arguments: facts, hashes, displayed values."""
+"""The data that an approval is bound to besides the arguments: facts, hashes, display."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 class Doubt(ShortRepr, frozen=True):
     """A problem with a working directory that a person decides on first, in every mode.
 
-    `text` is the question. `grant` is what "always" allows: it names the directory and everything
-    in doubt, so that a change of either is asked again.
+    `text` is the question. `grant` is the permission that "always" gives. It names the directory
+    and everything in doubt, so that perdure asks again after a change of either.
     """
 
     text: str
@@ -34,12 +34,13 @@ class Doubt(ShortRepr, frozen=True):
 
 
 class Bound(ShortRepr, frozen=True):
-    """What an approval of a call is bound to, besides its arguments.
+    """The data that an approval of a call is bound to, besides the call's arguments.
 
     Shape: `facts` are names and texts in display order. `always` is appended to the text of a
-    grant, so that it names exactly what it allows; None: no "always". `diff` is the change to a
-    file. `problem` is why the call cannot run. `doubt` requires approval in every mode. `is_hidden`
-    requires it where the mode allows writes: a name in the file's path starts with a dot.
+    grant, so that the grant names exactly the allowed thing; None means that "always" is not
+    offered. `diff` is the change to a file. `problem` is the reason why the call cannot run.
+    `doubt` requires approval in every mode. `is_hidden` means that a name in the file's path starts
+    with a dot; the call then requires approval even if the mode allows writes.
     """
 
     facts: Mapping[str, str] = {}
@@ -51,7 +52,7 @@ class Bound(ShortRepr, frozen=True):
 
 
 def digest_of(args_hash: str | None, facts: Mapping[str, str] | None) -> str:
-    """Return one hash over everything that an approval is bound to."""
+    """Return one hash over all data that an approval is bound to."""
     return hash_of(_canonical.encode((args_hash, dict(facts or {}))))
 
 

@@ -1,7 +1,7 @@
-"""What an approval is bound to besides the arguments: files, folders, the agent's permissions.
+"""The facts that an approval is bound to besides arguments: files, folders, permissions.
 
-The facts are read when a person is asked, when the answer arrives, and again immediately before the
-call runs. If they differ, the person is asked again.
+The facts are read when perdure asks a person, when the answer arrives, and again immediately before
+the call runs. If they differ, perdure asks the person again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
-    """Return what an approval of `call` is bound to now; an impossible call has a `problem`."""
+    """Return the current facts for an approval of `call`; an impossible call has a `problem`."""
     args = effective_args(spec, call.args)
     try:
         if spec.arguments is not None:
@@ -58,14 +58,14 @@ def _mask_fact(text: str) -> str:
 
 
 def _utf8(text: str) -> str:
-    """Return `text` with each byte of a file's name that is not UTF-8 as an escape."""
+    """Return `text` with an escape for each byte of a file's name that is not UTF-8."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def require_unchanged(
     spec: ToolSpec, call: ToolCall, agent: str, args_hash: str, digest: str
 ) -> Bound:
-    """Return what an approval of `call` is bound to, if it still matches `digest`.
+    """Return the facts that an approval of `call` is bound to, if they still match `digest`.
 
     Raises: ApprovalStale; ToolError if the call cannot run any more.
     """

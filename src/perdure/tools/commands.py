@@ -1,12 +1,12 @@
 """Commands as lists of words: parsed without a shell, written canonically, compared.
 
-Pure. A rule of an allow-list is a command line too, compared word by word, so that one argument can
-never match as two, or two as one. Lines that need a shell are rejected.
+Pure. A rule of an allow-list is also a command line. Rules are compared word by word, so one
+argument can never match as two, or two as one. Lines that need a shell are rejected.
 
-In a glob ``*`` is any run of characters within one argument, ``?`` one character, and ``**`` as the
-last word any number of further arguments, each like ``*``. None of them matches an option, nor
-``..`` in a path: a rule lists the options and upward paths it allows. Only ``**`` alone matches
-every command.
+In a glob, ``*`` matches any number of characters within one argument, and ``?`` matches one
+character. ``**`` as the last word matches any number of further arguments, each like ``*``. None of
+these patterns matches an option, or ``..`` in a path; a rule must list the allowed options and
+upward paths. Only ``**`` alone matches every command.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATTERN = frozenset("*?[]{}")
 
 
 class NeedsShell(ValueError):
-    """The line needs a shell; the message says why."""
+    """The line needs a shell; the message contains the reason."""
 
 
 def words_of(line: str) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def words_of(line: str) -> tuple[str, ...]:
 def argv_of(words: Sequence[str]) -> tuple[str, ...]:
     """Return `words` as the argument list of a program.
 
-    Raises: NeedsShell if no program can be called with them.
+    Raises: NeedsShell if the words cannot be passed to a program.
     """
     if not words or not words[0] or len(words) > MAX_WORDS:
         raise NeedsShell("a command is a program and at most 255 arguments")
@@ -92,7 +92,7 @@ def is_allowed(argv: Sequence[str], exact: Iterable[str], globs: Iterable[str]) 
 def rule_words(line: str, *, is_glob: bool = False) -> tuple[str, ...]:
     """Return the words of a rule; in a glob they may be patterns.
 
-    Raises: ValueError if it is not a rule, or cannot match any command.
+    Raises: ValueError if the rule is invalid, or cannot match any command.
     """
     if not is_glob:
         return words_of(line)
@@ -153,7 +153,7 @@ def _matches(word: str, pattern: str) -> bool:
 
 
 def _outside_quotes(line: str) -> str:
-    """Return `line` with everything quoted or escaped replaced by an x."""
+    """Return `line` with each quoted or escaped character replaced by an x."""
     seen: list[str] = []
     quote = ""
     is_escaped = False
@@ -175,7 +175,7 @@ def _outside_quotes(line: str) -> str:
 
 
 def _expands(line: str) -> bool:
-    """Return True if a shell would expand something inside double quotes."""
+    """Return True if a shell would expand a part inside double quotes."""
     quote = ""
     is_escaped = False
     for c in line:

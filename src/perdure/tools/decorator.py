@@ -53,7 +53,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what all providers accept
 
 
 class FunctionTool(ToolSpec, Generic[P, R_co], frozen=True, kw_only=True):
-    """A tool made from a function. Calling it calls `function` unchecked: for unit tests."""
+    """A tool made from a function. A direct call runs `function` without checks, for unit tests."""
 
     function: Callable[P, R_co]
 
@@ -67,7 +67,7 @@ class FunctionTool(ToolSpec, Generic[P, R_co], frozen=True, kw_only=True):
 
 
 class Declares(Protocol):
-    """What `tool(...)` with options returns: the decorator."""
+    """The return type of `tool(...)` with options: the decorator."""
 
     def __call__(self, function: Callable[P, R_co], /) -> FunctionTool[P, R_co]: ...
 
@@ -148,10 +148,11 @@ def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
 
 
 def _condition(name: str, decides: object, function: Callable[..., Any]) -> NeedsApproval | None:
-    """Return `decides` of keyword arguments as a function of a mapping.
+    """Return `decides`, which takes keyword arguments, as a function of a mapping.
 
-    An error, and anything but a bool, means True. It gets the defaults of the tool's `function`.
-    Raises: WrongArgument if it cannot be called so.
+    An error, or a result that is not a bool, means True. `decides` also gets the defaults of the
+    tool's `function`.
+    Raises: WrongArgument if `decides` does not accept these arguments.
     """
     if not callable(decides):
         return None

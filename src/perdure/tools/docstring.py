@@ -1,7 +1,8 @@
 """Parse a function's docstring: the descriptions of the tool and of each parameter.
 
-Reads Google style: the text before the first section describes the tool, and the entries of an
-``Args:`` section its parameters. Sections for programmers (``Returns:``, ``Raises:``) are ignored.
+The parser reads Google style: the text before the first section describes the tool, and the entries
+of an ``Args:`` section describe its parameters. Sections for programmers (``Returns:``,
+``Raises:``) are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ARGUMENTS = ("Args", "Arguments", "Parameters")
 
 
 class ParsedDocstring(msgspec.Struct, frozen=True):
-    """A parsed docstring. Shape: `parameters` is name -> description, on one line each."""
+    """A parsed docstring. Shape: `parameters` maps a name to its description on one line."""
 
     summary: str
     parameters: Mapping[str, str]

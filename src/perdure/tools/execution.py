@@ -32,7 +32,7 @@ class ToolRun(msgspec.Struct, frozen=True):
 
     `output` is the result for the model, for every outcome. `error` is a short error message and
     `error_code` its stable code; both None if `outcome` is "ok". `whole` is the untruncated text of
-    `output`, None if nothing was cut.
+    `output`, or None if `output` was not cut.
     Units: `duration_ms` milliseconds, None if the tool never ran.
     """
 
@@ -53,8 +53,8 @@ async def run_tool(
 ) -> ToolRun:
     """Run `call` within the limits of `spec`, and pass its run through `answered`.
 
-    Arguments the tool must not receive are removed from the call, and the secrets it received are
-    removed from its output.
+    Arguments that the tool must not receive are removed from the call, and secrets that it received
+    are removed from its output.
     Raises: CancelledError if the caller is cancelled; the tool is then cancelled too.
     """
     started_s = clock.steady_s()
@@ -128,14 +128,14 @@ def _whole(tool: str, output: object) -> ToolOutput:
 
 
 async def _stopped(task: asyncio.Future[ToolOutput]) -> None:
-    """Cancel `task`; if it does not stop, it is abandoned and its result ignored."""
+    """Cancel `task`; if it does not stop, abandon it and ignore its result."""
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     task.cancel()
     await asyncio.wait((task,), timeout=STOP_GRACE_S)
 
 
 def _error_text(error: BaseException) -> str:
-    """Return the message of `error`, without a traceback; for a group those of its members."""
+    """Return the message of `error`, without a traceback; for a group, its members' messages."""
     return "; ".join(_messages_of(error))
 
 
@@ -169,7 +169,7 @@ def _scrubbed(run: ToolRun, call: ToolCall) -> ToolRun:
 
 
 def _branded(run: ToolRun, spec: ToolSpec) -> ToolRun:
-    """Return `run`, marked if strangers wrote its output; perdure's own errors are not marked."""
+    """Return `run`, marked if its output has an untrusted author; own errors are not marked."""
     is_theirs = run.outcome == "ok" or run.error_code == ToolError.code
     if not spec.is_outside or not is_theirs:
         return run

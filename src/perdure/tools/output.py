@@ -1,4 +1,4 @@
-"""The type of an agent's answers: its JSON Schema for the model, and the check of an answer.
+"""The type of an agent's answers: its JSON Schema for the model, and the check of answers.
 
 Types are msgspec structs, dataclasses, TypedDicts and pydantic models; perdure does not import
 pydantic for them.
@@ -63,7 +63,7 @@ class Output(msgspec.Struct, frozen=True):
             raise ValueError(_reason(error)[:_REASON_CHARACTERS]) from error
 
     def problem(self, text: str) -> str | None:
-        """Return what is wrong with an answer, None if nothing is."""
+        """Return the problem of an answer; None if the answer is valid."""
         try:
             self.value(text)
         except ValueError as error:
@@ -72,7 +72,7 @@ class Output(msgspec.Struct, frozen=True):
 
     @property
     def instruction(self) -> str:
-        """The request for such answers, for models that take no schema."""
+        """The request for such answers, for models that do not accept a schema."""
         return (
             "When you give your answer, give it as one JSON object without any text around it. "
             f"It must fit this JSON Schema:\n{json.dumps(self.schema, ensure_ascii=False)}"
@@ -82,7 +82,7 @@ class Output(msgspec.Struct, frozen=True):
 def output_of(of: Any) -> Output | None:
     """Return the output of the type `of`; None: any text.
 
-    Raises: WrongArgument for a type without fields, and one without a portable schema.
+    Raises: WrongArgument for a type without fields, or without a portable schema.
     """
     if of is None:
         return None
@@ -107,7 +107,7 @@ def _output_of(of: Any) -> Output:
 
 
 def _reason(error: ValueError) -> str:
-    """Return what `error` of msgspec or pydantic says, each place first."""
+    """Return the message of `error` from msgspec or pydantic, with each place first."""
     if isinstance(error, msgspec.ValidationError):
         return where_first(str(error))
     if isinstance(error, msgspec.DecodeError):

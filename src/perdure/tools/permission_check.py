@@ -1,7 +1,8 @@
 """Decide whether a call runs, needs approval, or is refused, before any effect.
 
 Pure, in the order that security needs: effective arguments, validation, policy, approval. A call
-that cannot run is refused before anyone is asked. The only approval engine; a mode is a `RuleSet`.
+that cannot run is refused before a person is asked. The only approval engine; a mode is a
+`RuleSet`.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ EXAMINE = Ruling("examine")
 
 
 def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
-    """Return `args` without names reserved for the configuration, and unknown names."""
+    """Return `args` without unknown names and names reserved for the configuration."""
     dropped = spec.config_only | _NEVER_NAMES
     if dropped.isdisjoint(args):
         return args

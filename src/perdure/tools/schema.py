@@ -137,7 +137,7 @@ def pydantic_schema(of: Any) -> Schema:
 
 
 def pydantic_reason(error: ValueError) -> str:
-    """Return what `error` of pydantic says, each place first, without links to its pages."""
+    """Return the message of pydantic's `error`, each place first, without links to its pages."""
     found: Any = error
     if not callable(getattr(found, "errors", None)):
         return str(error)
@@ -173,7 +173,7 @@ def _foreign_schema(of: type) -> Schema:
 def _relaxed(node: Schema) -> Schema:
     """Return a schema of pydantic without the keywords that providers reject.
 
-    The description says what they required; the model of pydantic checks it.
+    The description states the removed constraints; the model of pydantic checks them.
     """
     found: Schema = {}
     notes: list[str] = []

@@ -1,7 +1,8 @@
-"""The threads in which plain functions of tools run.
+"""The threads in which the plain functions of tools run.
 
-They are not those of the event loop, which stores use: functions that never return would stop
-every commit. They are daemon threads, so a process can end while some of them still run.
+They are separate from the threads of the event loop, which stores use: a function that never
+returns would otherwise stop every commit. They are daemon threads, so a process can end while some
+of them still run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The author of a result that another program appended without one.
+"""Author of a tool result that another program appended without an author.
 
-The ADK finds the call of a result of the user by its id, if the running agent made the call. It
-quotes calls of another program as text, and looks there for results of the same author.
+The ADK finds the tool call of a user's result by its id if the running agent made the call. The ADK
+quotes the calls of another program as text, and matches them with results of the same author.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ class Callers:
         self._unknown: set[str] = set()
 
     def add(self, event: Event, *, is_said: bool, is_unsigned: bool) -> None:
-        """Add the calls of `event`; give a result without an author the one that its call needs.
+        """Add the calls of `event`; set the author of an unsigned result from its call.
 
-        `is_said`: another program said it. `is_unsigned`: it is a result that has no author.
+        `is_said`: another program wrote the event. `is_unsigned`: the event is a tool result
+        without an author.
         """
         for call in event.get_function_calls():
             if call.id:

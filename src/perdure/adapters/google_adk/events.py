@@ -1,8 +1,9 @@
 """Events of the ADK as entries of a session, and back without loss.
 
 An event with text, tool calls or tool results becomes a message, which every reader of the session
-shows. `Message.foreign` has the event without the values that the message has: texts, arguments,
-results and media are stored once. Other events are `Custom` entries that hold the event's JSON.
+shows. `Message.foreign` stores the event without the values that the message contains: texts,
+arguments, results and media are stored once. Other events are `Custom` entries that hold the
+event's JSON.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ _Part = (
 class AdkEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The event in `Message.foreign`, without its author and the values of the message.
 
-    Shape: `content` are the other fields of its content, if its role is not the usual one. `parts`
-    has for each part the values that the message lacks; ``{"whole": part}`` is one that the message
-    lacks entirely. It is empty if the message has all of every part.
+    Shape: `content` stores the other fields of the event's content, unless the only one is the
+    usual role. `parts` stores for each part the values that are missing from the message;
+    ``{"whole": part}`` is a part that is missing entirely. `parts` is empty if the message contains
+    all values.
     """
 
     adk_event: Fields
@@ -74,7 +76,7 @@ class _StoredPart(msgspec.Struct, gc=False):
 
 
 class _Stored(msgspec.Struct, gc=False):
-    """The body of an entry, as far as an event is made from it."""
+    """The fields of an entry's body that an event is built from."""
 
     role: str = ""
     author: str | None = None
@@ -89,18 +91,18 @@ class _Actions(msgspec.Struct, gc=False):
 
 
 class _Event(msgspec.Struct, gc=False):
-    """What every event has, as far as the state of its session depends on it."""
+    """The fields of every event that affect the state of its session."""
 
     timestamp: float | None = None
     actions: _Actions | None = None
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
-    """The JSON data of an event, and what of it is stored beside the log.
+    """The JSON data of an event, and the handles of its content beside the log.
 
-    `media` has the handle of each content, and the object whose ``data`` it is. `whole` is the
-    handle of the whole event's JSON. `is_said`: a message of another program. `is_unsigned`: one of
-    results, without an author.
+    `media` contains the handle of each content, and the object whose ``data`` field it fills.
+    `whole` is the handle of the whole event's JSON. `is_said`: the event comes from a message of
+    another program. `is_unsigned`: the event contains tool results and has no author.
     """
 
     fields: Fields
@@ -133,7 +135,7 @@ def fields_of(event: Event) -> Fields:
 
 
 def entry_of(fields: Fields) -> Entry:
-    """Return an event as a message where one can represent it, otherwise as a `Custom` entry."""
+    """Return an event as a message if a message can represent it, otherwise as a `Custom` entry."""
     made = _message(fields) if is_plain(fields) else None
     return opaque_entry(CUSTOM_TYPE, fields) if made is None else made
 
@@ -141,8 +143,9 @@ def entry_of(fields: Fields) -> Entry:
 def event_of(entry: perdure.Entry) -> StoredEvent | None:
     """Return the event that `entry` was made from.
 
-    A message of another program becomes the event that says the same. None for other entries, and
-    for erased ones. Raises: FormatError for JSON of another shape than an event's.
+    A message of another program becomes an event with the same content. Returns None for other
+    entries and for erased entries. Raises: FormatError if the JSON does not have the shape of an
+    event.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return None
@@ -174,7 +177,7 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
 
 
 def checked(entry: perdure.Entry, fields: Fields) -> Fields:
-    """Return the JSON data of an event in `entry`. Raises: FormatError if it is none."""
+    """Return the JSON data of an event in `entry`. Raises: FormatError if it is not an event."""
     try:
         msgspec.convert(fields, _Event)
     except msgspec.ValidationError as error:
@@ -183,7 +186,7 @@ def checked(entry: perdure.Entry, fields: Fields) -> Fields:
 
 
 def event_with(contents: Mapping[str, bytes], stored: StoredEvent, entry: perdure.Entry) -> Event:
-    """Return the event of `entry`. Raises: FormatError if the ADK does not take it."""
+    """Return the event of `entry`. Raises: FormatError if the ADK rejects the event."""
     try:
         return validated(stored, contents)
     except ValidationError as error:
@@ -193,7 +196,7 @@ def event_with(contents: Mapping[str, bytes], stored: StoredEvent, entry: perdur
 
 
 def validated(stored: StoredEvent, contents: Mapping[str, bytes]) -> Event:
-    """Return the event with its media, which `contents` has by handle."""
+    """Return the event with its media; `contents` maps handles to bytes."""
     for handle, place in stored.media:
         place["data"] = base64.urlsafe_b64encode(contents[handle]).decode("ascii")
     fields = json.loads(contents[stored.whole]) if stored.whole else stored.fields
@@ -244,7 +247,7 @@ def _role_of(fields: Fields, parts: list[Fields]) -> _Role | None:
 
 
 def _part(role: _Role, part: Fields, id: str) -> tuple[object, Fields] | None:
-    """Return a part of a message for `part`, and what it lacks; None if it can have none of it."""
+    """Return `part` as a part of a message, and the values that do not fit; None if none fits."""
     rest = dict(part)
     if role == "tool":
         return _result(rest, rest.pop("function_response"), id)

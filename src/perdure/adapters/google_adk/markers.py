@@ -1,8 +1,8 @@
-"""The marker of an ADK session: which state of the store it was read from.
+"""The marker of an ADK session: the state of the store from which the session was read.
 
-The ADK's own services keep it in a private attribute of `Session`. A release without that attribute
-takes it as a new one, or refuses it: the time of the newest event then tells a stale session, as in
-services of the ADK that keep no marker.
+The ADK's own services store the marker in a private attribute of `Session`. An ADK release without
+that attribute adds it or rejects it. Without a marker, the time of the newest event detects a stale
+session, as in ADK services that store no marker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def marker_of(session: Session) -> str | None:
 
 
 def mark(session: Session, marker: str) -> None:
-    """Keep `marker` in `session`."""
+    """Store `marker` in `session`."""
     with suppress(AttributeError, TypeError, ValueError):  # what pydantic raises for a refusal
         setattr(session, ATTRIBUTE, marker)
 

@@ -17,8 +17,8 @@ async def copy_sessions(
 
     `source` is the service that wrote them, such as ``SqliteSessionService("adk.db")`` or
     ``DatabaseSessionService(url)`` for SQLite, PostgreSQL and MySQL; it is not changed. Repeating a
-    call copies only new events. The state of sessions, users and the app is copied too, where there
-    is something new. Durable: when this returns.
+    call copies only new events. The call also copies new state of the sessions, the users and the
+    app. Durable: when this returns.
     """
     listed = await source.list_sessions(app_name=app_name, user_id=user_id)
     copied: dict[tuple[str, str], int] = {}

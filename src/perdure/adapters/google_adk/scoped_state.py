@@ -1,4 +1,4 @@
-"""The state of an app, or of a user of an app: a session of its own, which holds its changes."""
+"""The state of an app or of a user of an app, stored as changes in a separate session."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class ScopedState:
         return self._fold.values
 
     async def write(self, change: _Fields) -> ScopedWrite:
-        """Return the commit of `change`."""
+        """Return the arguments of `Store.commit` that store `change`."""
         session = await self._create()
         return session, [perdure.Note(CHANGE, stored_json(change))], {}
 
     async def snapshot(self) -> None:
-        """Store the whole state if many changes have come since it was stored."""
+        """Store the whole state if many changes were appended since the last snapshot."""
         session = await self._current()
         if session is None:
             return
@@ -89,7 +89,7 @@ class ScopedState:
         self._fold = StateFold(head, values, since=since)
 
     async def _current(self) -> perdure.Session | None:
-        """Return the session as it is now, whatever another process erased; None without one."""
+        """Return the session in its current state; None if it is erased or not yet created."""
         try:
             session = await self._store.open(self._id)
         except (Erased, SessionNotFound):

@@ -21,8 +21,8 @@ class PerdureSessionService(BaseSessionService):
     for any event loop and thread. A session is a session of the store, with an entry for each
     event; the user of the app is its subject.
 
-    An event is appended only to the newest state of its session; otherwise ``StaleSessionError``
-    is raised, even if another process appended. After a rewind the removed events are on a branch.
+    An event is appended only to the newest state of its session. If any process has appended since,
+    ``StaleSessionError`` is raised. After a rewind the removed events are on a branch.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:

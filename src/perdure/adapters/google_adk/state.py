@@ -44,7 +44,7 @@ class ScopedChanges(msgspec.Struct, frozen=True):
 
 
 class WholeState(msgspec.Struct, frozen=True):
-    """What the note of the whole state of a session holds."""
+    """The content of the note that stores the whole state of a session."""
 
     state: Fields
     updated_at: float
@@ -63,7 +63,7 @@ class StateFold(msgspec.Struct):
 
 
 def changes_of(state: Mapping[str, Any]) -> ScopedChanges:
-    """Return the changes in `state` by scope; temporary ones are left out."""
+    """Return the changes in `state` by scope; temporary changes are left out."""
     changes = ScopedChanges({}, {}, {})
     for key, value in state.items():
         if key.startswith(State.APP_PREFIX):
@@ -105,7 +105,7 @@ def _copied(value: Any) -> Any:
 
 
 def jsonable(state: Mapping[str, Any]) -> Fields:
-    """Return `state` as JSON data; what is none becomes its text, as in the ADK's own services."""
+    """Return `state` as JSON data; other values become text, as in the ADK's own services."""
     try:
         return cast("Fields", to_jsonable_python(dict(state)))
     except (PydanticSerializationError, ValueError):

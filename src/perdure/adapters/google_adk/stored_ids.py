@@ -1,4 +1,4 @@
-"""Names of the sessions in which a store keeps sessions, state and memory of the ADK."""
+"""Ids of the sessions that store sessions, state and memory of the ADK."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def id_prefix(kind: str, *names: str) -> str:
 
 
 def subject_of(app_name: str, user_id: str) -> str:
-    """Return the subject of a user's sessions: what is erased, and remembered, together."""
+    """Return the subject of a user's sessions, which are erased and searched together."""
     return f"{id_part(app_name)}:{user_id}"

@@ -1,7 +1,7 @@
 """The memory of a user of an app: which sessions and events were added to it.
 
-A session of the same store is not copied: a note says up to which entry it was added. Events of
-other stores, and memories that a program wrote, are messages in a session of the memory's own.
+A session of the same store is not copied: a note records its last entry that was added. Events of
+other stores, and memories that a program wrote, are messages in a separate session of the memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MORE = 4
 
 
 class _Scope(msgspec.Struct):
-    """What a search finds: session -> its last entry that was added, without deleted events.
+    """The scope of a search: the last added entry of each session, and the deleted events.
 
     `restored` counts how often an event was added again after a deletion.
     """
@@ -58,7 +58,7 @@ class StoredMemory:
         self._subject = stored_ids.subject_of(app_name, user_id)
 
     async def add_session(self, session_id: str, events: Sequence[Event]) -> None:
-        """Add a session: that of the store, or a copy of `events` if the store has none."""
+        """Add a session of the store, or a copy of `events` if the store does not contain it."""
         id = stored_ids.stored_id(stored_ids.SESSION, *self._names, session_id)
         try:
             head = (await self._store.open(id)).head
@@ -71,7 +71,7 @@ class StoredMemory:
     async def add_events(
         self, session_id: str, events: Sequence[Event], *, is_restoring: bool = True
     ) -> None:
-        """Add copies of `events` that are not there yet; `is_restoring`: deleted ones again."""
+        """Add copies of new `events`; with `is_restoring`, also of deleted events."""
         session = await self._create()
         scope = await self._scope(session)
         for event in events:
@@ -92,7 +92,7 @@ class StoredMemory:
                 await _append_copy(session, event, alias)
 
     async def search(self, query: str) -> list[MemoryEntry]:
-        """Return what was said about `query`, best first."""
+        """Return the memories that match `query`, best first."""
         session = await self._open()
         if session is None:
             return []
@@ -121,7 +121,7 @@ class StoredMemory:
         return list(found.values())
 
     async def delete(self, memory_id: str) -> None:
-        """Erase the copies of an event, and no longer find it in its session."""
+        """Erase the copies of an event, and exclude the event from later searches."""
         session = await self._open()
         if session is None:
             return

@@ -1,7 +1,7 @@
 """One session of the ADK as a session of the store: an event is an entry.
 
-The head that an ADK session was read at is its marker: an event is appended only if no other entry
-of the conversation came since, checked in the commit of the event.
+The marker of an ADK session is the head at which the session was read. The commit of an event fails
+if another entry of the conversation was appended since.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ class StoredSession:
         return created_at(self.session.metadata)
 
     def is_of(self, info: perdure.SessionInfo) -> bool:
-        """Return whether `info` is of this session, not of an earlier one with its id."""
+        """Return whether `info` describes this session, not an earlier one with the same id."""
         return (info.metadata or {}).get(CREATED_AT) == self.session.metadata.get(CREATED_AT)
 
     def reopen(self, session: perdure.Session) -> None:
-        """Use a newer handle of the session; forget what is known of one with the same id."""
+        """Use a newer handle of the session; clear the cache if it is a different session."""
         if session.metadata.get(CREATED_AT) != self.session.metadata.get(CREATED_AT):
             self._fold = self._initial = None
         self.session = session
@@ -149,9 +149,9 @@ class StoredSession:
         return entries, self.session.head
 
     async def event(self, entry: perdure.Entry, callers: Callers | None = None) -> Event | None:
-        """Return the event of `entry`, which is added to `callers`; None if it is none.
+        """Return the event of `entry` and add it to `callers`; None if `entry` is not an event.
 
-        Raises: FormatError if the ADK does not take it.
+        Raises: FormatError if the ADK rejects the event.
         """
         stored = event_of(entry)
         if stored is None:
@@ -201,10 +201,10 @@ class StoredSession:
     async def append(
         self, session: Session, fields: Fields, user: ScopedState, app: ScopedState
     ) -> None:
-        """Append the event `fields` if `session` is as new as the store, and mark it as newer.
+        """Append the event `fields` if `session` is up to date, and update its marker.
 
-        Without a marker the time of its newest event decides. Changes of the state of the user and
-        the app are in the same commit.
+        Without a marker, the time of its newest event decides whether `session` is up to date.
+        Changes of the state of the user and the app are in the same commit.
         Durable: when this returns. Raises: StaleSessionError.
         """
         async with self._lock:  # parallel agents of one run share `session`
@@ -296,7 +296,7 @@ class StoredSession:
         return head
 
     async def _above_rewind(self, fields: Fields) -> perdure.types.Parent:
-        """Return the parent of the event: of a rewind, that of the first event that it removes."""
+        """Return the parent of the event; for a rewind, the parent of the first removed event."""
         actions: Fields = fields.get("actions", {})
         invocation = actions.get("rewind_before_invocation_id")
         if invocation:
@@ -347,7 +347,7 @@ def _is_snapshot(entry: perdure.Entry) -> bool:
 
 
 def _at(entry: Entry, timestamp: float) -> Entry:
-    """Return `entry` with its time, if it is a message that was not said now."""
+    """Return `entry` with its time if it is a message from an earlier time."""
     if isinstance(entry, perdure.Custom) or abs(time.time() - timestamp) < _SAID_AT_S:
         return entry
     return msgspec.structs.replace(entry, said_at=round(timestamp * 1000))

@@ -111,9 +111,9 @@ class StoredSessions:
         return found
 
     async def _listed(self, info: perdure.SessionInfo) -> StateFold | None:
-        """Return the state of a session of a list; None if it was deleted meanwhile.
+        """Return the state of a listed session; None if the session was deleted meanwhile.
 
-        A session without an entry is not opened: its header has its state.
+        A session without entries is not opened: its header contains the state.
         """
         metadata = info.metadata or {}
         if not info.entries:
@@ -190,7 +190,7 @@ class StoredSessions:
         return self._state(id, {"app_name": app_name}, None)
 
     async def current(self, app_name: str, user_id: str, session_id: str) -> StoredSession | None:
-        """Return a session as it is now, whatever another process deleted; None without one."""
+        """Return a session in its current state; None if it is deleted or does not exist."""
         try:
             return await self._open(
                 stored_ids.stored_id(stored_ids.SESSION, app_name, user_id, session_id)
@@ -215,7 +215,7 @@ class StoredSessions:
     async def _settle(self, stored: StoredSession) -> None:
         """Commit the state of the user and the app that the session was created with.
 
-        The session holds it from its creation, so a kill in between loses nothing.
+        The session stores this state from its creation, so a kill before the commit loses nothing.
         """
         changes = stored.initial
         if stored.session.head >= 0 or not (changes.user or changes.app):
@@ -269,7 +269,7 @@ def _made(metadata: Metadata, fold: StateFold, user: Fields, app: Fields) -> Ses
 
 
 def _described(id: str, metadata: Metadata) -> Metadata:
-    """Return the metadata of the session `id`. Raises: WrongArgument if it is none of the ADK."""
+    """Return the metadata of the session `id`. Raises: WrongArgument if it is no ADK session."""
     if not {"app_name", "user_id", "session_id"} <= metadata.keys():
         raise WrongArgument(
             f"session {id} is no session of the ADK: use another session_id",

@@ -25,7 +25,7 @@ class CachedThread:
     """The newest state of a thread that this process has read or written.
 
     Shape: `head` is the head of the session at which all of it was read. An append that expects
-    this head uses nothing older; a read calls `look` first.
+    this head uses no older data; a read calls `look` first.
     """
 
     def __init__(self, store: perdure.Store, reader: CheckpointReader, lock: asyncio.Lock) -> None:
@@ -41,7 +41,7 @@ class CachedThread:
         self._lock = lock
 
     async def look(self) -> bool:
-        """Forget what is cached if others wrote; return False if the session was erased."""
+        """Clear the cache if another process wrote; return False if the session was erased."""
         try:
             if (await self._store.open(self._reader.session.id)).head != self.head:
                 async with self._lock:  # an append of our own may be running
@@ -51,7 +51,7 @@ class CachedThread:
         return True
 
     async def refresh(self) -> None:
-        """Read the head, and forget what is cached. Raises: Erased; SessionNotFound."""
+        """Read the head, and clear the cache. Raises: Erased; SessionNotFound."""
         self.head = (await self._store.open(self._reader.session.id)).head
         self.forget()
 

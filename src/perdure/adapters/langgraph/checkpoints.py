@@ -44,7 +44,7 @@ _KNOWN: Final = 64
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True):
-    """A checkpoint as read from a session; `state`, which has its metadata, is serialized.
+    """A checkpoint as read from a session; `state` is serialized and includes the metadata.
 
     `versions` are the versions of its channels if this process stored it.
     """
@@ -77,7 +77,8 @@ class History(msgspec.Struct, frozen=True):
 class PendingWrite(msgspec.Struct, frozen=True):
     """One write of a task to a channel.
 
-    Shape: of writes with the same `index`, the newest counts if it is below 0, else the first.
+    Shape: of several writes with the same `index`, the newest counts if `index` is below 0,
+    otherwise the first.
     """
 
     task: str
@@ -118,17 +119,17 @@ class CheckpointReader:
         return History(keys, {entry.id: entry for entry in entries})
 
     def _is_newer(self, entry: perdure.Entry, note: perdure.Entry) -> bool:
-        """Return whether a checkpoint was stored after the `note` that one of its id was deleted.
+        """Return whether a checkpoint was stored after `note` recorded the deletion of its id.
 
-        A fork keeps entries of its origin, and an origin those that its forks show.
+        A fork keeps the entries of its origin, and an origin keeps the entries that its forks show.
         """
         return entry.stream == self.session.id and entry.seq > note.seq
 
     async def newest(self) -> set[Key]:
-        """Return the newest checkpoint of each namespace, and those it cannot be read without.
+        """Return the newest checkpoint of each namespace, and the checkpoints needed to read it.
 
-        A delta channel has no value in most checkpoints: LangGraph needs the nearest one above
-        that has it, and the writes in between.
+        A delta channel has no value in most checkpoints. LangGraph needs the nearest earlier
+        checkpoint that has a value, and the writes in between.
         """
         keys = (await self.history()).keys
         found: set[Key] = set()
@@ -145,9 +146,9 @@ class CheckpointReader:
         return found
 
     async def read(self, entry: perdure.Entry, history: History | None = None) -> StoredCheckpoint:
-        """Return the checkpoint of `entry`; `history`, if known, holds it.
+        """Return the checkpoint of `entry`; `history`, if given, contains it.
 
-        Raises: LookupError if data that it needs was erased.
+        Raises: LookupError if data of the checkpoint was erased.
         """
         if (known := self._known.get(entry.id)) is not None:
             return known

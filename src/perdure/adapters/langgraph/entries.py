@@ -1,4 +1,4 @@
-"""What the entries of a thread hold, and their names."""
+"""The contents and aliases of a thread's entries."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
     """The data of a checkpoint's entry.
 
     Shape: `values` are records of channel values (`values.py`), which need `window` checkpoints of
-    the path. The `said` entries above it are readable messages; `shown` messages of the channel are
-    readable in all.
+    the path. The `said` entries above it are readable messages. In total, `shown` messages of the
+    channel are readable.
     """
 
     ns: str
@@ -51,7 +51,7 @@ class WritesBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewestBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of the note of the newest checkpoint of a namespace; None: it has none."""
+    """The data of the note of a namespace's newest checkpoint; None: it has no checkpoint."""
 
     ns: str
     checkpoint: str | None
@@ -65,7 +65,7 @@ class DeletedBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Namespace and id of a checkpoint; `is_again` if it was stored again, and others deleted."""
+    """Namespace and id of a checkpoint; `is_again`: stored again when others were deleted."""
 
     ns: str
     id: str
@@ -93,7 +93,7 @@ def checkpoint_in(entry: perdure.Entry) -> CheckpointBody | None:
 
 
 def place_in(entry: perdure.Entry) -> Place | None:
-    """Return the place of a checkpoint's entry, without decoding the rest; None likewise."""
+    """Return the place of a checkpoint's entry without decoding the rest; otherwise None."""
     return _decoded(entry, _place)
 
 
@@ -109,7 +109,7 @@ def _decoded(entry: perdure.Entry, decoder: msgspec.json.Decoder[T]) -> T | None
 
 
 def note_in(entry: perdure.Entry, shape: type[T]) -> T | None:
-    """Return the data of a note; None, with a warning, if it has not the `shape`."""
+    """Return the data of a note; warn and return None if it does not have the `shape`."""
     note = perdure.body_of(entry)
     try:
         return msgspec.convert(note.data if isinstance(note, perdure.Note) else None, shape)
@@ -119,7 +119,7 @@ def note_in(entry: perdure.Entry, shape: type[T]) -> T | None:
 
 
 def newest_note(ns: str, id: str | None) -> perdure.Note:
-    """Return the note that `id` is the newest checkpoint of `ns`."""
+    """Return a note that names `id` as the newest checkpoint of `ns`."""
     return perdure.Note(NEWEST, {"ns": ns, "checkpoint": id})
 
 

@@ -34,7 +34,7 @@ class _Value(msgspec.Struct, gc=False):
 
 
 class _Kept(msgspec.Struct, gc=False):
-    """What an entry holds of an item beside its text, which is the value if there is no other."""
+    """The data of an item in its entry; without `value`, the text of the entry is the value."""
 
     key: str
     created_at: int
@@ -83,8 +83,8 @@ def item_entry(
 ) -> perdure.types.Item:
     """Return an item as an entry.
 
-    `texts` are the texts by which a search finds the item: None is the whole value, and without any
-    it is not found.
+    `texts` are the texts by which a search finds the item. None means the whole value; with an
+    empty list no search finds the item.
     """
     stored = json_text(value)
     kept: dict[str, object] = {"key": key, "created_at": created_at}
@@ -132,7 +132,7 @@ def deleted_key(entry: perdure.Entry) -> str | None:
 
 
 def field_of(value: Mapping[str, Any], name: str) -> object:
-    """Return a field of an item, also one within others, such as ``user.name``; None without it."""
+    """Return a field of an item, also a nested one such as ``user.name``; None if missing."""
     if name in value:
         return value[name]
     first, _, rest = name.partition(".")
@@ -143,7 +143,7 @@ def field_of(value: Mapping[str, Any], name: str) -> object:
 
 
 def is_match(condition: MatchCondition, namespace: Namespace) -> bool:
-    """Return whether `namespace` begins or ends as the condition says; ``*`` is any label."""
+    """Return whether `namespace` matches a prefix or suffix condition; ``*`` is any label."""
     path = condition.path
     if len(namespace) < len(path):
         return False
@@ -154,7 +154,7 @@ def is_match(condition: MatchCondition, namespace: Namespace) -> bool:
 
 
 def is_like(value: object, wanted: object) -> bool:
-    """Return whether a value fits a filter: equal, or as compared in ``{"$gt": 4}``."""
+    """Return whether a value matches a filter: equal, or compared as in ``{"$gt": 4}``."""
     if isinstance(wanted, Mapping):
         fields = cast("Mapping[str, object]", wanted)
         if any(name.startswith("$") for name in fields):
@@ -193,7 +193,7 @@ def _compare(value: object, operator: str, other: object) -> bool:
 
 
 def similarity(one: Vector, other: Vector) -> float:
-    """Return the cosine of the angle between two vectors; 0 for one without a length."""
+    """Return the cosine of the angle between two vectors; 0 if a vector has length zero."""
     lengths = (sum(x * x for x in one) * sum(x * x for x in other)) ** 0.5
     return sum(map(float.__mul__, one, other)) / lengths if lengths else 0.0
 

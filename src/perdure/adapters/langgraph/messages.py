@@ -14,7 +14,7 @@ CHANNEL = "messages"
 
 
 def messages_of(values: dict[str, Any]) -> list[BaseMessage]:
-    """Return the messages of a state, or none if it has no list of them."""
+    """Return the messages of a state, or an empty list if it has no list of messages."""
     found: object = values.get(CHANNEL)
     if not isinstance(found, list):
         return []
@@ -24,7 +24,7 @@ def messages_of(values: dict[str, Any]) -> list[BaseMessage]:
 
 
 def readable(messages: Sequence[BaseMessage]) -> list[perdure.Message]:
-    """Return what a person reads of `messages`: text, tool calls and tool results."""
+    """Return the readable parts of `messages`: text, tool calls and tool results."""
     return [made for each in messages if (made := _readable(each)) is not None]
 
 

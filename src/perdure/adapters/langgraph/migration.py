@@ -22,8 +22,8 @@ def copy_checkpoints(
 ) -> int:
     """Copy the checkpoints and pending writes of `source`, of one thread or all; return how many.
 
-    Repeating a call copies only what is missing. `source` is not changed. Its pending writes have
-    no place among the tasks any more, and keep their order. Durable: when this returns.
+    Repeating a call copies only the missing checkpoints. `source` is not changed. The copied
+    pending writes have no task path, but keep their order. Durable: when this returns.
     """
     wanted: Any = None if thread_id is None else {"configurable": {"thread_id": thread_id}}
     copied = 0
@@ -48,9 +48,9 @@ def copy_checkpoints(
 def copy_items(source: BaseStore, target: PerdureStore, prefix: tuple[str, ...] = ()) -> int:
     """Copy the items of `source` in the namespaces that begin with `prefix`; return how many.
 
-    Repeating a call copies only what is new or has another value. `source` is not changed; no other
-    program may write to it meanwhile. The copies have the time of the copy, and are found by the
-    index of `target`. Durable: when this returns.
+    Repeating a call copies only items that are new or have another value. `source` is not changed;
+    no other program may write to it meanwhile. The copies get the time of the copy, and the index
+    of `target` finds them. Durable: when this returns.
     """
     namespaces = _pages(
         lambda offset: source.list_namespaces(prefix=prefix, limit=_PAGE, offset=offset)

@@ -63,7 +63,7 @@ class StoredNamespace:
         self._erasing = asyncio.Lock()
 
     async def refresh(self, entries: int) -> None:
-        """Read the newer entries, if the session has other `entries`."""
+        """Read the newer entries if the number of `entries` of the session has changed."""
         async with self._lock:
             if entries != self._head + 1:
                 await self._read()
@@ -80,7 +80,7 @@ class StoredNamespace:
                 self.newest.pop(key, None)
 
     async def erase_deleted(self) -> None:
-        """Erase all versions of the items that were deleted; calls at the same time share it."""
+        """Erase all versions of the deleted items; concurrent calls share one erasure."""
         async with self._erasing:
             gone = {key: len(own) for key, own in self._versions.items() if key not in self.items}
             seqs = [seq for key in gone for seq in self._versions[key]]
@@ -139,7 +139,7 @@ class Namespaces:
         return found
 
     async def change(self, changes: Mapping[tuple[Namespace, str], Change]) -> None:
-        """Make all `changes` in one commit; erase what was deleted. Durable: when this returns."""
+        """Make all `changes` in one commit; erase deleted items. Durable: when this returns."""
         of_namespace: dict[Namespace, dict[str, Change]] = {}
         for (namespace, key), change in changes.items():
             of_namespace.setdefault(namespace, {})[key] = change
@@ -205,6 +205,6 @@ class Namespaces:
 
 
 def session_id(namespace: Namespace) -> str:
-    """Return the id of the session of a namespace; its first two labels are parts of it."""
+    """Return the session id of a namespace; the first two labels are parts of the id."""
     digest = hashlib.sha256(json.dumps(namespace).encode()).hexdigest()[:40]
     return ":".join((PREFIX, *map(id_part, namespace[:2]), f"h.{digest}"))

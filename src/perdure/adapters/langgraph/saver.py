@@ -99,8 +99,8 @@ class AsyncSaver(BaseCheckpointSaver[Any]):
 class PerdureSaver(AsyncSaver):
     """Checkpoints in a store of perdure: each thread is a session.
 
-    `store` is a `perdure.blocking.Store`, for any event loop and thread, or a `perdure.Store`; then
-    the async calls belong to the event loop that opened it, and there are no others.
+    `store` is a `perdure.blocking.Store`, for any event loop and thread, or a `perdure.Store`. A
+    `perdure.Store` supports only the async calls, on the event loop that opened it.
     The store decides `durability`, encryption and namespaces.
     """
 

@@ -42,8 +42,8 @@ _SOME = 50
 class PerdureStore(BaseStore):
     """Items of LangGraph's store in a store of perdure: a namespace is a session.
 
-    `store` is a `perdure.blocking.Store`, for any event loop and thread, or a `perdure.Store`; then
-    the async calls belong to the event loop that opened it, and there are no others.
+    `store` is a `perdure.blocking.Store`, for any event loop and thread, or a `perdure.Store`. A
+    `perdure.Store` supports only the async calls, on the event loop that opened it.
 
     A search with a query uses the recall of `Store.memory`, which needs no embeddings. With `index`
     it compares embeddings instead, as LangGraph's own stores do.
@@ -131,7 +131,7 @@ class PerdureStore(BaseStore):
     async def _by_recall(
         self, op: SearchOp, found: Sequence[tuple[StoredNamespace, StoredItem]]
     ) -> list[tuple[tuple[StoredNamespace, StoredItem], float | None]]:
-        """Return what a recall finds of the items `found`, best first; not their neighbours."""
+        """Return the items of `found` that a recall finds, best first, without neighbours."""
         assert op.query is not None
         wanted = {
             f"{within.session.id}/{within.newest[item.key]}": (within, item)
@@ -172,7 +172,7 @@ class PerdureStore(BaseStore):
 
 
 class _Batch:
-    """Operations: those in order, and the last change of each item."""
+    """All operations in order, and the last change of each item."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
         self.ops = list(ops)
@@ -211,7 +211,7 @@ def _fits(item: StoredItem, namespace: StoredNamespace, wanted: Mapping[str, Any
 def _by_vectors(
     found: Sequence[tuple[StoredNamespace, StoredItem]], query: Vector
 ) -> list[tuple[tuple[StoredNamespace, StoredItem], float | None]]:
-    """Return the items by their most similar vector, then those without one."""
+    """Return the items by their most similar vector, then the items without vectors."""
     scored: list[tuple[tuple[StoredNamespace, StoredItem], float | None]] = []
     scored += [
         (each, max(similarity(query, vector) for vector in each[1].vectors))

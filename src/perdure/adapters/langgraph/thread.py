@@ -1,8 +1,9 @@
 """A thread of LangGraph as a session: a checkpoint is an entry below its parent's.
 
-An alias names each checkpoint by namespace and id. A note names the newest checkpoint of its
-namespace, and notes hold pending writes, each with the note before it about the same checkpoint.
-All of these expect the session's head, so a cached state is never older than the log it extends.
+An alias names each checkpoint by namespace and id. One note names the newest checkpoint of its
+namespace. Other notes contain pending writes, and each refers to the previous note about the same
+checkpoint. Each of these appends expects the session's head, so a cached state is never older than
+the log that it extends.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Thread:
             await self._retried(lambda: self._put(ns, parent, checkpoint, metadata, changed))
 
     async def put_writes(self, ns: str, id: str, writes: Sequence[PendingWrite]) -> None:
-        """Store `writes` of a checkpoint, which may come later. Durable: when this returns."""
+        """Store `writes` of a checkpoint that may be stored later. Durable: when this returns."""
         listed: list[list[object]] = [
             [each.task, each.path, each.index, each.channel, each.type, encoded(each.data)]
             for each in writes
@@ -200,7 +201,7 @@ class Thread:
     # ------------------------------------------------------------ copying and deleting
 
     async def adopt(self, origin: Thread) -> None:
-        """Complete this fork of `origin`: its newest checkpoints and pending writes are notes."""
+        """Complete this fork of `origin`: add notes of newest checkpoints and pending writes."""
         shown = (await origin.reader.history()).keys
         keys = list((await self.reader.history()).keys)
         gone = [key for key in keys if key not in shown]
@@ -214,9 +215,10 @@ class Thread:
     async def keep(self, kept: Collection[Key]) -> None:
         """Delete every checkpoint but `kept`, with its writes; free their bytes.
 
-        The kept ones are stored again, without parts that they share with deleted ones, before
-        anything is erased. So a killed call deleted nothing, or can be repeated. Durable: when this
-        returns.
+        First the kept checkpoints are stored again, without parts that they share with deleted
+        ones. Only then are entries erased. After a kill, the call has deleted nothing or can be
+        repeated.
+        Durable: when this returns.
         """
         async with self._lock:
             await self.cached.refresh()
@@ -226,7 +228,7 @@ class Thread:
             await self.cached.refresh()
 
     async def _keep(self, kept: Collection[Key], known: Collection[Key]) -> None:
-        """Delete the `known` checkpoints that are not `kept`; those of other processes stay.
+        """Delete the `known` checkpoints that are not `kept`, but none of other processes.
 
         Raises: HeadConflict, with nothing erased, if another process wrote in the meantime.
         """
@@ -249,7 +251,7 @@ class Thread:
         await self._put(ns, read.parent, again, metadata, (), whole=whole)
 
     async def _forget(self, gone: Sequence[Key], old: Sequence[Key], kept: Sequence[Key]) -> None:
-        """Note the newest kept checkpoints, and which ones a fork no longer shows."""
+        """Append notes about the newest kept checkpoints, and about those hidden in forks."""
         items: list[perdure.types.Item] = []
         aliases: list[str | None] = []
         for ns in sorted({ns for ns, _ in old}):
@@ -266,7 +268,8 @@ class Thread:
     async def _erase(self, entries: Sequence[perdure.Entry], gone: Sequence[Key]) -> None:
         """Erase the checkpoints among `entries`, their messages, and the writes of `gone`.
 
-        What other programs added to the session stays, and what a fork has of its origin.
+        Entries that other programs added remain, and so do entries that a fork shares with its
+        origin.
         """
         own = [e for e in entries if e.stream == self.session.id and not e.is_erased]
         ours: set[int] = set()

@@ -163,7 +163,7 @@ class Threads:
             return
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy the checkpoints and writes of a thread: as a fork, if `target` has none."""
+        """Copy the checkpoints and writes of a thread; as a fork if `target` has no session."""
         thread = await self._current(source)
         if thread is None or source == target:
             return
@@ -203,7 +203,7 @@ class Threads:
             await self._keep(thread_id, lambda metadata: metadata.get("run_id") not in runs)
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
-        """Keep the newest checkpoint of each namespace, or with "delete" none."""
+        """Keep only the newest checkpoint of each namespace, or delete all with "delete"."""
         if strategy not in {"keep_latest", "delete"}:
             raise ValueError(f"prune has the strategies keep_latest and delete, not {strategy!r}")
         for thread_id in thread_ids:
@@ -214,7 +214,7 @@ class Threads:
                 self._threads.pop(thread_id, None)
 
     async def _keep(self, thread_id: str, is_kept: Callable[[dict[str, Any]], bool]) -> None:
-        """Delete the checkpoints of a thread whose metadata are not to be kept."""
+        """Delete the checkpoints of a thread for whose metadata `is_kept` returns False."""
         thread = await self._current(thread_id)
         if thread is None:
             return
@@ -234,7 +234,7 @@ class Threads:
         return list(dict.fromkeys(each for each in named if isinstance(each, str)))
 
     async def _current(self, thread_id: str) -> Thread | None:
-        """Return the thread as it is now, whatever another process deleted; None without one."""
+        """Return a thread in its current state; None if it has no session."""
         thread = self._threads.get(thread_id)
         if thread is not None and not await thread.cached.look():
             self._threads.pop(thread_id, None)
@@ -277,7 +277,7 @@ class Threads:
         return thread
 
     async def _free_id(self, thread_id: str) -> str:
-        """Return the id for a new session of the thread. A fork cannot use an erased one's."""
+        """Return the id for a new session of the thread. A fork cannot reuse an erased id."""
         for generation in range(_GENERATIONS):
             id = _session_id(thread_id, generation)
             try:

@@ -1,8 +1,9 @@
-"""Channel values in checkpoints: stored once, and grown ones as the bytes that changed.
+"""Channel values in checkpoints: each is stored once; a grown value is stored as changed bytes.
 
-A checkpoint says of each channel how far up its path the value was stored (`back`). There it is
-whole, or a tail: bytes to combine with the value one or more checkpoints further up. Distances
-count checkpoints, not ids, so a fork of the session needs no other ones.
+For each channel, a checkpoint records how many checkpoints up its path the value was stored
+(`back`). The value there is stored whole or as a tail: bytes to combine with the value one or more
+checkpoints further up. Distances count checkpoints, not ids, so they stay valid in a fork of the
+session.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ Record = dict[str, object]
 class ChannelValue(msgspec.Struct, frozen=True):
     """A serialized value, and how it is stored.
 
-    Shape: it was stored `back` checkpoints up the path; there it needs `span` more, its `links`
-    tails, which hold `linked` bytes.
+    Shape: the value was stored `back` checkpoints up the path. Reading it there needs `span` more
+    checkpoints, with `links` tails of `linked` bytes in total.
     """
 
     type: str
@@ -52,9 +53,9 @@ class ChannelValue(msgspec.Struct, frozen=True):
 def stored(
     value: tuple[str, bytes], before: ChannelValue | None, *, is_whole: bool = False
 ) -> tuple[Record, ChannelValue]:
-    """Return the record of `value`, and what the next checkpoint knows of it.
+    """Return the record of `value`, and its `ChannelValue` for the next checkpoint.
 
-    `before` is the channel's value in the parent checkpoint; with `is_whole` nothing of it is used.
+    `before` is the channel's value in the parent checkpoint; with `is_whole` it is ignored.
     """
     kind, data = value
     if before is not None and before.type == kind and not is_whole:
@@ -114,7 +115,7 @@ def _text(data: bytes) -> str:
 
 
 def encoded(data: bytes) -> Record:
-    """Return bytes as JSON data; many bytes as content beside the log."""
+    """Return bytes as JSON data; large values become content beside the log."""
     if len(data) > _INLINE:
         return {"content": perdure.content(data)}
     return {"data": _text(data)}
@@ -137,7 +138,7 @@ def continued(
     above: Mapping[str, ChannelValue],
     contents: Mapping[str, bytes],
 ) -> dict[str, ChannelValue] | None:
-    """Return the values of `records`, given those of the next checkpoint up the path.
+    """Return the values of `records`, given the values of the next checkpoint up the path.
 
     Shape: None if a record needs a checkpoint that is further up.
     """
@@ -188,7 +189,7 @@ def combined(
 
 
 def _grown(before: ChannelValue, record: Mapping[str, Any]) -> ChannelValue:
-    """Return the value of a tail of `before`."""
+    """Return the value that the tail `record` makes of `before`."""
     tail, skip = b64decode(cast("str", record["tail"])), cast("int", record["skip"])
     kept = memoryview(before.data)[skip : skip + cast("int", record["keep"])]
     data = b"".join((b64decode(cast("str", record["head"])), kept, tail))

@@ -1,8 +1,8 @@
 """Approvals that a paused run of the SDK waits for, as questions of the inbox, and their answers.
 
-Questions about other calls are withdrawn before a state is stored, and its own are asked after it:
-a process that dies in between leaves a state whose next run is interrupted at the same calls, and
-asks again.
+Questions about other calls are withdrawn before a state is stored; the questions of the state are
+asked afterwards. If the process dies in between, the next run of the state stops at the same calls
+and asks again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class WantedApproval(msgspec.Struct, frozen=True):
 
 
 def wanted_by(item: ToolApprovalItem) -> WantedApproval | None:
-    """Return what `item` waits for; None for one without the id of a call."""
+    """Return the approval that `item` waits for; None if `item` has no call id."""
     id, name = item.call_id, item.qualified_name or item.name
     if not id or not name:
         return None
@@ -64,14 +64,14 @@ def wanted_by(item: ToolApprovalItem) -> WantedApproval | None:
 
 
 def undecided(state: RunState[Any, Any] | None) -> list[WantedApproval]:
-    """Return what `state` waits for and the program has not decided."""
+    """Return the approvals that `state` waits for and the program has not decided."""
     items = [] if state is None else state.get_interruptions()
     wanted = [(item, wanted_by(item)) for item in items]
     return [each for item, each in wanted if each and _decision(state, item) is None]
 
 
 def decide(state: RunState[Any, Any], answers: Mapping[str, perdure.types.Answer]) -> None:
-    """Apply `answers`, by the digests of their questions, to what `state` waits for."""
+    """Apply `answers`, keyed by question digest, to the approvals that `state` waits for."""
     for item in state.get_interruptions():
         wanted = wanted_by(item)
         answer = None if wanted is None else answers.get(wanted.digest)
@@ -88,7 +88,7 @@ async def asked_about(
 ) -> dict[str, list[perdure.Entry]]:
     """Return the questions about each call that the stored `state` waits for, by their digests.
 
-    `data` is the data of its note. Questions that are closed are among them.
+    `data` is the data of the note that stores the state. The result includes closed questions.
     """
     found: dict[str, list[perdure.Entry]] = {digest: [] for digest in data.get("calls", ())}
     entries = [await session.entry(id) for id in data.get("questions", ())]
@@ -100,7 +100,7 @@ async def asked_about(
 
 
 async def ask(session: perdure.Session, wanted: Sequence[WantedApproval]) -> None:
-    """Ask about what is `wanted`."""
+    """Ask a question about each `wanted` approval."""
     messages = await session.path(last=_ENTRIES, kind="message") if wanted else []
     calls = {
         call.id: entry
@@ -114,7 +114,7 @@ async def ask(session: perdure.Session, wanted: Sequence[WantedApproval]) -> Non
 async def answers_to(
     session: perdure.Session, asked: Mapping[str, Sequence[perdure.Entry]]
 ) -> dict[str, perdure.types.Answer]:
-    """Return the answers to the questions in `asked`; of several, a denial counts."""
+    """Return the answers to the questions in `asked`; a denial overrides other answers."""
     found: dict[str, perdure.types.Answer] = {}
     for digest, entries in asked.items():
         for entry in entries:
@@ -125,7 +125,7 @@ async def answers_to(
 
 
 async def is_answer_unused(session: perdure.Session, question: perdure.Entry) -> bool:
-    """Return True if `question` has an answer, and its call no result since.
+    """Return True if `question` has an answer and its call has no later result.
 
     A person may answer while the run continues. Another run may use the id of the call again.
     """
@@ -140,7 +140,7 @@ async def is_answer_unused(session: perdure.Session, question: perdure.Entry) ->
 
 
 def _digest_of(entry: perdure.Entry) -> str:
-    """Return `WantedApproval.digest` of what the question `entry` asks; "" for another question."""
+    """Return `WantedApproval.digest` of the question `entry`; "" for any other question."""
     question = perdure.body_of(entry)
     if not isinstance(question, perdure.types.Question) or question.topic != "program":
         return ""
@@ -150,7 +150,7 @@ def _digest_of(entry: perdure.Entry) -> str:
 
 
 def _hash(value: object) -> str:
-    """Return a hash of `value`; of arguments, the `Question.args_hash`."""
+    """Return a hash of `value`; for arguments it is the `Question.args_hash`."""
     return hashlib.blake2b(msgspec.json.encode(value), digest_size=32).hexdigest()
 
 
@@ -178,7 +178,7 @@ def without_decisions(text: str) -> str:
 
 
 def _decision(state: Any, item: ToolApprovalItem) -> bool | None:
-    """Return what the program decided about `item`, or about all calls of its tool.
+    """Return the program's decision about `item`, or about all calls of its tool.
 
     Raises: ConfigError for a release of the SDK without the private names that this needs.
     """

@@ -1,9 +1,10 @@
 """Items of the Responses API as entries of a session, and back without loss.
 
 A message, a tool call, a tool result and a reasoning item become messages, which every reader of
-the session shows. `Message.foreign` keeps the item, except the long texts that the message has:
-they are stored once, and `OpenAIItem.taken` says where they belong. A message of a role and a text
-is the message alone. Other items are `Custom` entries that hold the item's JSON.
+the session shows. `Message.foreign` stores the item without the long texts of the message, which
+are stored once. `OpenAIItem.taken` records where they belong. An item with only a role and a text
+becomes a message without `Message.foreign`. Other items are `Custom` entries that hold the item's
+JSON.
 """
 
 from __future__ import annotations
@@ -70,9 +71,10 @@ Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
 class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The item in `Message.foreign`.
 
-    `taken` are the texts and media that only the message holds: the number of its part, and the
-    place in the item. A usual answer is `openai_answer` instead: the numbers of its `_ANSWERS` and
-    `_OUTPUTS`, its id and its status; the texts of the message are its content.
+    `taken` lists the texts and media that only the message contains: the number of the message
+    part, and the place in the item. `openai_answer` represents a usual answer instead: the indexes
+    in `_ANSWERS` and `_OUTPUTS`, the id and the status. The texts of the message are the content of
+    the answer.
     """
 
     openai_item: Item | None = None
@@ -90,7 +92,7 @@ class _StoredPart(msgspec.Struct, gc=False):
 
 
 class _Stored(msgspec.Struct, gc=False):
-    """The body of an entry, as far as an item is made from it."""
+    """The fields of an entry's body that an item is built from."""
 
     role: str = ""
     foreign: OpenAIItem | None = None
@@ -102,8 +104,8 @@ class _Stored(msgspec.Struct, gc=False):
 class ItemParts(msgspec.Struct, frozen=True, gc=False):
     """An item of an entry, and the places in it whose bytes are stored beside the log.
 
-    `wanted` has the handle, the media type and the place of each; an empty place is the whole item,
-    as JSON.
+    `wanted` lists the handle, the media type and the place of each value; an empty place means the
+    whole item, as JSON.
     """
 
     item: Item
@@ -114,7 +116,7 @@ _decoder = msgspec.json.Decoder(_Stored)
 
 
 def entry_of(item: Item) -> Entry:
-    """Return `item` as a message where one can represent it, otherwise as a `Custom` entry."""
+    """Return `item` as a message if a message can represent it, otherwise as a `Custom` entry."""
     if "role" in item and item.get("type", "message") == "message":
         return _message(item) or opaque_item(item)
     match item.get("type"):
@@ -136,8 +138,8 @@ def opaque_item(item: Item) -> perdure.Custom:
 def items_of(entry: perdure.Entry) -> list[ItemParts]:
     """Return the item that `entry` was made from.
 
-    A message of another program becomes the items that say the same: its results, then its text,
-    then its calls. Empty for other entries, and for erased ones.
+    A message of another program becomes items with the same content: its results, then its text,
+    then its calls. Returns an empty list for other entries and for erased entries.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return []
@@ -162,7 +164,7 @@ def items_of(entry: perdure.Entry) -> list[ItemParts]:
 
 
 def filled(parts: ItemParts, contents: Mapping[str, bytes]) -> Item:
-    """Return the item of `parts` with its bytes, from handle -> `contents`."""
+    """Return the item of `parts` with its bytes; `contents` maps handles to bytes."""
     item = parts.item
     for handle, mime_type, place in parts.wanted:
         if not place:
@@ -173,7 +175,7 @@ def filled(parts: ItemParts, contents: Mapping[str, bytes]) -> Item:
 
 
 def said_items(message: perdure.Message) -> list[ItemParts]:
-    """Return the items that say what `message`, written by another program, says."""
+    """Return the items for `message`, which another program wrote."""
     texts = [part.text for part in message.parts if isinstance(part, perdure.TextPart)]
     role = "user" if message.role in ("context", "tool") else message.role
     said = "\n\n".join(text for text in texts if text)
@@ -312,7 +314,7 @@ def _contents(
 
 
 def _media(address: str) -> _Media | None:
-    """Return the bytes of a ``data:`` address; None if it could not be written again the same."""
+    """Return the bytes of a ``data:`` address; None if encoding does not give the same address."""
     found = _DATA_URL.match(address)
     if found is None:
         return None
@@ -327,7 +329,7 @@ def _media(address: str) -> _Media | None:
 
 
 def _with_media(role: _Role, parts: Sequence[str | _Media], kept: OpenAIItem) -> Entry | None:
-    """Return a message with media, which are the user's; None if a message cannot hold them."""
+    """Return a user message with media; None if a message cannot contain them."""
     if role != "user":
         return None
     try:
@@ -352,7 +354,7 @@ def _foreign(kept: OpenAIItem) -> dict[str, object]:
 
 
 def _plain_item(stored: _Stored) -> Item | None:
-    """Return the item of a message that is a role and a text."""
+    """Return the item for a message that has only a role and a text."""
     if stored.role not in ("user", "assistant", "system") or len(stored.parts) != 1:
         return None
     part = stored.parts[0]

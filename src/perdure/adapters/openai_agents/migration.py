@@ -37,9 +37,9 @@ async def import_sqlite(
 ) -> dict[str, int]:
     """Copy the sessions of a file of `SQLiteSession`; return session id -> items added.
 
-    Repeating it adds only new items. Rows that are no JSON objects are skipped.
-    Durable: each item before the next is read. Raises: WrongArgument for a missing file, and for
-    one without these tables.
+    Repeating the call adds only new items. Rows that are no JSON objects are skipped.
+    Durable: each item before the next is read. Raises: WrongArgument if the file is missing or does
+    not contain the SDK's tables.
     """
     rows = await asyncio.to_thread(_read, Path(path), messages_table)
     added: dict[str, int] = {}
@@ -64,8 +64,8 @@ async def import_sqlite(
 async def copy_session(source: Session, target: PerdureSession) -> int:
     """Copy the items of any session of the SDK, such as `SQLAlchemySession`; return how many.
 
-    Repeating it copies only items that were added to `source` at its end. Of a session with
-    branches it copies the current one. Durable: each item, when this returns.
+    Repeating the call copies only items that were added to the end of `source`. For a session with
+    branches, it copies the current branch. Durable: each item, when this returns.
     """
     copied = 0
     for number, item in enumerate(await source.get_items(_EVERY)):

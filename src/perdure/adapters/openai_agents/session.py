@@ -100,13 +100,13 @@ class PerdureSession:
         return self._id_of(0) if self._session is None else self._session.id
 
     def _id_of(self, generation: int) -> str:
-        """Return the id of the session that follows `generation` erased ones."""
+        """Return the session id after `generation` erased sessions."""
         return session_id_of(f"{PREFIX}{generation or ''}", self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the newest `limit` items, oldest first; reads only these.
 
-        Without a limit that of `session_settings` applies. A negative one is no limit.
+        Without a limit that of `session_settings` applies. A negative limit means no limit.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
@@ -122,9 +122,9 @@ class PerdureSession:
     async def add_items_once(
         self, items: list[TResponseInputItem], key: str, *, said_at: datetime | None = None
     ) -> bool:
-        """Add `items` unless a call with this `key` has added them; return whether it added them.
+        """Add `items` unless a call with this `key` has added them; return True if added.
 
-        `said_at` is their time where it is not now. Durable: when this returns.
+        `said_at` is the time of the items; default: now. Durable: when this returns.
         Raises: IdempotencyMismatch for other items under a known key.
         """
         return await self._loop.finish(
@@ -132,7 +132,7 @@ class PerdureSession:
         )
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the newest item and return it. Of several processes, each gets another item."""
+        """Remove the newest item and return it. Concurrent processes get different items."""
         return await self._loop.finish(self._pop())
 
     async def clear_session(self) -> None:
@@ -150,13 +150,13 @@ class PerdureSession:
         await self._loop.finish(self._save_state(text, wanted))
 
     async def load_state(self, agent: Agent[Any], **options: Any) -> RunState[Any, Any] | None:
-        """Return the state that was stored last, for a run that `agent` began; None without one.
+        """Return the newest stored state, for a run that `agent` began; None if none is stored.
 
         Calls that people allowed or denied in the inbox are approved or rejected in it, with their
         note as the message of the rejection. `options` are passed to `RunState.from_string`. Only
         one process may resume it.
 
-        A state from an import or an untrusted store is loaded without the decisions in it: its run
+        A state from an import or an untrusted store is loaded without its decisions, so its run
         asks again. Its context comes from the file: pass `context_override` if tools trust it.
         """
         stored = await self._loop.call(self._state())
@@ -285,7 +285,7 @@ class PerdureSession:
                 return
 
     async def _open(self) -> perdure.Session | None:
-        """Return the session as it is now: another process may have erased it."""
+        """Return the current session: another process may have erased it."""
         ids, self._session = (() if self._session is None else (self._session.id,)), None
         for id in chain(ids, map(self._id_of, range(_GENERATIONS))):  # nearly always the first
             try:
@@ -397,7 +397,7 @@ async def _leave(
     kept: Sequence[ItemParts],
     leaf: perdure.Entry,
 ) -> None:
-    """Continue before `entry`, with the `kept` of its items. Raises: LeafConflict."""
+    """Continue before `entry`, and append the items in `kept` again. Raises: LeafConflict."""
     if not kept:
         await session.branch(entry.parent_id, expected_leaf=leaf)
         return

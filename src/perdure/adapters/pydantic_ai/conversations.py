@@ -1,7 +1,8 @@
 """The conversations of a store: finds, writes, forks and erases the session of each.
 
-A conversation is a session. Its record is a note, found by an alias; each of its entries is an
-entry of the session, found by its id as alias.
+A conversation is a session. A note stores the record of the conversation, and an alias names the
+note. Each entry of the conversation is an entry of the session, and its id is the alias of that
+entry.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ class Conversations:
         self._homes: dict[str, str] = {}
 
     async def _open(self, conversation_id: str) -> tuple[perdure.Session | None, str]:
-        """Return the session of a conversation, and the first id that no session ever had.
+        """Return the session of a conversation, and its id; without a session, the first free id.
 
-        A fork cannot have the id of an erased session, so the next one gets a number.
+        A fork cannot have the id of an erased session, so the next session id gets a number.
         """
         found: perdure.Session | None = None
         for number in count(1):
@@ -89,7 +90,7 @@ class Conversations:
         return None if session is None else await self._record_of(session)
 
     async def _record_of(self, session: perdure.Session) -> ConversationRecord | None:
-        """Return the newest record in `session`; None if it has none of its own."""
+        """Return the newest record in `session`; None if the session has no record of its own."""
         try:
             entry = await session.entry(_alias(session))
         except (EntryNotFound, Erased, SessionNotFound):
@@ -149,9 +150,9 @@ class Conversations:
     async def _create(
         self, free_id: str, record: ConversationRecord, new: Sequence[ConversationEntry]
     ) -> perdure.Session:
-        """Create the session of `record`: a fork if its history begins in another one.
+        """Create the session of `record`: a fork if its history begins in another session.
 
-        Raises: ConversationConflict if no session has the entry before it.
+        Raises: ConversationConflict if no session contains the preceding entry.
         """
         metadata = {"framework": "pydantic-ai", "conversation_id": record.conversation_id}
         before = new[0].parent_id if new else record.head_id
@@ -197,7 +198,7 @@ class Conversations:
         self._remember(session, [record.head_id])
 
     async def _move(self, session: perdure.Session, leaf: perdure.Entry | None) -> None:
-        """Show the branch that the record names. The record is right without it, too."""
+        """Show the branch that the record names. The record is also valid without this step."""
         try:
             await session.branch(leaf)
         except TurnOpen:
@@ -273,7 +274,7 @@ class Conversations:
                 yield session
 
     async def _at(self, session: perdure.Session, entry_id: str) -> perdure.Entry:
-        """Return the entry of `session` that keeps `entry_id`. Raises: EntryNotFound."""
+        """Return the entry of `session` that contains `entry_id`. Raises: EntryNotFound."""
         entry = await session.entry(entry_id)
         found = found_in(entry)
         if found is None:

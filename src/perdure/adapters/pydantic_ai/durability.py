@@ -41,12 +41,12 @@ _Config = dict[str, Any]
 class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
     """Stores every model call and tool call of an agent that runs in a `DurableRun`.
 
-    The agent needs a `name`; changing it makes unfinished runs begin again. Outside of a
-    `DurableRun` it has no effect. `on_unknown` is the policy of tools whose call began and has no
-    known outcome, after a kill: "never" tells the model that the outcome is unknown, "retry" calls
-    again, "ask" requests an approval (`DeferredToolRequests`). A tool's metadata can set its own:
-    ``metadata={"perdure": {"on_unknown": "retry"}}``. `models` and `event_stream_handler` are as in
-    the other durability capabilities of Pydantic AI.
+    The agent needs a `name`; unfinished runs start again if the name changes. Outside of a
+    `DurableRun` it has no effect. `on_unknown` is the policy of tools whose call began but has no
+    known outcome after a kill. "never" tells the model that the outcome is unknown, "retry" calls
+    again, and "ask" requests an approval (`DeferredToolRequests`). A tool's metadata can set a
+    policy for this tool: ``metadata={"perdure": {"on_unknown": "retry"}}``. `models` and
+    `event_stream_handler` are as in the other durability capabilities of Pydantic AI.
     """
 
     engine_spec = DurabilityEngineSpec(
@@ -90,7 +90,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
         return None if current_run() is None else conversation_id_from_run_id(run_id)
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Return when the run began first, from which its timeout counts."""
+        """Return the time of the run's first start, from which its timeout counts."""
         run = current_run()
         if run is None:
             return None
@@ -103,7 +103,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
         return datetime.fromisoformat(cast("str", outcome))
 
     def get_durable_operation_backend(self) -> DurableOperationBackend[Any]:
-        """Return what runs each operation as a unit of the current `DurableRun`."""
+        """Return the backend that runs each operation as a unit of the current `DurableRun`."""
         resolve = self._build_resolve_tool_config(self._tool_config)
 
         def tool_config(_: DurableOperationId, tool: object | None, tool_name: str) -> Any:
@@ -170,7 +170,7 @@ class _LedgerBackend(JournalCallableOperationBackend[_Config]):
 def unknown_outcome(policy: OnUnknown | None, failure: str | None) -> dict[str, Any] | None:
     """Return the outcome of a call that began and did not end; None to call again.
 
-    Shape: as Pydantic AI records the results of tools in journals. `failure` are the words of the
+    Shape: as Pydantic AI records the results of tools in journals. `failure` is the text of the
     error with which the call ended in an earlier process.
     """
     if policy == "ask":

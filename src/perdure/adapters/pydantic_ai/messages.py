@@ -1,8 +1,9 @@
 """Messages of Pydantic AI as entries of a session, and back without loss.
 
 A request may hold texts of several roles; each role becomes a message, which every reader of the
-session shows. `Message.foreign` of the last one keeps the whole message of Pydantic AI, except the
-long texts and pictures that the entry itself has: `StoredMessage.taken` says where they belong.
+session shows. `Message.foreign` of the last message stores the whole message of Pydantic AI, except
+the long texts and pictures that the entry itself contains. `StoredMessage.taken` records where they
+belong.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class _Stored(msgspec.Struct):
 
 
 class FoundMessage(msgspec.Struct, frozen=True):
-    """A message read from an entry. `wanted`: handle -> the place in the message of its bytes."""
+    """A message read from an entry. `wanted` maps each handle to the place of its bytes."""
 
     id: str
     parent: str | None
@@ -102,7 +103,7 @@ def items_of(entry: ConversationEntry) -> list[Item]:
 
 
 def readable(message: ModelMessage) -> list[Item]:
-    """Return what a person reads of `message`."""
+    """Return the readable parts of `message`."""
     fields = dumped(message)
     said = _response(fields) if fields["kind"] == "response" else _requests(fields)
     return [_item(role, parts, fields, None) for role, parts in said]
@@ -115,7 +116,7 @@ def opaque_item(entry: ConversationEntry) -> perdure.Custom:
 
 
 def found_in(entry: perdure.Entry) -> FoundMessage | None:
-    """Return the message that `entry` keeps; None for other entries, and for erased ones."""
+    """Return the message stored in `entry`; None for other entries and erased entries."""
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return None
     try:
@@ -133,7 +134,7 @@ def found_in(entry: perdure.Entry) -> FoundMessage | None:
 
 
 def entry_with(found: FoundMessage, contents: Mapping[str, bytes]) -> ConversationEntry:
-    """Return the entry of Pydantic AI, with the bytes of handle -> `contents`."""
+    """Return the entry of Pydantic AI with its bytes; `contents` maps handles to bytes."""
     for handle, place in found.wanted:
         if not place:
             found = FoundMessage(**json.loads(contents[handle]))
@@ -196,7 +197,7 @@ def _prompt(content: object, place: Place) -> Iterator[_Said]:
 
 
 def _media(fields: Fields) -> perdure.InlineMedia | None:
-    """Return a binary content as media; None if it could not be written again the same."""
+    """Return a binary content as media; None if media cannot restore the same content."""
     data, mime_type = fields.get("data"), fields.get("media_type")
     if fields.get("kind") != "binary" or not isinstance(data, str) or not data:
         return None

@@ -19,9 +19,9 @@ async def import_conversations(
 ) -> dict[str, int]:
     """Copy every conversation of `source`; return conversation -> messages added.
 
-    Ids, branches, usage, scopes and waiting tool calls are kept; forks share the messages of their
-    origin. Repeating it adds only new messages. A conversation that was continued in `target` since
-    the last copy is left as it is.
+    The copy preserves ids, branches, usage, scopes and waiting tool calls; forks share the messages
+    of their origin. Repeating the call adds only new messages. A conversation that was continued in
+    `target` since the last copy does not change.
     Durable: each conversation before the next is read.
     """
     added: dict[str, int] = {}

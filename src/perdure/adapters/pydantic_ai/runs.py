@@ -1,4 +1,4 @@
-"""Durable runs: a ledger of model calls and tool calls, kept in a session of its own.
+"""Durable runs: a ledger of model calls and tool calls, stored in a separate session.
 
 Each call is noted before it begins (its intent) and after it ends (its outcome). A run that begins
 again with the same id gets the outcomes of calls that ended, without calling again. Every note
@@ -49,7 +49,7 @@ class DurableRun:
 
     Runs of agents with `PerdureDurability` in it store every model call and tool call. With the
     same `id` the code in it can run again, in this process or another: calls that ended are not
-    repeated. It must make the same calls in the same order, as with every durable engine.
+    repeated. The code must make the same calls in the same order, as with every durable engine.
     `store` is a `perdure.Store` or a `perdure.blocking.Store`. Only one process runs it at a time.
     """
 
@@ -100,8 +100,8 @@ class DurableRun:
     ) -> tuple[object, bool]:
         """Return the outcome of `unit` and whether `body` ran for it now.
 
-        `unknown` decides about a call that began in an earlier process and did not end, or failed
-        there with the given words: the outcome to use instead, or None to call again. `before` and
+        `unknown` decides about a call that failed or did not end in an earlier process. It receives
+        the error text, if any, and returns the outcome to use, or None to call again. `before` and
         `after` are messages for readers of the session.
         """
         if unit in self._outcomes:

@@ -35,7 +35,7 @@ class PerdureConversationStore(ConversationStore):
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return the records, newest `updated_at` first, those of `scope` if given."""
+        """Return the records, newest `updated_at` first; with `scope`, only its records."""
         return await self._loop.call(self._conversations.records(scope, limit))
 
     async def write_record(

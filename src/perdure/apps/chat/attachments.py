@@ -58,7 +58,7 @@ def attach(name: str, folder: Path) -> Attached:
 
 
 class Mentions(msgspec.Struct, frozen=True):
-    """The files that a message names as ``@name``: those to attach, and remarks about others."""
+    """The files that a message names as ``@name``: the files to attach, and remarks on others."""
 
     attached: tuple[Attached, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -67,8 +67,8 @@ class Mentions(msgspec.Struct, frozen=True):
 def attach_mentioned(text: str, folder: Path, address: str, known: Iterable[str] = ()) -> Mentions:
     """Read the files of `folder` that `text` names as ``@name``, except the `known` ones.
 
-    The text may be a paste, so it attaches no file outside the folder, and none that tools of a
-    session in the store at `address` may not read: those need `attach`.
+    The text may be pasted, so files outside the folder are not attached. Neither are files that the
+    tools of a session in the store at `address` cannot read. Use `attach` for such files.
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces
@@ -126,7 +126,7 @@ def fenced(text: str) -> str:
 def message_with(text: str, attached: Sequence[Attached]) -> Said | InFlightMessage:
     """Return the message of `text` and of the attached files.
 
-    Raises: LimitExceeded for more than a message may hold.
+    Raises: LimitExceeded if the message would be too large.
     """
     if not attached:
         return text

@@ -107,7 +107,7 @@ DisplayOption = Annotated[
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The parsed arguments of ``perdure chat``. `typed` is `prompt` without what was piped in."""
+    """The parsed arguments of ``perdure chat``. `typed` is `prompt` without the piped text."""
 
     session: str | None
     continues: bool
@@ -120,7 +120,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure chat`` known."""
+    """Register ``perdure chat``."""
     program.command("chat")(chat)
 
 
@@ -196,7 +196,7 @@ def display_mode(wanted: str, *, is_asked: bool) -> str:
     """Return how the chat is shown: ``screen``, ``inline`` or ``lines``.
 
     The first two need a terminal that can move the cursor, and the package textual.
-    Raises: UsageMistake if the command line asked for what cannot be shown.
+    Raises: UsageMistake if the requested mode is not available here.
     """
     if wanted == "lines":
         return wanted
@@ -215,7 +215,7 @@ def display_mode(wanted: str, *, is_asked: bool) -> str:
 def with_piped_text(prompt: str) -> str:
     """Return `prompt`, and below it the text that is piped into the command.
 
-    Raises: LimitExceeded for more than a message may hold.
+    Raises: LimitExceeded if the text is too large for a message.
     """
     piped = piped_text(limits().message_bytes)
     if piped is None:

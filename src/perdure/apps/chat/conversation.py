@@ -1,7 +1,7 @@
 """The conversation behind every presentation: messages, commands, turns, questions.
 
-A `Display` shows it: line by line, or as a program that fills the terminal. What is typed means the
-same in both: a message, a command with a slash, or ``!command`` for the user's shell.
+A `Display` shows it: line by line, or as a program that fills the terminal. Input has the same
+meaning in both: a message, a command with a slash, or ``!command`` for the user's shell.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Display(Protocol):
         ...
 
     async def choose_session(self) -> str | None:
-        """Return the session that the user chooses; None: none, or it only lists them."""
+        """Return the chosen session; None if none was chosen or the display only lists them."""
         ...
 
     async def begin_turn(self, chat: Chat) -> None:
@@ -65,7 +65,7 @@ class Display(Protocol):
         ...
 
     async def show_session(self, chat: Chat | None) -> None:
-        """The conversation continues in another session or branch; None: in a new session."""
+        """Show the session or branch in which the conversation continues; None: a new session."""
         ...
 
 
@@ -103,7 +103,7 @@ class Conversation:
     # ------------------------------------------------------------ sessions
 
     async def open(self, session: str) -> None:
-        """Continue in `session`, an interrupted turn of it first."""
+        """Continue in `session`; resume its interrupted turn first."""
         await self.go_on(await self.answering.go_on(session, self._cwd))
 
     async def begin_anew(self) -> None:
@@ -112,7 +112,7 @@ class Conversation:
         await self._display.show_session(None)
 
     async def go_on(self, resumed: Resumed) -> None:
-        """Continue in another session; a turn that was interrupted there comes first."""
+        """Continue in another session; resume its interrupted turn first."""
         chat = self.chat = resumed.chat
         await self._display.show_session(chat)
         if resumed.turn is not None:
@@ -124,7 +124,7 @@ class Conversation:
     # ------------------------------------------------------------ what is typed
 
     async def obey(self, text: str) -> None:
-        """Do what `text` says. Errors are remarks; `failure` is the last one of a message."""
+        """Do what `text` says. Errors become remarks; `failure` is the last error of a message."""
         if not text.strip():
             return
         word, _, rest = text.partition(" ")
@@ -212,8 +212,8 @@ class Conversation:
     async def steer(self, text: str) -> None:
         """Pass `text` and the attached files to the open turn. Errors are remarks.
 
-        If the turn has just ended, `take_late` returns the text. A call that is cancelled ends once
-        one of both holds: its text was typed.
+        If the turn has just ended, `take_late` returns the text. A cancelled call ends only when
+        the text is sent or `take_late` returns it.
         """
         chat = self.chat
         assert chat is not None
@@ -256,7 +256,7 @@ class Conversation:
             self._drop_sent(attached)
 
     def _drop_sent(self, sent: Collection[Attached]) -> None:
-        """Leave what was attached while a message with `sent` was on its way."""
+        """Remove the `sent` files from the attached ones; files attached meanwhile remain."""
         self.attached[:] = [each for each in self.attached if all(each is not one for one in sent)]
 
     async def _perform(

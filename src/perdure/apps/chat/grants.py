@@ -35,7 +35,7 @@ SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="The session.
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure grants`` known."""
+    """Register ``perdure grants``."""
     program.add_typer(grants, name="grants")
 
 

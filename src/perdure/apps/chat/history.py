@@ -1,8 +1,8 @@
-"""What the user typed before: sent messages, and the text that was not sent.
+"""Earlier input of the user: sent messages and unsent text.
 
 Sent messages are read from the log: nothing is stored a second time, and an encrypted store keeps
 them encrypted. Unsent text is in a file of the user's state folder until it is sent or deleted;
-with an encrypted store it is not kept.
+with an encrypted store it is not stored.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Drafts:
 
     Each is a file in `folder` that only the user can read, named for the session and the process
     `process`. Texts of processes that have ended are offered again. A file that cannot be written
-    or read is no error: the text is then not kept.
+    or read is not an error: its text is not stored or offered.
     """
 
     def __init__(self, folder: Path, place: str, process: int) -> None:
@@ -77,7 +77,7 @@ class Drafts:
         return max(found, default=(0.0, ""))[1]
 
     def keep(self, session: str, text: str) -> None:
-        """Keep `text`, so that it survives a kill of this process; empty text removes the file."""
+        """Store `text`, so that it survives a kill of this process; empty text removes the file."""
         file = self._folder / f"{self._name(session)}.{self._process}"
         with suppress(OSError):
             if not text.strip():
@@ -121,7 +121,7 @@ def _runs(process: int) -> bool:
 
 
 async def drafts_of(store: Store, environment: Mapping[str, str]) -> Drafts | None:
-    """Return where unsent texts of `store` are kept; None for a store in memory or encrypted."""
+    """Return the drafts of `store`; None for a store that is in memory or encrypted."""
     backend = store.backend
     file = database_file(backend.address)
     place = backend.address if file is None else str(file.absolute())

@@ -20,7 +20,7 @@ _ANSWER_CELLS = 60
 
 
 async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> None:
-    """List the open questions; with an id in `words` show one, with an answer after it answer it.
+    """List open questions; an id in `words` shows a question, an answer after the id answers it.
 
     Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered, QuestionClosed, InvalidEntry;
     UsageMistake for an approval named without the number of its question.
@@ -43,7 +43,7 @@ async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> 
 
 
 async def _answer(store: Store, typed: str, answer: str, asked: list[OpenQuestion]) -> str:
-    """Answer the question `typed`; return what to print. A question with choices takes a note."""
+    """Answer the question `typed`; return the output. A question with choices accepts a note."""
     id = await resolve_question(store, typed)
     choices = next((each.question.choices for each in asked if each.id == id), ())
     choice, note = answer, ""

@@ -41,8 +41,8 @@ async def resume_turns(
     """Continue the interrupted turn of each of `sessions` until it ends or waits for a person.
 
     Without sessions, continues every interrupted turn. Ends after a turn that Ctrl-C stopped. A
-    turn whose model cannot be called here stays interrupted. `scenario` is one of the scripted
-    model.
+    turn whose model cannot be called here stays interrupted. `scenario` is a scenario of the
+    scripted model.
     """
     settings = Configuration(Path(), os.environ)
     allowed = permissions_of(os.environ, None, None, None, None, configuration=settings)

@@ -72,7 +72,7 @@ class LineChat:
     async def run(self, session: str | None) -> int:
         """Chat until the user leaves, and return the exit code.
 
-        From a pipe it is the code of the last message that failed.
+        For piped input, it is the exit code of the last message that failed.
         """
         conversation = self._conversation
         try:
@@ -129,7 +129,7 @@ class LineChat:
     # ------------------------------------------------------------ the display
 
     async def show_session(self, chat: Chat | None) -> None:
-        """Nothing: the command that changed the session says so."""
+        """Do nothing: the command that changed the session prints the change."""
 
     async def show_tree(self, chat: Chat) -> None:
         """Print the tree of the session."""
@@ -153,7 +153,7 @@ class LineChat:
             self._steering = asyncio.create_task(self._pass_lines())
 
     async def end_turn(self, chat: Chat) -> None:
-        """Read lines as messages again, those first that came too late for the turn."""
+        """Read lines as messages again; lines that came too late for the turn are first."""
         if self._steering is not None:
             await cancel_tasks((self._steering,))
             self._steering = None
@@ -252,7 +252,7 @@ class LineChat:
                     await self._conversation.steer(whole)
 
     async def _with_rest(self, line: str) -> str:
-        """Return `line` and those that come at once after it: they were pasted together.
+        """Return `line` and the lines that follow immediately: they were pasted together.
 
         If the turn ends first, they are the next messages instead.
         """
@@ -267,7 +267,7 @@ class LineChat:
         return whole if whole.strip() else ""
 
     async def _edited_answer(self, editor: LineEditor, prompt: str) -> str | None:
-        """Return an answer that was typed after the question; a paste of lines is none."""
+        """Return an answer typed after the question; pasted lines do not count as an answer."""
         if self._steering is not None:
             await cancel_tasks((self._steering,))
         try:

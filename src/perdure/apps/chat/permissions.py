@@ -68,9 +68,10 @@ class TypedPermissions(msgspec.Struct, frozen=True):
         return self != TypedPermissions()
 
     def apply_to(self, kept: Permissions) -> Permissions:
-        """Return `kept` with the values of the command line in place of its own.
+        """Return `kept` with its values replaced by those of the command line.
 
-        Commands and hosts that are not yet allowed are added; otherwise only the named ones stay.
+        A given command or host that is not yet allowed is added. If all are allowed already, only
+        the given ones remain allowed.
         """
         named = commands_and_hosts(self.commands, self.domains)
         lines, globs = set(kept.allowed_commands), set(kept.allowed_command_globs)
@@ -99,7 +100,7 @@ class TypedPermissions(msgspec.Struct, frozen=True):
 
 
 def permission_lines(permissions: Permissions) -> Iterator[str]:
-    """Return what tools may do in a chat, and the commands that change it."""
+    """Return the permissions of tools in a chat, and the commands that change them."""
     yield f"approval: {permissions.approval} (/approve MODE changes it)"
     yield from command_lines(permissions)
 

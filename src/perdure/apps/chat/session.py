@@ -106,9 +106,9 @@ class ModelMissing(ConfigError):
 class Cast:
     """The agent of new chats, the agents to resume or invoke, prices, servers.
 
-    `lowered` are the ids of a project's agents: they have the permissions of new chats, but a
-    session keeps those that it was started with. Unless `is_model_named`, `agent` has no model of
-    its own and only resumes sessions that have one.
+    `lowered` lists the ids of a project's agents. They have the permissions of new chats, but a
+    session keeps the permissions with which it was started. If `is_model_named` is false, `agent`
+    has no model of its own and only resumes sessions that have a model.
     """
 
     agent: Agent
@@ -191,10 +191,11 @@ class AnswerOptions:
     ) -> Resumed:
         """Resume a session, and an interrupted turn of it.
 
-        It keeps its agent, tools and permissions. The command line restricts them, or extends them
-        with a recorded grant; `at_most`, or what `permit` left of them, restricts both. `cwd` and
-        variables change its workspace. A session whose agent is not in force here gets the agent of
-        this command, in `cwd` or the current folder, where lists show it from then on.
+        The session keeps its agent, tools and permissions. The command line restricts the
+        permissions, or extends them with a recorded grant. `at_most`, or the permissions that
+        `permit` left, limit both. `cwd` and variables change its workspace. A session whose agent
+        is not in force here gets the agent of this command, in `cwd` or the current folder, where
+        lists show it from then on.
         Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs it;
         TurnOpen for a grant or a move during a turn; FlowRefusal for the role of a flow that is not
         completed.
@@ -270,10 +271,10 @@ class AnswerOptions:
         return agent
 
     async def permit(self, chat: Chat | None, typed: TypedPermissions) -> Chat | None:
-        """Change the permissions of `chat`, and return it; None: those of the next session.
+        """Change the permissions of `chat` and return it; None changes those of the next session.
 
-        Wider ones are a recorded grant. Raises: ConfigError for wider ones of an agent from a file;
-        TurnOpen while a turn is open.
+        Wider permissions are recorded as a grant. Raises: ConfigError for wider permissions of an
+        agent from a file; TurnOpen while a turn is open.
         """
         agent = self.agent if chat is None else chat.agent
         kept = agent.permissions
@@ -334,11 +335,11 @@ class AnswerOptions:
         self.agent = msgspec.structs.replace(self.agent, model=model)
 
     def window_of(self, model: str) -> int | None:
-        """Return the tokens that fit a request to `model`; None if that is not known."""
+        """Return how many tokens fit in a request to `model`; None if the limit is unknown."""
         return self._router.info(model).context_window
 
     async def _require_loaded(self, model: str) -> None:
-        """As `require`; the library of the provider, which takes seconds, loads on a thread."""
+        """Like `require`, but load the provider's library, which takes seconds, on a thread."""
         await self._router.load([model])
         await asyncio.to_thread(self.require, model)
 

@@ -24,7 +24,7 @@ TIMEOUT_S = 600.0
 
 
 class ShellRun(msgspec.Struct, frozen=True):
-    """A finished command. `code` None: it took too long and was killed."""
+    """A finished command. `code` is None if the command took too long and was killed."""
 
     command: str
     output: str
@@ -33,11 +33,11 @@ class ShellRun(msgspec.Struct, frozen=True):
 
     @property
     def ending(self) -> str:
-        """Return how it ended, in words."""
+        """Return a text that describes how the command ended."""
         return "timed out" if self.code is None else f"exit code {self.code}"
 
     def message(self, *, in_context: bool) -> CustomMessage:
-        """Return the entry that records it; pi writes the same fields."""
+        """Return the entry that records the command; pi writes the same fields."""
         told = [f"I ran this command: `{self.command}`"]
         told.append(fenced(self.output) if self.output else "It printed nothing.")
         if self.code != 0:

@@ -77,18 +77,18 @@ _EXPORT_USAGE = "/export FILE.html, FILE.md or FILE.jsonl [--redact secrets,path
 
 
 class Presentation(Protocol):
-    """What a terminal shows in its own way."""
+    """The parts of a chat that each kind of terminal displays differently."""
 
     async def show_tree(self, chat: Chat) -> None:
         """Show the tree of the session."""
         ...
 
     async def show_session(self, chat: Chat | None) -> None:
-        """The conversation continues in another session or branch; None: in a new session."""
+        """Show the session or branch in which the conversation continues; None: a new session."""
         ...
 
     async def choose_session(self) -> str | None:
-        """Return the session that the user chooses; None: none, or it only lists them."""
+        """Return the chosen session; None if none was chosen or the display only lists them."""
         ...
 
 
@@ -379,7 +379,7 @@ class SlashCommands:
         self._place.remark(f"wrote {safe(str(path))}{told}")
 
     def _is_free(self) -> bool:
-        """Whether no turn runs. Tell the person if one runs: its answer would go elsewhere."""
+        """Whether no turn runs. Print a remark if a turn runs: its answer would go elsewhere."""
         is_free = self._place.chat is None or not self._place.chat.is_running
         if not is_free:
             self._place.remark("a turn is running: stop it first, or wait for its end")

@@ -60,9 +60,10 @@ async def show_turn(
 ) -> Reply | None:
     """Print the events of `turn` after seq `after`, and return its end; None if it was stopped.
 
-    `pending` are its earlier questions. Questions of agents that it invoked are asked, too.
+    `pending` are its earlier questions. Questions of invoked agents are asked, too.
 
-    Raises: Left; NeedsAnswer when it asks and there is nobody to `ask`; the errors of the turn.
+    Raises: Left; NeedsAnswer if the turn asks a question and no person can answer; the errors of
+    the turn.
     """
     presses = 0
     is_left = asyncio.Event()

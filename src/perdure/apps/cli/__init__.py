@@ -1,1 +1,1 @@
-"""The command line: `main` finds the command, and every failure ends there in one sentence."""
+"""The command line: `main` finds the command, and reports every failure in one sentence."""

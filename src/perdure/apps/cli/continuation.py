@@ -33,7 +33,7 @@ _IS_THERE = "nothing to write, it is there already:"
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure continue-in`` known."""
+    """Register ``perdure continue-in``."""
     program.command("continue-in")(continue_in)
 
 
@@ -57,10 +57,11 @@ async def continue_in(
 ) -> None:
     """Write a session where another program resumes it; print the command for it.
 
-    The program gets the conversation as the next request would have it: compactions are applied,
-    reasoning and other branches stay here (stderr counts them). perdure's session does not change.
-    What you add there comes back with `perdure import`: into this session from pi and Operator, and
-    from the others as a session of its own, whose earlier messages are not counted a second time.
+    The program gets the conversation as the next request would contain it: compactions are applied;
+    reasoning and other branches are not exported (stderr counts them). perdure's session does not
+    change. What you add there comes back with `perdure import`: into this session from pi and
+    Operator, and from the others as a session of its own, whose earlier messages are not counted a
+    second time.
 
     Examples:
         perdure continue-in 01jd codex
@@ -97,7 +98,7 @@ async def continue_in(
 
 
 def _note(made: Continuation, lines: Iterable[str]) -> None:
-    """Print `lines`, and what the command needs but was not found."""
+    """Print `lines`, and the requirements of the command that were not found."""
     for line in lines:
         remark(safe(line))
     if shutil.which(made.command[0]) is None:
@@ -105,7 +106,7 @@ def _note(made: Continuation, lines: Iterable[str]) -> None:
 
 
 def _gone(made: Continuation, session: str) -> Iterator[str]:
-    """Yield what to do if the folder in which the command runs does not exist."""
+    """Yield advice if the folder in which the command runs does not exist."""
     if not Path(made.cwd).is_dir():
         yield (
             f"the session's folder {made.cwd} does not exist, so the command fails: make it again "
@@ -115,7 +116,7 @@ def _gone(made: Continuation, session: str) -> Iterator[str]:
 
 
 def _place(program: Program) -> Path:
-    """Return the folder where `program` looks for sessions, or one of ours to import from."""
+    """Return the folder where `program` looks for sessions, or a folder of perdure."""
     if program in _HISTORIES:
         return folder_of(_HISTORIES[program], Path.home(), os.environ)
     if program == "operator":
@@ -126,7 +127,7 @@ def _place(program: Program) -> Path:
 
 
 def _write(file: Path, made: Continuation) -> bool:
-    """Write the file once: the program may have continued it since. False: it was there already.
+    """Write the file once: the program may have continued it since. False: the file existed.
 
     Raises: PathExists for a file that does not begin with the conversation.
     """

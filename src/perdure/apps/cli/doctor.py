@@ -61,7 +61,7 @@ class Check(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure doctor`` known."""
+    """Register ``perdure doctor``."""
     program.command("doctor")(doctor)
 
 
@@ -70,7 +70,7 @@ async def doctor(*, common: CommonOptions) -> int:
 
     Checks the installation, the permissions of the store, its journal, its hashes (of a large store
     use `perdure store verify`), free space, encryption, and the configured models and MCP servers.
-    Prints what to do about each problem. Changes nothing.
+    Prints advice for each problem. Changes nothing.
 
     Examples:
         perdure doctor

@@ -67,5 +67,5 @@ def folder_of(program: str, home: Path, environment: Mapping[str, str]) -> Path:
 
 
 def places() -> str:
-    """Return where the histories are looked for, for people."""
+    """Return a readable list of the places that are searched for histories."""
     return ", ".join([*(f"~/{usual}/{part}" for _, usual, part in _PLACES.values()), _AIDER])

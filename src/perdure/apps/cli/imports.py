@@ -54,7 +54,7 @@ ImportFormat = Literal[FormatName, "a-society"]
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure import`` known."""
+    """Register ``perdure import``."""
     program.command("import")(import_sessions)
 
 
@@ -142,10 +142,11 @@ async def import_sessions(
     that are on this machine, and Aider's in this folder. Importing a file again adds only what is
     new. Erased sessions are not imported again.
 
-    Every line is stored. Files of a folder that are no sessions are skipped and counted. If a
-    session cannot be imported, the others still are, and the exit code is 1. For a single file it
-    is the code of its error: 2 if it is not a session. --json prints one object per session.
-    --watch prints a line per change; a session with a running turn is imported after the turn.
+    Every line is stored. Files of a folder that are not sessions are skipped and counted. If a
+    session cannot be imported, the others still are, and the exit code is 1. For a single file, the
+    exit code is that of its error: 2 if the file is not a session. --json prints one object per
+    session. --watch prints a line per change; a session with a running turn is imported after the
+    turn.
 
     Examples:
         perdure import                             # what known programs left on this machine
@@ -248,9 +249,9 @@ async def _import_files(
 
 
 class _Total:
-    """The totals of all files. `failure` is the last one.
+    """The totals of all files. `failure` is the error of the last file that failed.
 
-    A file below one of the folders `named` that is no session is no failure.
+    A file below one of the folders `named` that is not a session does not count as a failure.
     """
 
     def __init__(self, named: Sequence[Path]) -> None:
@@ -262,7 +263,7 @@ class _Total:
         self._entries = Counter[str]()
 
     def add(self, outcome: FileOutcome) -> bool:
-        """Count one file; return whether it is worth a line."""
+        """Count one file; return whether to print a line for it."""
         if isinstance(outcome.error, UnknownFormat) and outcome.path not in self._named:
             self._others += 1
             return False
@@ -321,7 +322,7 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
 
 
 def _written_by_us(address: str) -> frozenset[FileId]:
-    """Return the file of the store, and those that this command's own output goes to."""
+    """Return the file of the store, and the files to which this command's output goes."""
     found: set[FileId] = set()
     file = database_file(address)
     if file is not None:

@@ -48,7 +48,7 @@ class WaitingQuestions(msgspec.Struct, frozen=True):
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure inbox`` known."""
+    """Register ``perdure inbox``."""
     program.add_typer(inbox, name="inbox")
 
 
@@ -61,7 +61,7 @@ def inbox_itself(
     """List open questions, and answer them.
 
     One list for all sessions and flows of a namespace: approvals of tool calls, calls with an
-    unknown outcome, questions of agents, and what flows wait for.
+    unknown outcome, and questions of agents and flows.
 
     Examples:
         perdure inbox
@@ -111,7 +111,7 @@ async def show_question(
     *,
     common: CommonOptions,
 ) -> None:
-    """Print one question in full: all arguments, the whole diff, and what the answer covers.
+    """Print one question in full: all arguments, the whole diff, and the scope of the answer.
 
     Examples:
         perdure inbox show 01jd/17
@@ -213,7 +213,7 @@ def _stream(asked: OpenQuestion) -> StreamId:
 
 
 async def continuation(store: Store, answered: Entry, of_session: str) -> str:
-    """Return a sentence: how the session, flow or program continues after the answer `answered`.
+    """Return a sentence about how the session, flow or program continues after `answered`.
 
     `of_session` is the sentence for a session, with ``{}`` for its id.
     """
@@ -272,7 +272,7 @@ def _command(asked: OpenQuestion) -> str:
 
 
 def _list_lines(waiting: list[WaitingQuestions]) -> Iterator[str]:
-    """Return a few lines for each question; `perdure inbox show` prints what an answer covers."""
+    """Return a few lines for each question; `perdure inbox show` prints the scope of an answer."""
     style, now = out_style(), SystemClock().now_ms()
     for each in waiting:
         asked = each.asked

@@ -113,7 +113,7 @@ async def apply_retention(
     is_dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Only list what would be deleted, and what would stay and why."
+            "--dry-run", help="Only list the sessions that would be deleted or kept, with reasons."
         ),
     ] = False,
     common: CommonOptions,
@@ -219,7 +219,7 @@ _SAID = {
 
 
 def _spell_limit(name: str, value: int) -> str:
-    """Format a limit as it can be typed, in the largest unit that gives an integer."""
+    """Format a limit for the command line, in the largest unit that gives an integer."""
     units = _SECONDS if name.endswith("_s") else _BYTES if name == "max_bytes" else {}
     for unit, factor in sorted(units.items(), key=lambda each: -each[1]):
         if unit and value and value % factor == 0:

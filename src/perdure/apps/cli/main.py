@@ -133,7 +133,7 @@ FORMS = ("text", "json")
 
 
 def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
-    """Write log lines to `stream` as `environment` says; by default none, also none of libraries.
+    """Write log lines to `stream` as `environment` sets; by default none, not even of libraries.
 
     Raises: ConfigError for an unknown level or form.
     """

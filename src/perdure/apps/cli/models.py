@@ -1,4 +1,4 @@
-"""``perdure models``: list the providers, keep their keys, and test a model."""
+"""``perdure models``: list the providers, store their keys, and test a model."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure models`` known."""
+    """Register ``perdure models``."""
     program.add_typer(models_commands, name="models")
 
 
 @models_commands.callback()
 def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> int:
-    """List the model providers, and what each needs to work.
+    """List the model providers, and the requirements of each.
 
     Makes no call. Keys are read from the environment, a file or the keyring, and never shown.
 
@@ -108,9 +108,9 @@ async def try_model(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Make one small call to a model, and show how long it took and what it used.
+    """Make one small call to a model, and show its duration and usage.
 
-    The call may cost money. It fails if the answer is not complete within a minute.
+    The call may cost money. The command fails if the answer is not complete within a minute.
 
     Examples:
         perdure models test scripted:echo  # offline, free
@@ -138,13 +138,13 @@ def set_key(
     provider: ProviderArgument,
     *,
     is_file: Annotated[
-        bool, typer.Option("--file", help="Keep the key in a file that only you can read.")
+        bool, typer.Option("--file", help="Store the key in a file that only you can read.")
     ] = False,
 ) -> None:
-    """Keep the key of a provider: in the keyring of the system, or with --file in a file.
+    """Store the key of a provider in the keyring of the system, or with --file in a file.
 
-    The key is typed without being shown, or read from standard input. It never is an argument,
-    which other users of the machine could see.
+    The key is typed without being shown, or read from standard input. The key is never an argument,
+    because other users of the machine could see arguments.
 
     Examples:
         perdure models set-key anthropic
@@ -176,7 +176,7 @@ def set_key(
 
 @models_commands.command("remove-key")
 def remove_key(provider: ProviderArgument) -> int:
-    """Remove the key of a provider that `perdure models set-key` keeps.
+    """Remove the key of a provider that `perdure models set-key` stored.
 
     Examples:
         perdure models remove-key anthropic
@@ -210,7 +210,7 @@ def remove_key(provider: ProviderArgument) -> int:
 
 
 def _provider(name: str) -> Provider:
-    """Return the provider `name`; a model's name, as provider:name, means its provider."""
+    """Return the provider `name`; a model name (provider:name) selects its provider."""
     found = PROVIDERS.get(name.partition(":")[0])
     if found is None:
         raise UsageMistake(f"unknown provider {name!r}; known: {', '.join(PROVIDERS)}")
@@ -218,7 +218,7 @@ def _provider(name: str) -> Provider:
 
 
 def _typed_key(provider: Provider) -> str:
-    """Return the key that the user types unseen, or that is piped in."""
+    """Return the key from a hidden prompt or from piped input."""
     if sys.stdin.isatty():
         key = getpass.getpass(f"Key of {provider.title}: ").strip()
     else:
@@ -231,7 +231,7 @@ def _typed_key(provider: Provider) -> str:
 
 
 def _after_key(provider: Provider, key: str) -> Iterator[str]:
-    """Say what else `provider` needs, and how to try it."""
+    """Print the other requirements of `provider`, and how to test it."""
     state = state_of(provider, os.environ)
     if state.status == "unusable key":
         yield f"The key file comes first, and it cannot be used: {safe(state.remedy)}"

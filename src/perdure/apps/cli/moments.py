@@ -1,4 +1,4 @@
-"""Moments as a person types them: dates, times, and spans back from now."""
+"""Times as a person types them: dates, times of day, and spans before now."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ COMING_FORMS = "2026-11-21T09:30, tomorrow 09:30, 30m, 2h or 7d"
 
 
 def moment(typed: str, now: datetime) -> datetime:
-    """Return the time that `typed` names, seen from `now`; without a zone it is local.
+    """Return the time that `typed` describes, relative to `now`; the default zone is local.
 
-    A day is its beginning, ``today 09:30`` a time of it; ``7d`` is seven days before `now`. Pure.
+    A date means the start of that day, and ``today 09:30`` a time on it; ``7d`` means seven days
+    before `now`. Pure.
     Raises: typer.BadParameter.
     """
     said = typed.strip().casefold()
@@ -52,7 +53,7 @@ def typed_moment(typed: str | datetime) -> datetime:
 
 
 def coming_moment(typed: str | datetime) -> datetime:
-    """Return the coming moment of an option: ``2h`` is two hours from now.
+    """Return the future time of an option: ``2h`` is two hours from now.
 
     Raises: typer.BadParameter, also for a time that has passed.
     """

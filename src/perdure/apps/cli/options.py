@@ -30,7 +30,7 @@ def only_text(words: str | None) -> str | None:
 def only_subject(words: str | None) -> str | None:
     """Return `words` unchanged; for an option that names a subject.
 
-    Raises: typer.BadParameter when they are blank; as `only_text`.
+    Raises: typer.BadParameter when they are blank or not UTF-8.
     """
     if words is not None and not words.strip():
         raise typer.BadParameter(
@@ -116,7 +116,7 @@ NamespaceOption = Annotated[
         envvar="PERDURE_NAMESPACE",
         callback=namespace_of,
         show_default="the project's, else default",
-        help="The part of the store to work in; `perdure init` gives a project one.",
+        help="The namespace of the store to use; `perdure init` gives each project its own.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -74,7 +74,7 @@ class CommandModule(Protocol):
 def run(words: Sequence[str]) -> int:
     """Run the command that `words` name and return the exit code.
 
-    Raises: UsageMistake when they name none; the errors of the command.
+    Raises: UsageMistake when `words` name no command; the errors of the command.
     """
     command = command_line(words)
     try:
@@ -89,9 +89,9 @@ def run(words: Sequence[str]) -> int:
 
 
 def command_line(words: Sequence[str]) -> Any:
-    """Return the parser for `words`: with the named command, or else with the names of all.
+    """Return the parser for `words`, with the named command or with the names of all commands.
 
-    A process builds it once, because that takes longer than most commands.
+    A process builds the parser once, because building takes longer than most commands.
     """
     place = next((n for n, word in enumerate(words) if not word.startswith("-")), len(words))
     named, *after = words[place:] or [""]
@@ -120,9 +120,9 @@ def _built(names: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _loaded(program: typer.Typer, only: str | None = None) -> Generator[bool]:
-    """Give each group of `program` its commands: of one that has the command `only`, just this.
+    """Add the commands to each group of `program`; a group that contains `only` gets just this.
 
-    Yields whether one has it.
+    Yields whether a group contains the command `only`.
     """
     groups = [cast("typer.Typer", group.typer_instance) for group in program.registered_groups]
     own = [group.registered_commands for group in groups]
@@ -138,7 +138,7 @@ def _loaded(program: typer.Typer, only: str | None = None) -> Generator[bool]:
 
 
 def _spread_options(program: typer.Typer) -> None:
-    """Give each command the options of the fields of a parameter that is a struct of options."""
+    """Replace each parameter that is a struct of options by the options of its fields."""
     for known in (program.registered_callback, *program.registered_commands):
         if known is not None and _COMMON in getattr(known.callback, "__annotations__", {}).values():
             known.callback = _spread(cast("Callable[..., object]", known.callback))

@@ -65,7 +65,7 @@ _NO_USAGE = "No model calls found. `perdure import` brings in the sessions of ot
 
 
 class _DearerPart(msgspec.Struct, frozen=True):
-    """A part that the own price of `model` lacks: `tokens` cost as much as other input."""
+    """A part without its own price for `model`; its `tokens` cost as much as other input."""
 
     model: str
     name: str
@@ -80,7 +80,7 @@ def add_to(program: typer.Typer) -> None:
 
 async def usage(
     by: Annotated[
-        Group, typer.Argument(help="What is added up; a person is the subject of a session.")
+        Group, typer.Argument(help="The unit to group by; a person is the subject of a session.")
     ] = "daily",
     *,
     since: SinceOption = None,
@@ -92,8 +92,9 @@ async def usage(
 ) -> None:
     """Add up the tokens and costs of model calls, also of imported sessions.
 
-    A call costs what the log says; otherwise what [models.prices] of your settings says, or the
-    public list of the provider (extra `models`). Models without a price are named.
+    The log contains the cost of a call. If it does not, the price comes from [models.prices] of
+    your settings, or from the public list of the provider (extra `models`). Models without a price
+    are listed.
 
     Examples:
         perdure usage                      # by day
@@ -171,7 +172,7 @@ async def _dearer_parts(
     """Return the parts that own prices lack, of models that have tokens priced as other input.
 
     `read` reads the totals at other prices: one micro-cent more per token of a part adds as many
-    micro-cents as it has tokens. Calls whose cost is in the log add none.
+    micro-cents as it has tokens. Calls with a cost in the log add nothing.
     """
     lacking: dict[str, dict[str, Price]] = {"cache_read": {}, "cache_write": {}}
     for each in models:
@@ -307,7 +308,8 @@ async def edits(
 ) -> None:
     """List the files that agents changed, newest change first.
 
-    Each with the entry of the newest change; `perdure sessions read` prints it.
+    Each file is listed with the entry of its newest change; `perdure sessions read` prints the
+    entry.
 
     Examples:
         perdure edits --last 10

@@ -2,7 +2,7 @@
 
 A session is named by its id, a prefix of its id, or a session file. Text with a slash is a path,
 because ids contain none. Text with the suffix of a session file is a path, unless it is the id of a
-session. A file stands for its session in the store; nothing is imported.
+session. A file name refers to the session of the file in the store; nothing is imported.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ async def _require_no_entry(store: Store, named: str) -> None:
 async def named_folder(store: Store, named: str | None) -> str | None:
     """Return the folder that ``--cwd`` names; None: any.
 
-    A path that does not exist may be the end of the folder of a session, as `sessions list` shows.
-    Raises: UsageMistake if it is the end of several folders.
+    A path that does not exist can match the end of a session's folder, as `sessions list` shows it.
+    Raises: UsageMistake if the path matches several folders.
     """
     parts = PurePath(named or "").parts
     if named is None or not parts or named[0] in "/~" or parts[0] == "..":
@@ -184,7 +184,7 @@ async def named_folder(store: Store, named: str | None) -> str | None:
 async def require_known(store: Store, folder: str | None, source: str | None) -> None:
     """Check the filters of a list that is empty.
 
-    Raises: PathNotFound for a folder that does not exist and no session is of; UsageMistake for a
+    Raises: PathNotFound for a folder that does not exist and has no sessions; UsageMistake for a
     program that is neither known nor the source of a session.
     """
     if folder is not None and not await store.recent(1, scope="all", cwd=folder):

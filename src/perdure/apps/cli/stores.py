@@ -41,7 +41,7 @@ store_commands = Group(_PLACES, help=HELP, no_args_is_help=True)
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure store`` known."""
+    """Register ``perdure store``."""
     # Imported lazily: its options come from this package.
     importlib.import_module("perdure.apps.cli.limits").add_to(store_commands)
     program.add_typer(store_commands, name="store")

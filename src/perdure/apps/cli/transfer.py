@@ -40,7 +40,7 @@ else:
 
 FormatOption = Annotated[
     ExportFormat | None,
-    typer.Option(help="What to write; default: what the name of FILE says, else perdure."),
+    typer.Option(help="The format; default: by the ending of FILE, otherwise perdure."),
 ]
 LeafOption = Annotated[
     str | None,
@@ -103,12 +103,12 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
 
     @property
     def is_chosen(self) -> bool:
-        """Whether an archive is asked for; else one session is exported."""
+        """Whether an archive is requested; otherwise one session is exported."""
         named = (self.query, self.cwd, self.source, self.with_forks)
         return self.is_all or any(each is not None for each in named)
 
     async def rows(self, store: Store) -> RowFilter:
-        """Return which sessions the archive has. Raises: SessionNotFound, UsageMistake."""
+        """Return which sessions the archive contains. Raises: SessionNotFound, UsageMistake."""
         cwd = await named_folder(store, self.cwd)
         filters = RowFilter(query=self.query, cwd=cwd, source=self.source)
         if self.with_forks is None:
@@ -119,7 +119,7 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure export`` known."""
+    """Register ``perdure export``."""
     program.command("export")(export)
 
 
@@ -185,13 +185,13 @@ async def export(  # noqa: PLR0913 - each is an option of the command
 
 
 def _require_file(output: Path | None, format: ExportFormat, many: ArchiveOptions) -> None:
-    """Raises: UsageMistake for a folder, which only archives and files of workflows are put in."""
+    """Raises: UsageMistake for a folder, unless the output is an archive or a workflow."""
     if not many.is_chosen and output is not None and output.is_dir() and format != workflow.FORMAT:
         raise UsageMistake(f"{output} is a folder; name a file")
 
 
 def _format_of(output: Path | None, many: ArchiveOptions) -> ExportFormat:
-    """Return the format that the ending of `output` names, or the only one of an archive."""
+    """Return the format for the ending of `output`, or the format of an archive."""
     if many.is_chosen:
         return "html"
     return _ENDINGS.get("" if output is None else output.suffix.lower(), "perdure")
@@ -202,7 +202,8 @@ def _check_output(
 ) -> None:
     """Check the file to write; with the `named` format it may have any ending.
 
-    Raises: PathExists; UsageMistake for a file of the store, and for the ending of no format.
+    Raises: PathExists; UsageMistake for a file of the store, and for an ending that belongs to no
+    format.
     """
     if output is None:
         return
@@ -226,7 +227,7 @@ def _archive_folder(
 ) -> Path:
     """Return the folder of the archive; with the `named` format it may have any ending.
 
-    Raises: UsageMistake if it cannot be made.
+    Raises: UsageMistake if the folder cannot be created.
     """
     if not many.is_chosen:
         raise UsageMistake("name a session, or add --all for an archive of every session")

@@ -17,7 +17,7 @@ MOST = 1_000_000
 
 
 def add_to(cluster: typer.Typer) -> None:
-    """Make ``perdure cluster limit`` known."""
+    """Register ``perdure cluster limit``."""
     cluster.command("limit")(limit)
 
 
@@ -79,7 +79,7 @@ async def limit(
 
 
 def _require_subject(subject: str) -> None:
-    """Raises: UsageMistake for anything but a subject."""
+    """Raises: UsageMistake if the text is not a valid subject of a limit."""
     kind, _, name = subject.partition(":")
     is_model = kind == "model"
     parts = name.partition(":")[::2] if is_model else (name,)

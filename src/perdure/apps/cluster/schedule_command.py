@@ -32,7 +32,7 @@ Examples:
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure schedule`` known."""
+    """Register ``perdure schedule``."""
     program.add_typer(schedule, name="schedule")
 
 
@@ -59,7 +59,7 @@ async def add(
     """Send a message to a session later.
 
     A process with the agent of the session sends it: a worker, `perdure serve`, or a program with a
-    Scheduler. If none runs at that time, the next one sends it.
+    Scheduler. If no such process runs at that time, the next one that starts sends the message.
 
     Examples:
         perdure schedule add 01jd "Is the build green?" --at 2h
@@ -118,7 +118,7 @@ async def cancel(
 ) -> None:
     """Cancel one message: it is never sent.
 
-    Of a recurring message this cancels one time; the next one stays.
+    For a recurring message, this cancels only one time; the next time remains scheduled.
 
     Examples:
         perdure schedule cancel 01jd/17

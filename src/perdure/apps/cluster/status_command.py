@@ -28,7 +28,7 @@ Examples:
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure cluster`` known."""
+    """Register ``perdure cluster``."""
     limit_command.add_to(cluster)
     program.add_typer(cluster, name="cluster")
 

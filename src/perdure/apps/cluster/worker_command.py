@@ -26,7 +26,7 @@ DRAIN_S = 25.0
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure worker`` known."""
+    """Register ``perdure worker``."""
     program.command("worker")(worker)
 
 
@@ -90,7 +90,7 @@ async def worker(
 
 
 def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
-    """Require the database of the namespaces before. Raises: ConfigError."""
+    """Require the same database as for the earlier namespaces. Raises: ConfigError."""
     for namespace, runtime in runtimes.items():
         first = runtime.host.store.backend
         if first.address != store.backend.address:
@@ -103,7 +103,7 @@ def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
 async def _opened(
     opened: AsyncExitStack, named: str | None, namespace: str, stopping: asyncio.Event
 ) -> Store | None:
-    """Open the store in `opened`, once its server is there; None: the worker was stopped first."""
+    """Open the store in `opened` when its server is available; None if the worker was stopped."""
     return await when_available(
         lambda: opened.enter_async_context(writable_store(named, namespace)), stopping
     )
@@ -112,7 +112,7 @@ async def _opened(
 async def _begun(
     opened: AsyncExitStack, running: Worker, drain_s: float, stopping: asyncio.Event
 ) -> str | None:
-    """Have the worker take work in `opened`, and return its id; None: it was stopped first."""
+    """Start the worker in `opened`, and return its id; None if the worker was stopped first."""
     return await when_available(
         lambda: opened.enter_async_context(running.taking(drain_s)), stopping
     )

@@ -1,1 +1,1 @@
-"""Commands about settings, agents, MCP servers: what counts, from where, what is wrong with it."""
+"""Commands that show and check settings, agents and MCP servers, and their sources."""

@@ -31,7 +31,7 @@ FilesArgument = Annotated[
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure agents`` known."""
+    """Register ``perdure agents``."""
     program.add_typer(agents, name="agents")
 
 
@@ -39,7 +39,7 @@ def add_to(program: typer.Typer) -> None:
 def agents_itself() -> None:
     """List, show and validate agents: files .perdure/agents/*.agent.yaml, and your own.
 
-    Your own agents are in ~/.config/perdure/agents. `perdure chat --agent ID` uses one.
+    Your own agents are in ~/.config/perdure/agents. `perdure chat --agent ID` uses an agent.
 
     Examples:
         perdure agents list
@@ -50,7 +50,7 @@ def agents_itself() -> None:
 
 @agents.command("list")
 def list_agents(*, as_json: JsonOption = False) -> int:
-    """List the available agents, those of the project first.
+    """List the available agents, the agents of the project first.
 
     Examples:
         perdure agents list

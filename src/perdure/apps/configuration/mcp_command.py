@@ -69,13 +69,13 @@ mcp = typer.Typer(no_args_is_help=True)
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure mcp`` known."""
+    """Register ``perdure mcp``."""
     program.add_typer(mcp, name="mcp")
 
 
 @mcp.callback()
 def mcp_itself() -> None:
-    """List and test MCP servers of your settings and of agent files; be one.
+    """List and test the MCP servers of your settings and agent files, or run perdure as one.
 
     Define a server in the settings as [mcp.servers.NAME]. Agents refer to it by name;
     `chat.mcp_servers` gives it to every chat without an agent file.
@@ -130,11 +130,11 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
 
     On stdin and stdout it is started by the client: docs/guides/mcp.md shows its configuration.
     Without --subject the client sees the sessions that have no subject. With --http it serves many
-    clients. Each sends a token of `perdure token create`, which says what the client sees; a token
-    of the role read only reads. It listens on this machine only, unless --tls-certificate or
-    --behind-proxy is given. A client can search, recall and read; it changes nothing without
-    --allow-write. Secrets are masked, and long texts are cut. `perdure serve` offers the same at
-    /mcp of its address.
+    clients. Each client sends a token of `perdure token create`. The token decides which sessions
+    the client sees; a token of the role read can only read. It listens on this machine only, unless
+    --tls-certificate or --behind-proxy is given. A client can search, recall and read; it changes
+    nothing without --allow-write. Secrets are masked, and long texts are cut. `perdure serve`
+    offers the same at /mcp of its address.
 
     Examples:
         perdure mcp serve
@@ -186,11 +186,11 @@ async def try_server(
     *,
     agent: Annotated[
         Path | None,
-        typer.Option("--agent", metavar="FILE", help="Look for it in this agent file."),
+        typer.Option("--agent", metavar="FILE", help="Search for the server in this agent file."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Connect to a server, and show which tools an agent gets, and which not and why.
+    """Connect to a server, and show which tools an agent gets, and why others are missing.
 
     Connects as for a session in this folder, and disconnects. Calls no tool.
 

@@ -29,7 +29,7 @@ KeyArgument = Annotated[
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure config`` known."""
+    """Register ``perdure config``."""
     program.add_typer(config, name="config")
 
 
@@ -38,8 +38,8 @@ def config_itself() -> None:
     """Show the settings in force, and where they come from.
 
     Settings are read from your file, the project's file and the environment; options on the command
-    line override all of them. A project's file can only set a namespace and restrict what you
-    allow. To change a setting, edit your file: `perdure config path` shows where it is.
+    line override all of them. A project's file can only set a namespace and restrict your
+    permissions. To change a setting, edit your file: `perdure config path` shows where it is.
 
     Examples:
         perdure config explain

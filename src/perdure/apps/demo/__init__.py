@@ -1,1 +1,1 @@
-"""The demonstration: a recorded session in, a kill, a resume, a branch, a search; all checked."""
+"""The demonstration: import, kill, resume, branch and search a session, and check each step."""

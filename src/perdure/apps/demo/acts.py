@@ -58,7 +58,7 @@ async def _import_file(store: Store, file: Path) -> ImportReport:
 
 
 async def _unaccounted_lines(store: Store, report: ImportReport, content: bytes) -> list[int]:
-    """Return the numbers of lines without an entry, a header or a place among unreadable lines."""
+    """Return the numbers of lines that have no entry or header and are not listed as unreadable."""
     entries = await store.backend.entries(report.session)
     starts = {source.offset for entry in entries if (source := source_of(entry.body)) is not None}
     malformed = {number for source in _sources(entries) for number in source.malformed}

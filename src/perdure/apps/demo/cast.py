@@ -84,7 +84,7 @@ def demo_agent(folder: Path, pause_s: float = 0.0) -> Agent:
 
 
 def demo_models() -> ModelRouter:
-    """Return the models of the demonstration: one, which follows ``demo.yaml``."""
+    """Return the only model of the demonstration, which follows ``demo.yaml``."""
     scripted = ScriptedModel(scenario_in(SCENARIO), clock=SystemClock())
     return ModelRouter({"scripted": scripted})
 

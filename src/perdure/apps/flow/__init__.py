@@ -1,1 +1,1 @@
-"""``perdure flow``: roles that hand work to each other, begun, watched and answered."""
+"""``perdure flow``: start, watch and answer flows, in which roles hand work to each other."""

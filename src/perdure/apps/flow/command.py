@@ -44,5 +44,5 @@ def flow_itself() -> None:
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure flow`` known."""
+    """Register ``perdure flow``."""
     program.add_typer(flow, name="flow")

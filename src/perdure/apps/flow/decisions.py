@@ -194,7 +194,7 @@ async def consent(
     by: ByOption = None,
     common: CommonOptions,
 ) -> None:
-    """Change what the roles of a flow may do without asking.
+    """Change the permission of a flow's roles to act without asking.
 
     no-access: roles ask for everything. partial-access: roles write files, and run exactly those
     commands and MCP tools that were allowed. full-access: roles ask for nothing. The change also

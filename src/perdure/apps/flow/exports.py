@@ -96,8 +96,8 @@ async def delete(
 ) -> None:
     """Permanently delete a flow with the sessions of its roles and selectors.
 
-    The record folder stays. With --with-record it is removed too, unless it contains other files. A
-    flow at work is not deleted.
+    The record folder stays. With --with-record the record is removed too, unless its folder
+    contains other files. A flow at work is not deleted.
 
     Examples:
         perdure flow delete 20260527T14 --yes

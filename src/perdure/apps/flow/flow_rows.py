@@ -1,4 +1,4 @@
-"""``perdure flow list``: the flows of a namespace, and where each stands. Loads no agent."""
+"""``perdure flow list``: the flows of a namespace, and the state of each. Loads no agent."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from perdure.session.ids import StreamId
 
 
 async def list_flows(*, common: CommonOptions) -> None:
-    """List flows, newest first, each with what it waits for.
+    """List flows, newest first, each with the reason why it waits.
 
-    Flows of a newer perdure are listed too, but cannot be opened. --json names each by `flow`, as
-    every command of flows does.
+    Flows of a newer perdure are listed too, but cannot be opened. --json gives the id of each flow
+    as `flow`, as every flow command does.
 
     Examples:
         perdure flow list

@@ -109,7 +109,7 @@ async def import_folder(
 
 
 def _order(read: FlowFolder, graph: Graph) -> Graph | None:
-    """Return the order of the improvement, if it had begun: it follows from the graph."""
+    """Return the order of the improvement if it had begun; the order follows from the graph."""
     phase = msgspec.convert(read.run, FlowRun).improvement_phase
     if phase is None or phase.mode is None or phase.mode == "none":
         return None

@@ -112,7 +112,7 @@ _WORK: dict[Mode, tuple[str, ...]] = {
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A file of the scaffold. `is_new`: just written; otherwise it existed and is unchanged."""
+    """A file of the scaffold. `is_new`: the file was written now; otherwise it existed before."""
 
     path: str
     is_new: bool

@@ -78,7 +78,8 @@ from perdure.session.flows.run import FlowState, RoleConfiguration
 ConsentOption = Annotated[
     ConsentMode,
     typer.Option(
-        metavar="MODE", help="What roles can do without asking: no-, partial-, full-access."
+        metavar="MODE",
+        help="The permission of roles to act without asking: no-, partial-, full-access.",
     ),
 ]
 
@@ -110,7 +111,7 @@ OfferedOption = Annotated[
         "--offer",
         metavar="MODEL",
         callback=model_names,
-        help="You can choose this model.",
+        help="A model that you can choose for a role.",
     ),
 ]
 
@@ -275,9 +276,9 @@ async def resume(  # noqa: PLR0913 - each is an option of the command
     """Continue a flow with the settings of `flow run`, until it is done or waits for you.
 
     Turns that another process left open are continued. Several processes may run one flow.
-    Options given here replace the stored ones and are stored: a model replaces a scenario and the
-    reverse. --allow-command and --allow-domain add what is not allowed yet. If everything that they
-    name is allowed already, roles are limited to it.
+    Options of this command replace the stored options and are stored; a model replaces a scenario
+    and vice versa. --allow-command and --allow-domain add commands and hosts that are not allowed
+    yet. If all the given commands and hosts are already allowed, roles are limited to them.
 
     Examples:
         perdure flow resume 20260527T14 --watch

@@ -75,8 +75,8 @@ def resumed_settings(
 ) -> RunSettings:
     """Return the stored settings `kept`, changed by the command line.
 
-    A model replaces a scenario and the reverse. Commands and hosts that are already allowed limit
-    the flow to them; others are added.
+    A model replaces a scenario and the reverse. If the given commands and hosts are already
+    allowed, the flow is limited to them; otherwise they are added.
     Raises: ConfigError.
     """
     if kept is None:
@@ -147,7 +147,7 @@ class _Written(msgspec.Struct):
 
 
 async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: str) -> None:
-    """Give the roles that have begun the commands and hosts of `acting` that they lack.
+    """Grant the missing commands and hosts of `acting` to the roles that have begun.
 
     A role with an open turn gets them at the next resume.
     Raises: ConfigError.

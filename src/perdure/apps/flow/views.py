@@ -70,8 +70,8 @@ async def show_flow(
 ) -> None:
     """Show the state of a flow, or the feed of a role.
 
-    --json prints the state of the flow; with --role the session of the role; with --role and --feed
-    its feed.
+    --json prints the state of the flow; with --role, the session of the role; with --role and
+    --feed, the feed of the role.
 
     Examples:
         perdure flow show 20260527T14

@@ -1,1 +1,1 @@
-"""``perdure store`` about a store as a whole: key, schema, size, backup, repair, copy, figures."""
+"""``perdure store`` commands for a whole store: key, schema, statistics, backup, repair, copy."""

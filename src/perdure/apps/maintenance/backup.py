@@ -73,13 +73,13 @@ async def back_up(
     key: bytes | str | StoreKey | None = None,
     on_progress: Report | None = None,
 ) -> Manifest:
-    """Back the store at `address` up into the new `folder`, while others write to it.
+    """Back up the store at `address` to the new `folder`, while other processes write to it.
 
     An SQLite store is copied with all namespaces, encrypted with its own key. From any other store,
     `namespace` is copied into an SQLite store, encrypted with `key` if given. Every hash of the
     backup is checked. The store records the location of the backup, for the certificates of
     erasures.
-    Durable: `folder` appears complete, after it is on disk; after a kill it does not appear.
+    Durable: `folder` appears when it is complete and on disk; after a kill, no folder appears.
     Raises: StoreExists when `folder` is not empty; StoreCorrupt when the store is damaged;
     StoreFull; as `perdure.open`.
     """
@@ -184,7 +184,7 @@ def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
 
 @contextmanager
 def _partial(folder: Path) -> Generator[Path]:
-    """Make a folder that is renamed to `folder` at the end; first clear that of a killed backup.
+    """Create a folder that is later renamed to `folder`; first clear one left by a killed backup.
 
     Raises: StoreExists, also during another backup to it; StoreFull, StoreUnavailable.
     """
@@ -234,7 +234,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def folder_named(text: str) -> Path:
-    """Return `text` as a path. Empty text, as of an unset variable, is not the current folder."""
+    """Return `text` as a path. Empty text (an unset variable) does not mean the current folder."""
     if not text:
         raise typer.BadParameter("an empty path names nothing; name a folder")
     return Path(text)
@@ -250,7 +250,8 @@ async def backup(
 ) -> None:
     """Back up the store to a new folder and verify every hash, while others write.
 
-    A backup of an SQLite store has all namespaces and its key; of other stores, this namespace.
+    A backup of an SQLite store contains all namespaces and uses the store's key. A backup of
+    another store contains this namespace.
 
     Examples:
         perdure store backup backups/2026-11-21

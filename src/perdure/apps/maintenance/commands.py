@@ -44,7 +44,7 @@ async def vacuum(*, common: CommonOptions) -> None:
 async def planned_migration(
     address: str | None = None, *, key: bytes | str | None = None
 ) -> MigrationPlan:
-    """Rehearse the migration on opening the store, and roll it back.
+    """Try the migration that opening the store would run, and roll it back.
 
     Raises: as `perdure.open`; ConfigError for routes, which are several databases; Unsupported for
     stores without schemas.

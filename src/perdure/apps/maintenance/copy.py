@@ -38,11 +38,11 @@ async def copy_sessions(
 ) -> CopyReport:
     """Copy all sessions and flows of `source`'s namespace, or `sessions`, to `target`'s.
 
-    Copies the entries that existed at its start; both stores may be written meanwhile. A repeated
-    copy continues and adds new entries. Entries keep ids, salts, digests and hashes; forks stay
-    pointers, and their origins are copied, too. If the target cannot store a session in this way,
-    its hashes are computed again, and the report says so. Leases and idempotency keys are not
-    copied.
+    The copy contains the entries that existed at its start; other processes can write to both
+    stores meanwhile. A repeated copy continues and adds new entries. Entries keep ids, salts,
+    digests and hashes; forks stay pointers, and their origins are copied, too. If the target cannot
+    store a session in this way, its hashes are computed again, and the report says so. Leases and
+    idempotency keys are not copied.
     Shape: `sessions` are whole ids.
     Durable: each part after its commit; everything on return.
     Raises: SessionNotFound for `sessions`; Unsupported; errors of reading and writing. The report

@@ -1,7 +1,8 @@
 """``perdure store rekey``: encrypt or decrypt a store, or change its key.
 
 A new key is stored in a file or in the keyring before the store uses it, so after a kill at any
-moment the key of the store exists. It is never shown, and never an argument of the command.
+moment the key of the store exists. The new key is never shown, and is never an argument of the
+command.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ async def rekey_store(
     """Encrypt the store at `address` with `new_key`, or decrypt it with None.
 
     Its current key is `key`, or the key that `perdure.open` finds. The caller must store the new
-    key before: after the return only that key opens the store. Needs space for a copy.
+    key before the call: after the return, only the new key opens the store. Needs space for a copy.
     Durable: when this returns; after a kill one of the two keys opens the complete store.
     Raises: StoreInUse while another process has it open; KeyMissing, KeyWrong; as `perdure.open`;
     ValueError for an invalid key; Unsupported for a store without encryption.

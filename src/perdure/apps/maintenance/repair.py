@@ -68,12 +68,12 @@ async def repair_store(
 ) -> RepairReport:
     """Repair the damaged store at `address` in place, or into a new store at `to`.
 
-    Every readable entry keeps its id, place and digest. For a damaged body, digest and chain stay.
-    A placeholder replaces a lost entry, and the chain is computed again from there. The search
-    index is rebuilt. The damaged store is moved aside, or with `to` not changed. A store without
-    damage is not changed. An SQLite file is repaired with all namespaces; another store only in
-    `namespace`, and always into an empty `to`. `on_progress` gets the progress of each step: the
-    check, the copy, the check of the copy.
+    Every readable entry keeps its id, place and digest. For a damaged body, the digest and the
+    chain do not change. A placeholder replaces a lost entry, and the chain is computed again from
+    there. The search index is rebuilt. The damaged store is moved aside; with `to`, it is not
+    changed. A store without damage is not changed. An SQLite file is repaired with all namespaces.
+    Another store is repaired only in `namespace`, and always into an empty `to`. `on_progress` gets
+    the progress of each step: the check, the copy, the check of the copy.
     Durable: on return; after a kill the store is unchanged.
     Raises: StoreInUse while another process has it open; StoreExists when `to` is not empty;
     KeyMissing; KeyWrong when `key` opens no page of the file; ConfigError for a missing or
@@ -189,7 +189,7 @@ async def _write_repaired(
 
 
 class _Contents:
-    """The contents of a damaged store, each yielded once. `lost` are the damaged ones."""
+    """The contents of a damaged store, each yielded once. `lost` lists the damaged contents."""
 
     def __init__(self, source: SessionStore) -> None:
         self._source = source
@@ -197,7 +197,7 @@ class _Contents:
         self.lost: list[str] = []
 
     async def of(self, sealed: StreamSegment) -> AsyncIterator[bytes]:
-        """Return the contents that entries of `sealed` name."""
+        """Return the contents to which entries of `sealed` refer."""
         names = {
             name.decode()
             for row in sealed.entries()
@@ -227,7 +227,7 @@ async def repair(
     is_trusting: TrustOption = False,
     common: CommonOptions,
 ) -> int:
-    """Repair a damaged store: keep every readable entry, and list what is lost.
+    """Repair a damaged store: keep every readable entry, and list the losses.
 
     An SQLite file is repaired in its place, and the damaged file is moved to the folder
     NAME-damaged. With --to, the damaged store stays unchanged. A PostgreSQL store and session files
@@ -277,7 +277,7 @@ def _repair_lines(done: RepairReport) -> Iterator[str]:
 
 
 def _losses(losses: Iterable[Problem]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the problem of each loss; entries in a row with one problem are one."""
+    """Yield place and problem of each loss; merge consecutive entries with the same problem."""
     runs: list[tuple[Problem, int | None]] = []
     for loss in losses:
         first, last = runs[-1] if runs else (None, None)

@@ -95,7 +95,8 @@ async def restore_backup(
 
     With `until`, a time or the id of an entry of `namespace`, the store ends with the last commit
     at that time, or with the commit of the entry. An existing store is an error, or is moved aside
-    with `is_forced`. Into a store that is not SQLite the sessions are copied; existing ones stay.
+    with `is_forced`. Restoring to a store that is not SQLite copies the sessions; existing sessions
+    remain.
     Durable: on return; after a kill the existing store is unchanged.
     Raises: BackupDamaged; StoreExists, StoreInUse, CopyConflict; EntryNotFound; KeyMissing,
     KeyWrong; as `perdure.open`.

@@ -40,9 +40,9 @@ async def trust(
     """List the stores you trusted, or trust a store as it is now.
 
     perdure recognizes the sessions that it wrote for you. Sessions and flows from elsewhere run
-    with your own permissions: theirs are ignored, and an open turn ends as interrupted. Trusting a
-    store applies the permissions in it. Entries that are added later are not trusted, and imported
-    sessions never are.
+    with your permissions: their own permissions are ignored, and an open turn ends as interrupted.
+    Trusting a store applies the permissions in it. Entries that are added later are not trusted,
+    and imported sessions never are.
 
     Examples:
         perdure store trust                       # list trusted stores

@@ -47,7 +47,7 @@ async def present_keys(
 async def likely_keys(
     address: str, key: bytes | str | StoreKey | None, encrypted: str
 ) -> tuple[StoreKey | None, ...]:
-    """Return the configured key of the store at `address`, or those in the keyring.
+    """Return the configured key of the store at `address`, or the keys in the keyring.
 
     Raises: KeyMissing, which names `encrypted`.
     """

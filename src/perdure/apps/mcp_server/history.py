@@ -1,4 +1,4 @@
-"""What an MCP client may ask of a store: each method is a tool, and its docstring describes it.
+"""The requests of an MCP client to a store: each method is a tool, described by its docstring.
 
 Every answer is text for a model: bounded, with everything that looks like a secret masked. Sessions
 out of scope do not exist for the client.
@@ -46,9 +46,9 @@ _LOOKED_AT = 4
 
 
 class Scope:
-    """The sessions that a client sees: those of `subject`, or with `is_all` of every subject.
+    """The sessions that a client sees: those of `subject`, or with `is_all` those of all subjects.
 
-    With `agent` only those of this agent.
+    With `agent`, the client sees only sessions of this agent.
     """
 
     def __init__(self, subject: str | None, *, is_all: bool, agent: str | None = None) -> None:
@@ -86,11 +86,11 @@ class History:
         self._memory = store.memory.with_embedder(embedder)
 
     async def recall(self, question: str, limit: int = 8) -> str:
-        """Find what is remembered about a question, in the words a person would use.
+        """Search the memory for a question, in the words that a person would use.
 
         Finds messages that are about the question, even if they share few words with it, summaries
         of sessions, and facts. Each result names its session and entry, or its fact; read_session
-        and read_entry give more of them.
+        and read_entry return more text.
         """
         scope, wanted = self._scope, _within(limit, MOST_HITS)
         hits, problem = await recall_anyway(
@@ -136,8 +136,8 @@ class History:
     async def read_session(self, session: str, last: int = 40, before: str = "") -> str:
         """Read messages of a session's current branch, oldest first.
 
-        `session` is an id or its beginning. `last` is the number of messages; `before` is the entry
-        before which they end, to read further back.
+        `session` is an id or its beginning. `last` is the number of messages. To read further back,
+        set `before` to the entry before which the messages end.
         """
         opened = await self._open(session)
         path = await opened.path(kind=MESSAGE)
@@ -168,7 +168,7 @@ class History:
         return _answer(map(_fact, facts), "No facts are remembered.")
 
     async def shown_entry(self, entry: str) -> Entry:
-        """Return an entry in scope. Raises: EntryNotFound, also for one out of scope."""
+        """Return an entry in scope. Raises: EntryNotFound, also for an entry out of scope."""
         try:
             found = await self._store.entry(entry)
         except (AmbiguousId, Erased):
@@ -198,7 +198,7 @@ class History:
         return shown[:limit]
 
     async def _whole(self, hit: MemoryHit) -> str:
-        """Return the text that a hit has a passage of; "" if it was erased meanwhile."""
+        """Return the whole text of a hit's passage; "" if it was erased meanwhile."""
         if hit.kind != "fact":
             return await self._said(hit.entry_id)
         with suppress(FactNotFound):
@@ -212,7 +212,7 @@ class History:
         return ""
 
     async def _shown_hits(self, query: str, wanted: int) -> list[Hit]:
-        """Return the best hits in scope; more are read while others fill the list."""
+        """Return the best hits in scope; read more while hits out of scope fill the list."""
         limit = wanted
         while True:
             limit *= _LOOKED_AT
@@ -255,8 +255,8 @@ class Notebook:
     async def remember(self, text: str, entry: str = "") -> str:
         """Remember a fact for later sessions: one sentence that can be understood by itself.
 
-        `entry` is the id of the entry that says so, if there is one: when that entry is erased, the
-        fact goes too.
+        `entry` is the id of the entry that states the fact, if any. When the entry is erased, the
+        fact is erased too.
         """
         source = await self._history.shown_entry(entry) if entry else None
         fact = await self._store.memory.remember(
@@ -334,7 +334,7 @@ def _text_of(entry: Entry) -> str:
 
 
 def _newest_that_fit(texts: Sequence[str]) -> list[str]:
-    """Return the first of `texts`, and of the others the last ones that fit into an answer."""
+    """Return the first of `texts`, and the last of the other texts that fit into an answer."""
     head, *rest = texts
     left, kept = MOST_CHARACTERS - len(head), list[str]()
     for text in reversed(rest):

@@ -61,7 +61,7 @@ async def server_of(
     is_writable: bool,
     embedder: Embedder | EmbedderName | None = None,
 ) -> Any:
-    """Return the server: an ``MCPServer`` of the library. Raises: ConfigError without it."""
+    """Return the server: an ``MCPServer`` of the library. Raises: ConfigError without the extra."""
     server = load_library().MCPServer(
         "perdure",
         instructions=_INSTRUCTIONS,
@@ -97,9 +97,9 @@ def _add(server: Any, tool: Callable[..., Awaitable[str]], *, is_reading: bool) 
 def _explained(
     tool: Callable[..., Awaitable[str]], kind: str = "ToolError"
 ) -> Callable[..., Awaitable[str]]:
-    """Return `tool` so that an error of ours reaches the client as its sentence, secrets masked.
+    """Return `tool` wrapped: perdure's errors reach the client as a sentence, with secrets masked.
 
-    `kind` is the error of the library that it becomes.
+    `kind` is the error type of the library that replaces perdure's errors.
     """
     error_type = getattr(importlib.import_module("mcp.server.mcpserver.exceptions"), kind)
 

@@ -81,7 +81,7 @@ SubjectOption = Annotated[
     typer.Option(
         metavar="NAME",
         callback=only_subject,
-        help="Only what is about this person; default: what has no subject.",
+        help="Only memories about this person; default: memories without a subject.",
     ),
 ]
 AboutOption = Annotated[
@@ -89,20 +89,21 @@ AboutOption = Annotated[
     typer.Option(
         metavar="NAME",
         callback=only_subject,
-        help="The person whom this is about.",
+        help="The person that the text is about.",
     ),
 ]
 AgentOption = Annotated[
     str | None,
-    typer.Option(metavar="ID", callback=only_text, help="Only what belongs to this agent."),
+    typer.Option(metavar="ID", callback=only_text, help="Only memories of this agent."),
 ]
 SourceOption = Annotated[
     list[str] | None,
     typer.Option(metavar="ENTRY", help="The full id of an entry that states the fact."),
 ]
-EverySubject = Annotated[bool, typer.Option("--all", help="Of every subject, not only of one.")]
+EverySubject = Annotated[bool, typer.Option("--all", help="Include every subject, not only one.")]
 FromOption = Annotated[
-    datetime | None, typer.Option("--from", metavar="TIME", help="When it begins to be true.")
+    datetime | None,
+    typer.Option("--from", metavar="TIME", help="The time from which the fact is true."),
 ]
 ToOption = Annotated[
     datetime | None, typer.Option("--to", metavar="TIME", help="When it stops being true.")
@@ -113,7 +114,7 @@ LimitOption = Annotated[
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure memory`` known."""
+    """Register ``perdure memory``."""
     program.add_typer(memory, name="memory")
 
 
@@ -137,9 +138,9 @@ async def search(
     embedder: EmbedderOption = None,
     common: CommonOptions,
 ) -> None:
-    """Find what is remembered about a question, the best hits first.
+    """Search the memory for a question, the best hits first.
 
-    Finds what was said in earlier sessions, summaries of them, and facts. Also finds texts that do
+    Finds messages of earlier sessions, summaries of sessions, and facts. Also finds texts that do
     not contain its words: those next to texts that do, and those of the time or the person that it
     names. `perdure sessions search` finds exact words.
 
@@ -183,7 +184,7 @@ async def facts(
     agent: AgentOption = None,
     every: EverySubject = False,
     past: Annotated[
-        bool, typer.Option("--past", help="Also facts that are not true yet, or no longer.")
+        bool, typer.Option("--past", help="Also facts that are not yet true, or no longer true.")
     ] = False,
     limit: LimitOption = 50,
     after: Annotated[
@@ -225,7 +226,7 @@ async def remember(
     subject: AboutOption = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="ID", callback=only_text, help="Only this agent remembers it."),
+        typer.Option(metavar="ID", callback=only_text, help="Only this agent remembers the fact."),
     ] = None,
     source: SourceOption = None,
     valid_from: FromOption = None,
@@ -234,7 +235,7 @@ async def remember(
 ) -> None:
     """Store a fact about a person.
 
-    Without --subject it is about the person of its sources, or about no one.
+    Without --subject the fact is about the person of its sources, or about no person.
 
     Examples:
         perdure memory remember "Ana is allergic to nuts" --subject ana
@@ -313,7 +314,7 @@ async def episodes(
     agent: AgentOption = None,
     every: EverySubject = False,
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only those of this session.")
+        str | None, typer.Option(metavar="ID", help="Only episodes of this session.")
     ] = None,
     limit: LimitOption = 50,
     after: Annotated[
@@ -363,9 +364,9 @@ async def import_(
     """Index a folder of Markdown and text files, or remember the facts of a file.
 
     Recall then finds the passages of the files, with path and heading. Import the folder again to
-    follow its changes: the passages of deleted files are erased. A line of a file of facts is JSON:
-    {"text": "Ana likes tea", "subject": "ana", "from": "2026-11-23"}; subject, agent, from and to
-    may be missing.
+    follow its changes: the passages of deleted files are erased. Each line of a file of facts is
+    JSON: {"text": "Ana likes tea", "subject": "ana", "from": "2026-11-23"}; subject, agent, from
+    and to are optional.
 
     Examples:
         perdure memory import docs --agent helper
@@ -418,10 +419,11 @@ async def index(
     ] = False,
     common: CommonOptions,
 ) -> None:
-    """Record the episodes that are missing: of imported sessions, and of sessions that ended.
+    """Record the missing episodes of imported sessions and of sessions that ended.
 
-    An imported session has an episode up to its newest entry, and another one once it has grown.
-    With an embedder, every text without a vector gets one, so that recalls compare meanings.
+    An imported session gets an episode up to its newest entry, and another episode after new
+    entries. With an embedder, every text without a vector gets one, so that recalls compare
+    meanings.
 
     Examples:
         perdure memory index

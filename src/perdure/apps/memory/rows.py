@@ -1,4 +1,4 @@
-"""What ``perdure memory`` prints of hits, facts and episodes."""
+"""The output of ``perdure memory`` for hits, facts and episodes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _times(data: dict[str, object]) -> dict[str, object]:
 
 
 def fact_rows(found: Sequence[Fact]) -> Iterator[str]:
-    """Return the table of facts; a program that reads it gets each text whole."""
+    """Return the table of facts; output for a program contains each text in full."""
     columns = [
         Column("ID", "strong"),
         Column("AT", "faint"),

@@ -1,1 +1,1 @@
-"""Choosing one session of many with the keyboard: what fits what is typed, and the screen."""
+"""The choice of a session with the keyboard: the matching of typed text, and the screen."""

@@ -73,7 +73,7 @@ async def pick_session(
     is_all: bool = False,
     hidden: Collection[StreamId] = (),
 ) -> SessionInfo | None:
-    """The session that the person chooses, first among those of `folder`; None: none.
+    """Return the session that the person chooses, those of `folder` first; None: no choice.
 
     Those of the ids `hidden` are not offered. Raises: NothingToPick; NoTerminal.
     """

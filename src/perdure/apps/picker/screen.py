@@ -37,7 +37,7 @@ _CHUNK_BYTES = 4_096
 
 
 def choose(state: State) -> Choice | None:
-    """Return the user's choice; None if they leave without one.
+    """Return the user's choice; None if the user cancels.
 
     Raises: NoTerminal.
     """
@@ -67,7 +67,7 @@ class _Keys:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def read_key(self) -> str:
-        """Return the input, "" after a while without any. Key sequences are never split."""
+        """Return the input; "" after a while without input. Key sequences are never split."""
         if not self._is_ready(_LOOK_S):
             return ""
         text = self._read()

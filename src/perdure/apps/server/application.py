@@ -93,7 +93,7 @@ AnySend = Callable[[AnyScope], Awaitable[None]]
 
 
 class Access(NamedTuple):
-    """What decides about a request: the tokens, the codes of the console, the rates."""
+    """The parts that control access: the tokens, the codes of the console, and the rates."""
 
     tokens: TokenFile
     codes: SignIn
@@ -101,7 +101,7 @@ class Access(NamedTuple):
 
 
 class Services(NamedTuple):
-    """What the routes of one server use."""
+    """The objects that the routes of one server use."""
 
     runtime: Runtime
     access: Access
@@ -121,8 +121,8 @@ class Services(NamedTuple):
 class Server:
     """The server of a runtime as an ASGI application. Made by `app`.
 
-    Its work in the background begins with its lifespan, or with the first request where it is
-    mounted in another application that hands no lifespan on.
+    Its background work begins with its lifespan. If it is mounted in an application that does not
+    forward the lifespan, the work begins with the first request.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Server:
         self._services.readiness.is_draining = True
 
     def stop(self) -> None:
-        """End the open event streams, which otherwise keep a server process from its end."""
+        """End the open event streams, which otherwise prevent the server process from exiting."""
         self.drain()
         self._services.readiness.is_stopping = True
 
@@ -172,7 +172,7 @@ class Server:
         await self._routes(scope, receive, send)
 
     async def _live(self, receive: AnyReceive, send: AnySend) -> None:
-        """Do the work in the background from the start of the application to its end."""
+        """Run the background work from the start of the application to its end."""
         await receive()
         self._begin()
         await send({"type": "lifespan.startup.complete"})
@@ -211,10 +211,10 @@ def app(
     """Return the server of `runtime` as an ASGI application, to run or to mount.
 
     It serves the API under ``/v1`` and the console under ``/``. `tokens` finds the caller of each
-    request. `hosts` are the names under which it is reached, besides those of loopback.
-    `signing_in` accepts the one-time codes of the console; without it people sign in with a token.
-    `projects` are the folders in which flows can be started, also below them: by default none.
-    `limits` apply to each caller. `embedder` compares the meaning of questions in recalls and
+    request. `hosts` are the host names of the server, besides those of loopback. `signing_in`
+    accepts the one-time codes of the console; without it people sign in with a token. `projects`
+    are the folders in which flows can be started, also below them: by default none. `limits` apply
+    to each caller. `embedder` compares the meaning of questions in recalls and
     at ``/mcp``; by default the first that an agent of the runtime has (`MemoryConfig`).
     While it runs it continues interrupted turns, sends messages that are due, and ends idle
     sessions and expired questions. The caller of this function closes the runtime and its store,
@@ -235,7 +235,7 @@ def _embedder_of(runtime: Runtime) -> Embedder | EmbedderName | None:
 
 
 def sign_in_of(store: Store, tokens: TokenFile) -> SignIn:
-    """Return what signs people in to the console of `store`."""
+    """Return the sign-in for the console of `store`."""
     outside = store.outside
     return SignIn(tokens, outside.clock.now_ms, outside.random, store.backend.namespace)
 
@@ -272,7 +272,7 @@ def _routes() -> Litestar:
 
 
 def _services(scope: Scope) -> Services:
-    """Return what the server of a request has."""
+    """Return the services of the server that got a request."""
     return cast("Any", scope)[_SERVICES]
 
 
@@ -341,7 +341,7 @@ async def _caller_of(request: Request[Any, Any, Any]) -> Caller:
 
 
 async def _look_after(runtime: Runtime) -> None:
-    """Continue interrupted turns; send what is due, end idle sessions and expired questions."""
+    """Continue interrupted turns; send due messages; end idle sessions and expired questions."""
     await runtime.resume_all()
     async with Scheduler(runtime):
         while True:
@@ -360,7 +360,7 @@ async def healthz() -> Response[dict[str, str]]:
 
 @get("/readyz", is_open=True, include_in_schema=False)
 async def readyz(readiness: NamedDependency[Readiness]) -> Response[dict[str, str]]:
-    """Whether this server takes requests: its store accepts writes, and it is not draining."""
+    """Whether this server accepts requests: its store accepts writes, and it is not draining."""
     problem = await readiness.problem()
     status = 200 if problem is None else 503
     return Response({"status": problem or "ready"}, status_code=status)

@@ -1,4 +1,4 @@
-"""What the API answers about a context: what a model is sent, and what did not fit."""
+"""API values about a context: the messages that a model receives, and omitted content."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class SentOptions(Value, frozen=True, kw_only=True):
 
 
 class OverflowView(Value, frozen=True, kw_only=True):
-    """A context that has more `tokens` than the `budget`: what always stays does not fit.
+    """A context with more `tokens` than the `budget`: its required messages do not fit.
 
-    `code` is the stable code of the refusal of such a request.
+    `code` is the stable code of the error for such a request.
     """
 
     code: str
@@ -52,7 +52,7 @@ class OverflowView(Value, frozen=True, kw_only=True):
 
 
 class TrimmedView(Value, frozen=True, kw_only=True):
-    """What did not fit into a request. `limit` says which limit, `tokens` how many it leaves.
+    """The content omitted from a request. `limit` says which limit, `tokens` how many it leaves.
 
     `recalled` counts the recalled texts that were left out.
     """
@@ -65,7 +65,7 @@ class TrimmedView(Value, frozen=True, kw_only=True):
 
 
 class RecalledPart(Value, frozen=True, kw_only=True):
-    """A text that was recalled for a request, and why; null if it was erased since."""
+    """A text that was recalled for a request, and the reason; null if it was erased since."""
 
     kind: Literal["fact", "said", "knowledge", "episode"]
     entry_id: str
@@ -76,11 +76,11 @@ class RecalledPart(Value, frozen=True, kw_only=True):
 
 
 class ContextView(Value, frozen=True, kw_only=True):
-    """What a model would be sent now, or was sent by the call `call`.
+    """The context that a model would receive now, or received in the call `call`.
 
     `dropped` counts the entries left out to fit, `earlier` the messages before those shown.
-    `overflow` is set if the rest still exceeds the `budget` that was asked for. Only a call has
-    `reported` tokens, the `system` text, `tools`, `options`, what was `trimmed`, and the texts
+    `overflow` is set if the rest still exceeds the requested `budget`. Only the view of a call has
+    `reported` tokens, the `system` text, `tools`, `options`, the `trimmed` content, and the texts
     `recalled` before the history.
     """
 

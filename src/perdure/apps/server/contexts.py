@@ -1,4 +1,4 @@
-"""What a model is sent: by the next call, and by any call that the log has."""
+"""The context of a model call: of the next call, and of any call in the log."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ class _Call(msgspec.Struct, frozen=True):
 async def next_context(
     store: Store, session: Session, budget: int | None, last: int | None
 ) -> ContextView:
-    """Return what a model would be sent now, within `budget` tokens: its `last` messages.
+    """Return the context of the next call within `budget` tokens: its `last` messages.
 
-    A call that runs or waits for an answer shows that its result is still to come.
+    A tool call that runs or waits for an answer is shown with a pending result.
     """
     context, info = await session.context(budget), await session.info()
     if (await states_of(store, [info]))[info.id] in ("running", "waiting"):
@@ -102,7 +102,7 @@ def _overflow(context: Context, budget: int | None) -> OverflowView | None:
 
 
 def _awaiting(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return `messages`, in which the calls of the newest answer without a result await one."""
+    """Return `messages` with a pending result for each call of the newest answer without one."""
     places = range(len(messages) - 1, -1, -1)
     newest = next((n for n in places if messages[n].message.role == "assistant"), 0)
     return (*messages[:newest], *map(_awaited, messages[newest:]))
@@ -119,11 +119,11 @@ def _awaited(each: ContextMessage) -> ContextMessage:
 
 
 async def context_of_call(host: Host, session: Session, seq: int, last: int | None) -> ContextView:
-    """Return what the model was sent by the call at `seq`, from the log as it was then.
+    """Return the context that the call at `seq` sent, from the log as it was then.
 
     The log has the names and the hashes of the tools: their schemas come from the tools in
     `host` with the same hash.
-    Raises: Problem 404 if no model call is there; 409 for one that only summarised.
+    Raises: Problem 404 if no model call is at `seq`; 409 for a call that only summarized.
     """
     store = host.store.backend
     call = await _call_at(store, session.id, seq)
@@ -268,7 +268,7 @@ async def _notes_before(store: SessionStore, stream: StreamId, seq: int) -> list
 def _of_length(window: ContextWindow, history: History, model: str, kept: int) -> Context:
     """Return the context of `window` with its newest exchanges, `kept` messages in all.
 
-    The summary and pinned messages are not counted by a limit, so that lower ones are tried.
+    A limit does not count the summary and pinned messages, so lower limits are tried.
     """
     for most in range(kept, -1, -1):
         context = build_context(window, history=history, model=model, max_messages=most)

@@ -52,7 +52,7 @@ class Conversations:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(self, caller: Caller, new: NewMessage) -> Sent:
-        """Send a message; the turn runs on in the server, whatever the caller does.
+        """Send a message; the turn continues in the server, even if the caller disconnects.
 
         Durable: when this returns. Raises: Problem 409 for a running turn if `new` says so;
         Erased; ConfigError for an unknown agent; the errors of `Runtime.start`.
@@ -111,7 +111,7 @@ class Conversations:
         return await self.chat(session)
 
     async def chat(self, session: str, agent: str | None = None) -> Chat:
-        """Return the open chat of `session`; one that is not open is resumed.
+        """Return the chat of `session`, and resume the session if it is not open.
 
         An interrupted turn continues. Raises: as `Runtime.resume`.
         """
@@ -207,7 +207,7 @@ class Conversations:
     def agent_for(self, caller: Caller, named: str | None) -> str:
         """Return the agent for a new session.
 
-        Raises: Problem 422 when it is not named and there are several; Problem 403.
+        Raises: Problem 422 when no agent is named and there are several; Problem 403.
         """
         agents = sorted(self.runtime.host.agents)
         agent = named or caller.principal.agent or (agents[0] if len(agents) == 1 else None)
@@ -226,7 +226,7 @@ class Conversations:
 
 
 async def _sent_after(session: Session, seq: int, new: NewMessage) -> Sent | None:
-    """Return what became of the message `new` after `seq`, None if it was not stored."""
+    """Return how the message `new` was stored after `seq`; None if it was not stored."""
     wanted = _texts(new.said())
     async for entry in session.entries(seq):
         message, status = entry.message, "started"

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says besides the routes: how callers sign in, headers and refusals."""
+"""Parts of the OpenAPI document besides the routes: authentication, headers and error answers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def openapi_config() -> OpenAPIConfig:
 
 
 def document_of(app: Litestar) -> dict[str, Any]:
-    """Return the OpenAPI document of `app`, made at the first call, with headers and refusals."""
+    """Return the OpenAPI document of `app` with headers and errors, made at the first call."""
     for operation, route, handler in _operations(app):
         if "default" not in (operation.responses or {}):
             _describe(operation, route, handler)
@@ -122,7 +122,7 @@ def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler)
 
 
 def _describe_body(operation: Operation, handler: HTTPRouteHandler) -> None:
-    """Say of a body whose fields are all optional that it may be empty."""
+    """Mark a body whose fields are all optional as optional."""
     fields = handler.parsed_data_field
     if fields is not None and isinstance(operation.request_body, RequestBody):
         needed = [each for each in msgspec.structs.fields(fields.annotation) if each.required]

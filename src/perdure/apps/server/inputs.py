@@ -1,6 +1,6 @@
-"""What clients send to the API.
+"""The request bodies of the API.
 
-Names are camelCase; an unknown one is refused.
+Names are camelCase; unknown names are rejected.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ NewId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of what clients send."""
+    """Base of the request bodies."""
 
 
 class NewSession(Input, frozen=True, kw_only=True):
-    """The fields of a new session. Without an `agent` the only agent of the server is taken."""
+    """The fields of a new session. Without an `agent` the only agent of the server is used."""
 
     id: NewId | None = None
     agent: str | None = None
@@ -40,7 +40,7 @@ class NewContent(Input, frozen=True, kw_only=True):
     name: str | None = None
 
     def medium(self) -> InlineMedia:
-        """Return it as a part of a message. Raises: WrongArgument."""
+        """Return the medium as a part of a message. Raises: WrongArgument."""
         try:
             data = b64decode(self.data, validate=True)
         except ValueError as error:
@@ -76,23 +76,23 @@ class NewMessage(Input, frozen=True, kw_only=True):
 
 
 class Renamed(Input, frozen=True, kw_only=True):
-    """The title of a session; null for none."""
+    """The title of a session; null removes the title."""
 
     title: str | None
 
 
 class Answer(Input, frozen=True, kw_only=True):
-    """An answer to a question: one of its choices, or text where it has none."""
+    """An answer to a question: one of its choices, or text if it has no choices."""
 
     answer: str
     note: str | None = None
 
 
 class BranchTo(Input, frozen=True, kw_only=True):
-    """Where the conversation continues: after `entry`, or before the root with null.
+    """The position where the conversation continues: after `entry`, or before the root if null.
 
-    With `expected_leaf` only if the branch still ends there. `summary`: the agent's model
-    summarises the branch that is left.
+    With `expected_leaf`, the move fails if the branch now ends elsewhere. `summary`: the agent's
+    model summarizes the abandoned branch.
     """
 
     entry: str | None
@@ -111,7 +111,7 @@ class NewFork(Input, frozen=True, kw_only=True):
 
 
 class Labelled(Input, frozen=True, kw_only=True):
-    """The label of an entry; null for none."""
+    """The label of an entry; null removes the label."""
 
     text: str | None
 
@@ -135,7 +135,7 @@ class Reason(Input, frozen=True, kw_only=True):
 
 
 class Resumed(Input, frozen=True, kw_only=True):
-    """The agent with which a session continues; null for its own."""
+    """The agent with which a session continues; null for its own agent."""
 
     agent: str | None = None
 

@@ -37,9 +37,9 @@ from perdure.models.embedders.protocol import EmbedderName
 class McpApplication:
     """Serves ``/mcp``, ``/healthz`` and ``/readyz`` over `store`.
 
-    `tokens` finds the caller of each request. `hosts` are the names under which it is reached,
-    besides those of loopback. With `is_writable` a token of the role write may change facts.
-    `embedder` is used by recalls.
+    `tokens` finds the caller of each request. `hosts` are the host names of the server, besides
+    those of loopback. With `is_writable` a token of the role write may change facts. `embedder` is
+    used by recalls.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class McpApplication:
         self._readiness.is_draining = True
 
     def stop(self) -> None:
-        """Take no new requests; there are no streams to end."""
+        """Accept no new requests; there are no streams to end."""
         self.drain()
 
     @contextlib.asynccontextmanager

@@ -139,7 +139,7 @@ class Problem(Exception):
 
 
 class HeadChanged(Problem):
-    """The session has the head `actual`, and not the one that the request expects."""
+    """The session has the head `actual`, but the request expects another head."""
 
     def __init__(self, actual: int) -> None:
         detail = f'the session has changed: its ETag is "{actual}"'
@@ -184,7 +184,7 @@ def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Respons
 
 
 def _unreadable(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """Return the answer for a request that reaches no route, or that its route cannot read."""
+    """Return the answer for a request without a route, or that its route cannot decode."""
     status, headers = error.status_code, dict(error.headers or {})
     if "allow" in headers:  # its order differs from request to request
         headers["allow"] = ", ".join(sorted(headers["allow"].split(", ")))

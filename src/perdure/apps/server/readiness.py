@@ -1,4 +1,4 @@
-"""Whether a server takes requests: its store accepts writes, and it is not being stopped."""
+"""Whether a server accepts requests: its store accepts writes, and it is not being stopped."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ TIMEOUT_S = 5.0
 
 
 class Readiness:
-    """Writes to a store, which that does not change.
+    """Tests writes to a store without changing the store.
 
-    `is_draining`: the server will be stopped. `is_stopping`: it takes no requests any more.
+    `is_draining`: the server will be stopped. `is_stopping`: the server accepts no more requests.
     """
 
     def __init__(self, store: Store) -> None:
@@ -27,7 +27,7 @@ class Readiness:
         self._known: tuple[float, str | None] | None = None
 
     async def problem(self) -> str | None:
-        """Return why the server takes no requests, None if it does."""
+        """Return the reason why the server accepts no requests; None if it accepts them."""
         if self.is_draining:
             return "draining"
         async with self._checking:

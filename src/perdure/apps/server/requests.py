@@ -1,6 +1,6 @@
 """Each request as one line of the access log, and as a span of OpenTelemetry.
 
-Neither holds content: a path is given as its template, and a query not at all.
+Neither contains content: a path is recorded as its template, and a query is omitted.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _FAILED = 500
 
 
 class Requests:
-    """Logs and traces what it serves. `random` returns that many random bytes.
+    """Logs and traces the requests that it serves. `random` returns that many random bytes.
 
-    A request keeps the id of its ``X-Request-ID``; another gets one. The answer has it too.
+    A request keeps the id of its ``X-Request-ID``; without this header it gets a new id. The answer
+    has it too.
     """
 
     def __init__(self, app: ASGIApp, random: Callable[[int], bytes]) -> None:
@@ -89,9 +90,10 @@ def _token_of(scope: Scope) -> str:
 
 @contextlib.contextmanager
 def _span(scope: Scope) -> Generator[Callable[[int], None]]:
-    """Open the span of a request, current while it is served; yield what takes its status.
+    """Open the span of a request, current while it is served; yield a function for the status.
 
-    Without OpenTelemetry in the program it costs one look-up. A failure of it fails no request.
+    Without OpenTelemetry in the program, a request costs one look-up. A failure of the span does
+    not fail the request.
     """
     opened = iter(()) if _TRACE not in sys.modules else _opened(scope)
     finish = _safely(opened)

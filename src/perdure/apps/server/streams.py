@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 async def pieces(
     watch: Watch, start: int, head: int, caller: Caller
 ) -> AsyncGenerator[Piece | None]:
-    """Yield `watch`, which begins after `start`; None where nothing happens for long.
+    """Yield the events of `watch`, which begins after `start`; None after a long silence.
 
     `caught-up` follows the event at `head`. Events that the caller may not see are left out. The
     stream ends when its token is not valid any more.
@@ -61,9 +61,10 @@ async def pieces(
 
 
 class _View:
-    """Which events of a stream its caller sees.
+    """The events of a stream that its caller sees.
 
-    The person of a session never changes, its agent may: then each stored event is checked.
+    The person of a session never changes. The agent can change, so a limit to one agent is checked
+    for each stored event.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -83,7 +84,7 @@ class _View:
 async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator[AnyEvent | None]:
     """Yield the events of `watch`, and None after each `HEARTBEAT_S` without one.
 
-    Ends within about `CHECK_S` when `is_valid` says no.
+    Ends within about `CHECK_S` when `is_valid` returns False.
     """
     following: asyncio.Task[AnyEvent] | None = None
     now = asyncio.get_running_loop().time

@@ -26,7 +26,7 @@ from perdure.session.messages import Usage
 async def newest_turns(session: Session, last: int, before: int | None = None) -> Page[TurnView]:
     """Return the newest `last` turns of `session` that began before seq `before`, oldest first.
 
-    `next` is where the next earlier ones are before, if there are any.
+    `next` is the value of `before` for the next earlier turns, if there are any.
     """
     starts: list[int] = []
     async for entry in session.entries(kind=TurnStarted.kind, newest_first=True):
@@ -106,7 +106,7 @@ def _ended(turn: TurnView, entry: Entry, body: TurnFinished) -> TurnView:
 
 
 def _without_outcome(call: Call) -> Call:
-    """Return `call` of a turn that is over: one that still ran has no known outcome."""
+    """Return `call` of a finished turn: if the call still ran, its outcome is unknown."""
     return msgspec.structs.replace(call, status="unknown") if call.status == "running" else call
 
 

@@ -21,7 +21,7 @@ CallStates = Mapping[EntryId, Mapping[str, CallStatus]]
 async def call_states(session: Session, messages: Sequence[Entry]) -> CallStates:
     """Return the states of the calls in `messages`, which are of one branch, oldest first.
 
-    Those of messages that a fork shares with its origin are not in the log of the fork.
+    The states of calls that a fork shares with its origin are not in the log of the fork.
     """
     own = [entry for entry in messages if entry.stream == session.id]
     if not any(entry.message and entry.message.tool_calls for entry in own):

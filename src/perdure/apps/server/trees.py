@@ -47,10 +47,10 @@ class TreeReader:
 
 
 async def tree_since(session: Session, shown: Sequence[Entry]) -> list[Entry]:
-    """Return the newest entries of all branches, so many that the parents of `shown` are there.
+    """Return the newest entries of all branches, back to the parents of the messages `shown`.
 
-    So are all children of these parents, which are newer. The newest messages of a long session
-    need few entries.
+    The children of these parents are newer, so they are included too. The newest messages of a long
+    session need few entries.
     """
     parents = {entry.parent_id for entry in shown}
     last = _FIRST
@@ -105,7 +105,7 @@ def _compaction(
 
 
 def _branch_of(entries: Sequence[Entry], leaf: EntryId | None) -> frozenset[str]:
-    """Return the ids of those of `entries` that are on the path to `leaf`."""
+    """Return the ids of the `entries` that are on the path to `leaf`."""
     parents: dict[str, EntryId | None] = {entry.id: entry.parent_id for entry in entries}
     found: set[str] = set()
     at = leaf

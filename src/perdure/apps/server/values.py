@@ -71,8 +71,8 @@ CallStatus = Literal["running", ToolOutcome]
 class MessageView(Value, frozen=True, kw_only=True):
     """A message of the active branch. `siblings` are the entries that have the same parent.
 
-    `calls` are the states of its tool calls by id. A call that has not started has none, and
-    neither has a call of another program.
+    `calls` are the states of its tool calls by id. A call that has not started, or that another
+    program made, has no state.
     """
 
     id: str
@@ -111,7 +111,7 @@ class CompactionView(Value, frozen=True, kw_only=True):
 class Messages(Value, frozen=True, kw_only=True):
     """Messages of the active branch, oldest first. `has_more`: earlier ones exist.
 
-    `compactions` are those that follow one of `items`, undone ones too.
+    `compactions` lists the compactions that follow one of `items`, also undone ones.
     """
 
     items: list[MessageView]
@@ -120,9 +120,9 @@ class Messages(Value, frozen=True, kw_only=True):
 
 
 class RemovedView(Value, frozen=True, kw_only=True):
-    """What a compaction removed from the context: the original messages, oldest first.
+    """The messages that a compaction removed from the context, oldest first.
 
-    `pinned` has the ones that stay in the context.
+    `pinned` lists the messages that stay in the context.
     """
 
     compaction: str
@@ -131,7 +131,7 @@ class RemovedView(Value, frozen=True, kw_only=True):
 
 
 class Sent(Value, frozen=True, kw_only=True):
-    """The result of sending a message. `entry_id` is the entry of a queued one."""
+    """The result of sending a message. `entry_id` is the entry of a queued message."""
 
     session_id: str
     status: Literal["started", "queued"]
@@ -152,7 +152,7 @@ class QuestionView(Value, frozen=True, kw_only=True):
 
 
 class TreeRow(Value, frozen=True, kw_only=True):
-    """An entry of the tree. `text` is the beginning of what it says."""
+    """An entry of the tree. `text` is the beginning of the text of the entry."""
 
     id: str
     seq: int
@@ -253,7 +253,7 @@ class ToolCallView(Value, frozen=True, kw_only=True):
 
 
 class SessionValues(Value, frozen=True, kw_only=True):
-    """What sessions have, to choose filters from."""
+    """Values of sessions, from which filters can be chosen."""
 
     agents: list[str]
     subjects: list[str]
@@ -262,7 +262,7 @@ class SessionValues(Value, frozen=True, kw_only=True):
 
 
 class UsageView(Value, frozen=True, kw_only=True):
-    """Usage of one group, on one `day` if it was asked for by day.
+    """Usage of one group, on one `day` if the usage is requested by day.
 
     `unpriced_calls` are not in its cost.
     """
@@ -315,7 +315,7 @@ class FactView(Value, frozen=True, kw_only=True):
 
 
 class EpisodeView(Value, frozen=True, kw_only=True):
-    """A session that ended. Its history are the entries `first` to `last` of `session`."""
+    """A session that ended. The episode covers the entries `first` to `last` of `session`."""
 
     id: str
     session: str
@@ -334,7 +334,7 @@ class EpisodeView(Value, frozen=True, kw_only=True):
 
 
 class RecalledView(Value, frozen=True, kw_only=True):
-    """A recalled text, why, and the `sources` of a fact, or the last entry of an episode."""
+    """A recalled text, the reason, and the `sources` of a fact or the last entry of an episode."""
 
     kind: str
     session: str
@@ -370,7 +370,7 @@ class StoreView(Value, frozen=True, kw_only=True):
 
 
 class WorkerView(Value, frozen=True, kw_only=True):
-    """A worker as it last reported. `agents` is empty for one that serves other namespaces, too.
+    """A worker as it last reported. `agents` is empty if it serves other namespaces, too.
 
     Units: seconds; `silentS` is since its last report.
     """
@@ -389,7 +389,7 @@ class WorkerView(Value, frozen=True, kw_only=True):
 class QueueView(Value, frozen=True, kw_only=True):
     """Turns of one kind of agent. It is stuck if turns wait and no worker serves it.
 
-    Units: `oldestS` seconds that the oldest waiting turn has waited.
+    Units: `oldestS` is the waiting time of the oldest waiting turn, in seconds.
     """
 
     agent: str
@@ -401,7 +401,7 @@ class QueueView(Value, frozen=True, kw_only=True):
 
 
 class ClusterView(Value, frozen=True, kw_only=True):
-    """The workers of the database, and the queues of the namespace; what was counted so far.
+    """The workers of the database, the queues of the namespace, and the counters so far.
 
     Only a store on PostgreSQL is shared by workers.
     """
@@ -420,7 +420,7 @@ class BackupView(Value, frozen=True, kw_only=True):
 
 
 class RetentionView(Value, frozen=True, kw_only=True):
-    """The retention rules of the namespace; null: no limit. `expiring` sessions are over them now.
+    """The retention rules of the namespace; null: no limit. `expiring` sessions exceed them now.
 
     Units: seconds and bytes.
     """
@@ -433,14 +433,14 @@ class RetentionView(Value, frozen=True, kw_only=True):
 
 
 class MaintenanceView(Value, frozen=True, kw_only=True):
-    """The backups of the store, newest first, and its retention; null: not supported by it."""
+    """The backups of the store, newest first, and its retention; null: not supported."""
 
     backups: list[BackupView] | None
     retention: RetentionView | None
 
 
 class VerifiedView(Value, frozen=True, kw_only=True):
-    """What a verification of the whole log found."""
+    """The result of a verification of the whole log."""
 
     is_ok: bool
     streams: int
@@ -449,7 +449,7 @@ class VerifiedView(Value, frozen=True, kw_only=True):
 
 
 class ErasedView(Value, frozen=True, kw_only=True):
-    """What was erased, in counts; the certificate stays in the store."""
+    """The counts of the erased data; the certificate stays in the store."""
 
     certificate: dict[str, Any]
 

@@ -50,12 +50,17 @@ ProjectsOption = Annotated[
 
 
 DrainOption = Annotated[
-    float, typer.Option(min=0, metavar="N", help="After SIGTERM: serve so long as not ready.")
+    float,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="After SIGTERM: the time to continue serving while reporting not ready.",
+    ),
 ]
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure serve`` known."""
+    """Register ``perdure serve``."""
     program.command("serve")(serve)
 
 
@@ -64,7 +69,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     *,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The port to listen on; 0 takes a free one.")
+        int, typer.Option(min=0, max=65_535, help="The port to listen on; 0 selects a free port.")
     ] = PORT,
     host_name: HostNameOption = None,
     behind_proxy: ProxyOption = False,
@@ -72,7 +77,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     tls_key: KeyOption = None,
     projects: ProjectsOption = None,
     idle_minutes: Annotated[
-        float, typer.Option(min=0.1, help="End a session without a message for that long.")
+        float, typer.Option(min=0.1, help="End a session after this time without a message.")
     ] = IDLE_S / 60,
     drain_seconds: DrainOption = 0.0,
     embedder: EmbedderOption = None,

@@ -1,4 +1,4 @@
-"""Where a server listens, how it is reached, and until when its process runs."""
+"""The listening address of a server, its host names, and the end of its process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
 HostNameOption = Annotated[
     list[str] | None,
-    typer.Option("--host-name", metavar="NAME", help="A name under which it is reached."),
+    typer.Option("--host-name", metavar="NAME", help="A host name of the server."),
 ]
 ProxyOption = Annotated[
     bool, typer.Option("--behind-proxy", help="A proxy on this machine or network adds TLS.")
@@ -34,7 +34,7 @@ KeyOption = Annotated[
 
 
 class Draining(Protocol):
-    """An ASGI application that can be told that its process ends."""
+    """An ASGI application that is notified before its process ends."""
 
     def drain(self) -> None:
         """Answer ``/readyz`` with 503 from now on."""
@@ -46,7 +46,7 @@ class Draining(Protocol):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Where a server listens, how it is reached, and how long it drains. Units: seconds."""
+    """The listening address of a server, its host names, and its drain time. Units: seconds."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -76,7 +76,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names under which it is reached."""
+        """The host names of the server."""
         return self.names if self.host in LOOPBACK else (*self.names, self.host)
 
     def address(self, port: int) -> str:
@@ -88,7 +88,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def server_module(name: str) -> Any:
-    """Return a module that needs the extra "server". Raises: ConfigError without it."""
+    """Return a module that needs the extra "server". Raises: ConfigError without the extra."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""MODULE:FACTORY: the function of a program that gives its runtime, or its agents."""
+"""MODULE:FACTORY: the function of a program that returns its runtime, or its agents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
 
 @contextmanager
 def _of_program(factory: str) -> Generator[None]:
-    """Raises: ConfigError in place of what the program of `factory` raises."""
+    """Raises: ConfigError instead of the errors of the program of `factory`."""
     try:
         yield
     except PerdureError:
@@ -58,7 +58,7 @@ def _of_program(factory: str) -> Generator[None]:
 
 
 def _function(module: str, name: str) -> Callable[[Store], Any]:
-    """Return the function `name` of `module`. Raises: ConfigError; what the module raises."""
+    """Return the function `name` of `module`. Raises: ConfigError; the errors of the module."""
     folder = str(Path.cwd())  # as `python -m` does
     if sys.path[0] != folder:
         sys.path.insert(0, folder)

@@ -1,4 +1,4 @@
-"""The process of a server: at SIGTERM it says that it is not ready, and then stops."""
+"""The process of a server: at SIGTERM it reports that it is not ready, and then stops."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def config(**options: Any) -> Config:
 class DrainingServer(Server):
     """Drains its `application` at the first SIGTERM, and stops it `drain_s` seconds later.
 
-    It serves meanwhile, so that a balancer can send new requests elsewhere first. SIGINT and a
-    second SIGTERM stop it at once.
+    The server continues to serve meanwhile, so that a balancer can send new requests elsewhere
+    first. SIGINT and a second SIGTERM stop it at once.
     """
 
     def __init__(self, config: Config, application: Draining, drain_s: float) -> None:

@@ -23,7 +23,7 @@ _LONGEST_DAYS = 36_500
 
 
 def _only_days(days: float | None) -> float | None:
-    """Raises: UsageMistake for days after which a token would never have been valid."""
+    """Raises: UsageMistake for a number of days with which a token is never valid."""
     if days is not None and not 0 < days <= _LONGEST_DAYS:
         raise UsageMistake(f"--days {days:g}: give more than 0 and at most {_LONGEST_DAYS}")
     return days
@@ -32,7 +32,7 @@ def _only_days(days: float | None) -> float | None:
 token = typer.Typer(
     help="""Create, list and revoke the bearer tokens of the API of a store.
 
-A token is shown once; only a hash of it is kept. Servers that run notice a change at once.
+A token is shown once; only a hash of it is kept. Running servers apply a change at once.
 
 Examples:
     perdure token create --role write --subject ana
@@ -44,7 +44,7 @@ Examples:
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure token`` known."""
+    """Register ``perdure token``."""
     program.add_typer(token, name="token")
 
 
@@ -82,8 +82,8 @@ async def create(
 ) -> None:
     """Create a token and print it.
 
-    A publishable token needs --agent and --origin. It comes with a signing key, which must stay in
-    your server: it signs tokens for single visitors (docs/guides/serving.md).
+    A publishable token needs --agent and --origin. It comes with a signing key for tokens of single
+    visitors (docs/guides/serving.md). Keep this key on your server.
 
     Examples:
         perdure token create --role write --subject ana --days 30
@@ -131,7 +131,7 @@ async def revoke(
     *,
     common: CommonOptions,
 ) -> None:
-    """Revoke a token: requests with it are refused from now on.
+    """Revoke a token: requests with it are rejected from now on.
 
     Examples:
         perdure token revoke 3f9a12cd

@@ -1,4 +1,4 @@
-"""Where the tokens of a store are kept: a file of their own for each store and namespace."""
+"""The location of a store's tokens: one file for each store and namespace."""
 
 from __future__ import annotations
 

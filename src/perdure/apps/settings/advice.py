@@ -13,7 +13,7 @@ from perdure.secrets.mask import mask_secrets
 
 
 def advice_to_set(words: Sequence[str]) -> str | None:
-    """Return the line to write for ``perdure config set KEY VALUE``, and into which file.
+    """Return the line to write for ``perdure config set KEY VALUE``, and the file for it.
 
     `words` is the command line. Returns None for an unknown key or without a value.
     There is no such command: the file is edited by hand and may have comments.

@@ -1,7 +1,7 @@
 """The agents available in a folder, and the limits of a project's agents.
 
-A project's agent comes with a cloned repository. Called by its id, it gets only the user's
-permissions, starts no program and has none of the user's MCP servers. Naming its file means
+A project's agent comes with a cloned repository. If the agent is chosen by its id, it gets only the
+user's permissions, starts no program and has none of the user's MCP servers. Naming its file means
 trusting its content.
 """
 
@@ -37,9 +37,10 @@ _WHERE_ALLOWED: Mapping[str, str] = {
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A chosen agent. `notes` list what it does not get.
+    """A chosen agent. `notes` lists the rights that it does not get.
 
-    `is_own`: its file is the user's, or was named; otherwise it is the project's.
+    `is_own`: the file belongs to the user, or the user named it; otherwise it belongs to the
+    project.
     """
 
     agent: Agent

@@ -1,7 +1,7 @@
 """The keys of a settings file, the layers that may set them, and their defaults.
 
-A project's file comes with a cloned repository. So it may only set the project's namespace and
-restrict the user's permissions. It cannot choose a model or a store (which would send data
+A project's file comes with a cloned repository. So the file can only set the project's namespace
+and restrict the user's permissions. It cannot choose a model or a store (which would send data
 elsewhere), and cannot allow commands, hosts or spending.
 """
 
@@ -35,7 +35,7 @@ Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> Permissions:
     """Return permissions for `commands` (patterns if they have ``*`` or ``?``) and `domains`.
 
-    Raises: ConfigError for an invalid one.
+    Raises: ConfigError for an invalid command or domain.
     """
     patterns = tuple(line for line in commands if "*" in line or "?" in line)
     return Permissions(
@@ -214,7 +214,7 @@ class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """MCP servers. Each is validated alone, so an invalid one does not affect others."""
+    """MCP servers. Each server is validated alone, so an invalid one does not affect others."""
 
     servers: Annotated[
         dict[str, FiledServer] | None, Meta(description="Servers by the name agents know them by.")

@@ -1,7 +1,7 @@
 """The effective settings: each key from the layer with the highest priority.
 
 Built-in < the user's file < the project's file < the environment < the command line. For keys that
-a project may only restrict, the stricter of its value and the user's applies.
+a project can only restrict, the stricter value of the project and the user applies.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """The effective value of `key`, and the overridden ones, highest priority first."""
+    """The effective value of `key`, and the overridden values, highest priority first."""
 
     key: str
     said: Said
@@ -62,7 +62,7 @@ class FaultyServer(msgspec.Struct, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """The content of one file. Shape: by dotted key, only the keys in it."""
+    """The content of one file. Shape: values by dotted key, only for keys in the file."""
 
     source: Source
     file: Path

@@ -61,7 +61,7 @@ AGENTS = "agents"
 def person_file(environment: Mapping[str, str]) -> Path:
     """Return the path of the user's settings file, which may not exist.
 
-    Without a home folder there is none: nothing can be below a device.
+    Without a home folder, the path is below the null device, where no file can exist.
     """
     try:
         return user_folder("XDG_CONFIG_HOME", ".config", environment) / FILE
@@ -83,7 +83,8 @@ def project_file(start: Path) -> Path | None:
 def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path]:
     """Return the folders of agent files: ``project`` if `start` is in one, then ``user``.
 
-    A folder of agents needs no settings beside it: the nearest one with either is the project.
+    A folder of agents needs no settings file: the nearest folder with agents or settings is the
+    project.
     """
     around = _folders_around(start)
     found = (

@@ -1,7 +1,7 @@
 """The MCP servers of the user's settings and agent files.
 
-A server of a project's agent comes with a cloned repository. It is listed, and usable only by
-naming the agent's file.
+A server of a project's agent comes with a cloned repository. Such a server is listed, but it can be
+used only by naming the agent's file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SETTINGS = "settings"
 
 
 class ServerNotFound(ConfigError):
-    """No MCP server has that name. `known` are the names that could be given."""
+    """No MCP server has that name. `known` lists the valid names."""
 
     code = "mcp_server_not_found"
 
@@ -37,7 +37,8 @@ class ServerNotFound(ConfigError):
 class Known(msgspec.Struct, frozen=True):
     """A server and its source: the settings, or an agent file.
 
-    `is_own`: its file is the user's, or was named; otherwise it is the project's.
+    `is_own`: the file belongs to the user, or the user named it; otherwise it belongs to the
+    project.
     """
 
     server: McpServer

@@ -1,4 +1,4 @@
-"""Errors of a settings file with their lines. Loaded only if there are any."""
+"""Errors of a settings file with their lines. Loaded only if there are errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def faults_in(
 ) -> tuple[str, ...]:
     """Return the errors of `data`, read from the TOML `text`, and forbidden keys of a project.
 
-    `person_file` is the file in which the user may set them.
+    `person_file` is the settings file in which the user can set these keys.
     """
     nodes = YamlReader()
     root = nodes_of(data, text)

@@ -67,7 +67,7 @@ _LONGEST = 60
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A file of the project. `is_new`: just written; otherwise it existed and is unchanged."""
+    """A file of the project. `is_new`: the file was written now; otherwise it existed before."""
 
     path: Path
     is_new: bool

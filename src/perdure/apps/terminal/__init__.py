@@ -1,1 +1,1 @@
-"""How sessions look in a terminal: text, colours, previews, trees, tables, and the way out."""
+"""The display of sessions in a terminal: text, colours, previews, trees, tables, and output."""

@@ -62,7 +62,7 @@ def with_commands(
 ) -> str:
     """Return `text` of the library with its calls replaced by `commands`.
 
-    Advice about a fact that `facts` lacks stays as it is.
+    Advice about a fact that `facts` lacks is not changed.
     """
     known = {name: str(value) for name, value in (facts or {}).items()}
     for call, command in commands.items():
@@ -78,7 +78,7 @@ def message_of(error: PerdureError) -> str:
 
 
 def nothing_to_compact(tokens: int, kept: int | None) -> str:
-    """Return why a context of `tokens` has nothing to compact; `kept` stay as they are. Pure."""
+    """Return why a context of `tokens` has nothing to compact; `kept` tokens never change. Pure."""
     if kept is None:
         return f"Nothing to compact: all of {tokens:,} tokens is recent."
     return (

@@ -50,7 +50,8 @@ class Approval(Protocol):
 def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterator[str]:
     """Return the lines of `asked`, at most `limit` per argument and of the diff.
 
-    With `limit` None all of it: also a text whose lines the diff repeats, and hashes in full.
+    With `limit` None the lines are complete: also a text whose lines the diff repeats, and hashes
+    in full.
     """
     arguments, bound, diff = asked.arguments or {}, asked.bound or {}, asked.diff or ""
     for name, value in arguments.items():

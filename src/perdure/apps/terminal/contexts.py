@@ -51,7 +51,7 @@ _LIMITS = {
 def context_data(
     context: Context, system_prompt: str | None, last: LastTurn | None = None
 ) -> dict[str, object]:
-    """`context` and the memory of the `last` turn as JSON data."""
+    """Return `context` and the memory of the `last` turn as JSON data."""
     data: dict[str, object] = {
         "model": context.model,
         "thinking_level": context.thinking_level,
@@ -127,7 +127,7 @@ def _reasons(context: Context, report: Report, budget_tokens: int | None) -> Ite
 
 
 def _last_turn_lines(last: LastTurn, style: Style) -> Iterator[str]:
-    """Say what the last turn recalled and what it was not sent."""
+    """Describe the texts that the last turn recalled, and those that were not sent."""
     if last.recalled:
         yield ""
         yield style.paint(f"recalled for turn {last.turn}", "strong")

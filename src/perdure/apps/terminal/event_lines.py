@@ -1,6 +1,6 @@
 """Print the events of a turn: streamed text, one line per tool call, remarks.
 
-Streamed text is not printed again when its entry arrives; missed text is.
+Streamed text is not printed again when its entry arrives; text that was not streamed is printed.
 """
 
 from __future__ import annotations

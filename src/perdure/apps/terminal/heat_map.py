@@ -20,7 +20,8 @@ _PLAIN_SHADES = ".:+*#"
 def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterator[str]:
     """Return the messages of each day in `found`, up to the week of the newest one.
 
-    Shows a year, or as many weeks as fit into `width` cells. A quarter of the days has each shade.
+    Shows a year, or as many weeks as fit into `width` cells. Each shade covers a quarter of the
+    days.
     Not empty: `found`.
     """
     counts = {date.fromisoformat(each.key): each.messages for each in found}
@@ -45,7 +46,7 @@ def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterat
 
 
 def _shade(count: int, known: Sequence[int], shades: str) -> str:
-    """Return the first of `shades` for nothing; else by how many of `known` are less."""
+    """Return the first of `shades` for 0; otherwise the shade for the rank among `known`."""
     levels = len(shades) - 1
     return shades[1 + levels * bisect_left(known, count) // len(known)] if count else shades[0]
 

@@ -1,7 +1,7 @@
 """Lines typed at a terminal, edited with readline: history, completion, and pastes of many lines.
 
-A thread waits for the line, so the event loop runs on. It is a daemon: leaving the program never
-waits for a key.
+A thread waits for the line, so the event loop continues to run. The thread is a daemon, so exiting
+the program never waits for a key.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LineEditor:
 
     @property
     def is_reading(self) -> bool:
-        """Whether a line is being typed, or was, after its caller stopped waiting."""
+        """Whether a line is being typed, or is typed but was not returned by `read` yet."""
         return self._reading is not None
 
     def use_history(self, texts: Iterable[str]) -> None:
@@ -66,7 +66,7 @@ class LineEditor:
     async def read(self, prompt: str) -> str | None:
         """Return the next line; None at the end of input.
 
-        A line that is being typed when its caller stops waiting is the answer to the next call.
+        If the caller stops waiting while a line is being typed, the next call returns this line.
         """
         reading = self._reading
         if reading is None:
@@ -101,13 +101,13 @@ class LineEditor:
             return
 
     def drop_typed(self) -> None:
-        """Drop what was typed but not yet read: it was not meant as an answer."""
+        """Drop typed text that was not read yet: it was not meant as an answer."""
         if self._reading is not None and self._reading.done():
             self._reading = None
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def close(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the earlier state of the terminal."""
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._before)
         if self._reading is not None and not self._reading.done():
             os.write(sys.stdout.fileno(), _PASTE_OFF)

@@ -1,6 +1,6 @@
 """Read typed or piped lines, and handle Ctrl-C, without blocking the event loop.
 
-The terminal itself edits the line. Nothing here holds a lock on stdin, so leaving the program never
+The terminal itself edits the line. This module holds no lock on stdin, so exiting the program never
 waits for a key.
 """
 
@@ -59,7 +59,7 @@ class TypedLines:
         return not self._lines.empty()
 
     def put_back(self, lines: Iterable[str]) -> None:
-        """Make `lines` the next ones."""
+        """Put `lines` before the other unread lines."""
         later = [self._lines.get_nowait() for _ in range(self._lines.qsize())]
         for line in (*lines, *later):
             self._lines.put_nowait(line)

@@ -45,8 +45,8 @@ class Row(msgspec.Struct, frozen=True):
 class Fold(msgspec.Struct, frozen=True):
     """Folded rows: their number, and their roles or kinds.
 
-    `is_branch`: they are all branches of the row above, not the run between the rows above and
-    below.
+    `is_branch`: the folded rows are all branches of the row above, not the run between the rows
+    above and below.
     """
 
     depth: int

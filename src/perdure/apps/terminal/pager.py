@@ -16,7 +16,7 @@ _PAGER = "less -FRX"
 
 
 def show_in_pager(lines: Iterable[str]) -> None:
-    """Write `lines` to $PAGER, or to less; where stdout is no terminal, to stdout.
+    """Write `lines` to $PAGER or less; write them to stdout if stdout is no terminal.
 
     Raises: OutputClosed.
     """

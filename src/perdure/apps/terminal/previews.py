@@ -1,7 +1,7 @@
 """Format an entry on one line: its role, and the beginning of its content.
 
-Shape: a preview is plain text without control characters. Unreadable entries have one, too; no
-entry of a log makes this module raise.
+Shape: a preview is plain text without control characters. Unreadable entries have a preview, too;
+no entry of a log makes this module raise an error.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _custom_line(body: CustomMessage) -> str:
 
 
 def shell_run(custom_type: object, details: object) -> tuple[str, str] | None:
-    """Return the command and the output of a custom message that records one; None for others."""
+    """Return the command and the output of a custom message for a command; None for others."""
     match details:
         case {"command": str(command), "output": str(output)} if custom_type == BASH:
             return command, output

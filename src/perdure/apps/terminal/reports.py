@@ -70,8 +70,8 @@ class Report(msgspec.Struct, frozen=True):
 
     Shape: `branch` contains the entries root -> leaf, `system_prompt` the prompt at the start.
     `cut` is the partial answer after the last message of the branch, which is not in the context.
-    `branches` counts the ends of branches in the tree. `spent` is what the calls in its own log
-    used. `earlier` counts the entries of the branch before those in `branch`. `branches` covers the
+    `branches` counts the ends of branches in the tree. `spent` is the usage of the calls in its own
+    log. `earlier` counts the entries of the branch before those in `branch`. `branches` covers the
     `newest` entries of the tree (None: all). With `is_context_larger` the context has more tokens
     than given.
     """
@@ -105,7 +105,7 @@ async def report_of(
     last: int | None = None,
     spent: UsageTotal = NOTHING_SPENT,
 ) -> Report:
-    """Return the report about `session`, whose log is in `store`, and which has `spent` this.
+    """Return the report about `session`, whose log is in `store` and whose usage is `spent`.
 
     With `last`, reads at most the newest `last` entries of its tree and of its branch.
     """
@@ -146,7 +146,7 @@ async def report_of(
 async def _context_of(
     session: Session, store: SessionStore, window: ContextWindow
 ) -> tuple[Context, bool]:
-    """Return the context of `session`, or of the end of a window and whether it is larger.
+    """Return the context of `session`, or of a window's end, and whether the context is larger.
 
     For the end of a window, `tokens` is correct if usage was reported in it.
     """
@@ -162,8 +162,8 @@ async def _context_of(
 async def cut_answer(session: Session, store: SessionStore, last: Entry | None) -> str | None:
     """Return the text of the partial answer after `last`, the end of the branch; None without one.
 
-    It may belong to the open turn, whose process was killed or still receives it. A damaged turn
-    has none.
+    The partial answer can belong to the open turn, whose process was killed or is still receiving
+    the answer. A damaged turn has none.
     """
     try:
         turn = await open_turn(store, session.id)
@@ -302,7 +302,7 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
 
 
 def earlier_line(count: int, how: str) -> str:
-    """Return the line about the `count` oldest entries of a branch, which `how` shows."""
+    """Return the line about the `count` oldest entries of a branch; `how` shows these entries."""
     return f"{count_of(count, 'earlier entry', 'earlier entries')} of this branch not shown: {how}"
 
 

@@ -1,4 +1,4 @@
-"""Whole entries as text: a heading, and everything that was said."""
+"""Whole entries as text: a heading, and the complete content."""
 
 from __future__ import annotations
 

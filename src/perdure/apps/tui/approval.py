@@ -79,7 +79,7 @@ class Approval(Vertical, can_focus=True):
         yield Input(placeholder="why not (Enter sends, Escape goes back)", id="note", compact=True)
 
     def on_mount(self) -> None:
-        """Take the keys, after a moment."""
+        """Take the keyboard focus; accept keys after a short delay."""
         self.ready_at = asyncio.get_running_loop().time() + _EDGE_S
         self.query_one("#note", Input).display = False
         self._draw()
@@ -129,7 +129,7 @@ class Approval(Vertical, can_focus=True):
         event.stop()
 
     async def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Answer with the pressed button, or do what it says."""
+        """Answer with the pressed button, or run its action."""
         event.stop()
         if event.button.name is not None:
             self._give(event.button.name)
@@ -198,7 +198,7 @@ def facts_content(lines: Iterable[str], width: int) -> Content:
 
 
 def _answer_keys(choices: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Return the key of each choice, and the words beside it."""
+    """Return the key of each choice, and its description."""
     for number, choice in enumerate(choices, 1):
         key, words = _KEYS.get(choice, (str(number), choice))
         yield key, (choice, words)

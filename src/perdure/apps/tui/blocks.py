@@ -62,7 +62,7 @@ class AnswerBlock(Markdown):
             await stream.stop()
 
     def on_mount(self) -> None:
-        """Count what the first rendering has shown."""
+        """Count the text of the first rendering."""
         if not self._item.is_open:
             self._written = len(self._item.text)
 

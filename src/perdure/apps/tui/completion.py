@@ -14,7 +14,7 @@ MOST_OFFERS = 50
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """What can complete the text before the cursor, from character `start` of its line on.
+    """The completions for the text before the cursor, from character `start` of its line on.
 
     `kind` "file": accepting an offer attaches it.
     """
@@ -30,7 +30,7 @@ def offers_for(
 ) -> Offers | None:
     """Return the offers for the cursor at `column` of `line`; None: nothing is being completed.
 
-    `commands` are their names with what they do, `files` those of the folder.
+    `commands` maps the names of commands to descriptions; `files` lists the files of the folder.
     """
     before = line[:column]
     if is_first and before.startswith("/"):

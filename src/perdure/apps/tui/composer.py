@@ -44,7 +44,7 @@ class Composer(TextArea):
             self.text = text
 
     def __init__(self, move: Callable[[str], bool]) -> None:
-        """`move` does ``up``, ``down`` or ``accept`` in the offers; False: none are open."""
+        """`move` runs ``up``, ``down`` or ``accept`` in the offers; False: no offers are open."""
         super().__init__(id="composer", compact=True, highlight_cursor_line=False)
         self._move = move
         self._earlier: list[str] = []

@@ -78,7 +78,7 @@ _COUNTS = (
 
 
 def gauge_line(numbers: Numbers, width: int) -> str:
-    """Return the line in at most `width` cells; what matters least is left out first."""
+    """Return the line in at most `width` cells; the least important parts are left out first."""
     thinking = f" ({numbers.thinking})" if numbers.thinking not in (None, "off") else ""
     parts = [numbers.state, f"{numbers.model}{thinking}", _price(numbers)]
     if (share := _share(numbers, is_wide=width >= _NARROW)) is not None:

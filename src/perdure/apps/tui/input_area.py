@@ -30,7 +30,7 @@ _LEAST_CELLS = 20
 
 
 class Waiting(Static):
-    """One line for each message that waits for the turn that runs. Hidden without any."""
+    """One line for each message that waits for the running turn. Hidden without any."""
 
     def __init__(self) -> None:
         super().__init__("", id="waiting", markup=False)
@@ -60,7 +60,7 @@ class Waiting(Static):
         self._draw()
 
     def follow(self, event: AnyEvent) -> None:
-        """Show the messages that the log queues, until the turn takes them."""
+        """Show the queued messages of the log until the turn adopts them."""
         if not isinstance(event, Event):
             return
         if event.type == "session:adopted":
@@ -76,7 +76,7 @@ class Waiting(Static):
 
 
 class InputArea(Vertical):
-    """Where the user writes to `conversation`."""
+    """The input area for messages to `conversation`."""
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__(id="input")
@@ -111,7 +111,7 @@ class InputArea(Vertical):
     # ------------------------------------------------------------ offers
 
     def on_text_area_changed(self, _: TextArea.Changed) -> None:
-        """Offer what completes the text before the cursor."""
+        """Offer completions for the text before the cursor."""
         if (offers := self._offers_now()) != self.offers:
             self.offer(offers)
 
@@ -137,7 +137,8 @@ class InputArea(Vertical):
     def move(self, key: str) -> bool:
         """Move ``up`` or ``down`` in the offers, or ``accept`` one. False: none are open.
 
-        The composer calls this while it handles the key: a message would come after later keys.
+        The composer calls this while it handles the key: a Textual message would arrive after later
+        keys.
         """
         if self.offers is None:
             return False
@@ -186,7 +187,7 @@ class InputArea(Vertical):
         self._mentioned.clear()
 
     def show_attached(self) -> None:
-        """Show the files that go with the next message."""
+        """Show the files that are sent with the next message."""
         attached = self._conversation.attached
         self._attached.display = bool(attached)
         named = (
@@ -196,7 +197,7 @@ class InputArea(Vertical):
 
 
 def _commands() -> Mapping[str, str]:
-    """Return every command with what it does, from the text of ``/help``."""
+    """Return every command with its description, from the text of ``/help``."""
     commands = (line for line in HELP.splitlines() if line.startswith("/"))
     return {line.split()[0]: line[23:] for line in commands}
 

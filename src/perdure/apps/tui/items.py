@@ -1,6 +1,6 @@
-"""What a transcript shows: a fold over the events of a session, the same for stored and live ones.
+"""The items of a transcript: a fold over the events of a session, stored or live.
 
-Pure. Texts are as the log has them; the widgets make them printable.
+Pure. Texts are unchanged from the log; the widgets make them printable.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Thought:
 
 @dataclass(eq=False)
 class Call:
-    """A tool call. `outcome` None: it has no result yet."""
+    """A tool call. `outcome` is None while the call has no result."""
 
     id: str
     tool: str
@@ -83,7 +83,7 @@ class ItemFold:
         self._streamed: list[Answer | Thought] = []
 
     def feed(self, event: AnyEvent) -> Folded:
-        """Return what `event` adds and changes."""
+        """Return the items that `event` adds or changes."""
         folded = Folded()
         match event:
             case LiveEvent(type="agent:token"):

@@ -1,4 +1,4 @@
-"""The chat that fills the terminal: keys, and what they do."""
+"""The chat that fills the terminal: its keys and their actions."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class ChatProgram(App[int]):
             self.exit(DONE)
 
     async def _show_told(self) -> None:
-        """Show events and remarks in the order in which they come."""
+        """Show events and remarks in the order in which they arrive."""
         queue = self.shown.teller.queue
         while True:
             told = await queue.get()
@@ -148,7 +148,7 @@ class ChatProgram(App[int]):
         self.exit(DONE)
 
     async def action_interrupt(self) -> None:
-        """Copy a selection; else stop what runs, or clear the text. A second press exits."""
+        """Copy a selection, or else stop running work, or clear the text. A second press exits."""
         if selected := self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.screen.clear_selection()
@@ -179,7 +179,7 @@ class ChatProgram(App[int]):
     # ------------------------------------------------------------ what is typed
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Keep unsent text soon, and forget it at once when it is sent or deleted."""
+        """Store unsent text after a delay; delete it at once when it is sent or deleted."""
         if event.text_area is not self.input.composer:
             return
         if not self.input.composer.text:
@@ -194,7 +194,7 @@ class ChatProgram(App[int]):
         self.shown.keep_draft()
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        """Steer the turn, or do what the text says."""
+        """Steer the turn, or send or run the submitted text."""
         text = event.text  # the field may hold newer text, with offers
         self.input.composer.remember(text)
         self.input.drop_unmentioned(text)
@@ -279,7 +279,8 @@ class ChatProgram(App[int]):
 def theme_of(wanted: str, environment: Mapping[str, str]) -> str:
     """Return Textual's theme for the setting `wanted`; "auto" asks $COLORFGBG.
 
-    The colours of the terminal itself are used with $NO_COLOR, and where 256 colours are missing.
+    With $NO_COLOR, or if 256 colours are not supported, the colours of the terminal itself are
+    used.
     """
     has_colours = "256" in environment.get("TERM", "") or bool(environment.get("COLORTERM"))
     background = environment.get("COLORFGBG", "").rpartition(";")[2]
@@ -294,7 +295,7 @@ async def run_program(
 ) -> tuple[int, StreamId | None]:
     """Run the chat until the user leaves. Return the exit code, and the session to resume.
 
-    Raises: the error that ended it.
+    Raises: the error that ended the chat.
     """
     drafts = await drafts_of(answering.store, os.environ)
     program = ChatProgram(answering, session, cwd, theme=theme_of(theme, os.environ), drafts=drafts)

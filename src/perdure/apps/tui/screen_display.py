@@ -91,7 +91,7 @@ class ScreenDisplay:
         return rows * 7 // 10 if self._program.is_inline else rows
 
     async def show_tree(self, chat: Chat) -> None:
-        """Open the navigator, and do what the user chooses there."""
+        """Open the navigator, and run the command that the user chooses there."""
         program = self._program
         style = Style(is_coloured=not program.no_color)
         screen = TreeScreen(chat.session, style, self.conversation.obey)
@@ -137,7 +137,7 @@ class ScreenDisplay:
         await self.input.use_folder(conversation.folder)
 
     async def _show_imported_cost(self, chat: Chat) -> None:
-        """Show what the imported messages cost. A long session is read meanwhile."""
+        """Show the cost of the imported messages. A long session is read meanwhile."""
         prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
         found = await imported_spending(self.conversation.answering.store, chat.session, prices)
         if self.conversation.chat is not None and self.conversation.chat.id == chat.id:
@@ -146,7 +146,7 @@ class ScreenDisplay:
     # ------------------------------------------------------------ unsent text
 
     def _draft_name(self) -> str:
-        """Return the session whose unsent text is in the text field; a new one has its folder."""
+        """Return the name for unsent text: the session id, or the folder for a new session."""
         chat = self.conversation.chat
         return str(self.conversation.folder) if chat is None else chat.id
 
@@ -159,13 +159,13 @@ class ScreenDisplay:
             self.teller.remark("the text that was not sent last time is back; Ctrl-C clears it")
 
     def keep_draft(self) -> None:
-        """Keep the text of the text field in case the terminal is killed."""
+        """Store the text of the text field in case the terminal is killed."""
         if self._drafts is not None:
             self._drafts.keep(self._draft_name(), self.input.composer.text)
 
     @contextlib.contextmanager
     def working(self, text: str) -> Generator[None]:
-        """Show that the typed `text` is sent or done: a library may load for seconds."""
+        """Show that the typed `text` is being processed: loading a library can take seconds."""
         word = text.partition(" ")[0]
         is_local = is_command(word) or text.startswith("!")
         shown = one_line(word if is_local else f"“{text}”", _WORK_CELLS)
@@ -191,7 +191,7 @@ class ScreenDisplay:
         gauge.show(msgspec.structs.replace(gauge.numbers, state=state))
 
     async def refresh_gauge(self) -> None:
-        """Show model, cost and context of the session as the log has them."""
+        """Show model, cost and context of the session from the log."""
         conversation, gauge = self.conversation, self.gauge
         chat, answering = conversation.chat, conversation.answering
         known = msgspec.structs.replace(

@@ -156,7 +156,7 @@ class SessionScreen(ModalScreen[str | None]):
 
 
 def _none_text(state: State) -> str:
-    """Return what is shown without a match, with the number of matches in other folders. Pure."""
+    """Return the text for an empty list, with the number of matches in other folders. Pure."""
     if state.is_everywhere:
         return "nothing matches"
     widened = after(state, "everywhere")

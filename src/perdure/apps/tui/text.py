@@ -31,7 +31,7 @@ _DIFF_STYLES = {"+": "$text-success", "-": "$text-error", "@": "dim"}
 
 
 def diff_content(diff: str, indent: str = "") -> Content:
-    """Return a unified diff; colours repeat what the signs say."""
+    """Return a unified diff; the colours repeat its signs."""
     lines = diff.split("\n")
     return Content("\n").join(
         plain(indent + line, _DIFF_STYLES.get(line[:1], "")) for line in lines

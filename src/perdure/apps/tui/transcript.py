@@ -54,9 +54,9 @@ class Transcript(VerticalScroll, can_focus=True):
         self.is_reasoning_shown = False
 
     async def open(self, session: Session | None, *, is_running: bool = False) -> None:
-        """Show the newest entries of `session`; None: nothing was said yet.
+        """Show the newest entries of `session`; None: a new session without messages.
 
-        Unless `is_running`, calls without a result have ended.
+        If `is_running` is False, calls without a result are shown as ended.
         """
         await self.remove_children()
         self._fold, self._blocks = ItemFold(), {}
@@ -116,7 +116,7 @@ class Transcript(VerticalScroll, can_focus=True):
             self._is_reading = False
 
     def _stay(self, height_before: int) -> None:
-        """Keep the lines that were visible where they are."""
+        """Keep the visible lines at the same position."""
         self.scroll_to(y=self.scroll_y + self.virtual_size.height - height_before, animate=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -131,7 +131,7 @@ class Transcript(VerticalScroll, can_focus=True):
             self.run_worker(self.read_earlier(), group="earlier")
 
     async def action_earlier(self) -> None:
-        """Go to the top, and read what is above it."""
+        """Go to the top, and read the earlier entries."""
         self.scroll_home(animate=False)
         await self.read_earlier()
 
@@ -153,7 +153,7 @@ class Transcript(VerticalScroll, can_focus=True):
 async def _page(session: Session, leaf: EntryId | None = None) -> list[Entry]:
     """Return the newest entries of the branch up to `leaf`, with the calls of their results.
 
-    A result whose call is in none of the entries before it begins a page as it is.
+    If the call of a result is not found, the page begins with the result.
     """
     page = read = await session.path(leaf, last=PAGE)
     place, without_call = len(read), set[str]()
@@ -182,7 +182,7 @@ def _calls_in(entry: Entry) -> tuple[set[str], set[str]]:
 async def _items_of(session: Session, entries: Sequence[Entry], fold: ItemFold) -> list[Item]:
     """Return the items of stored `entries`, with the outcomes of their tool calls.
 
-    The log holds the outcomes of other branches, too: those are left out.
+    The log also contains the outcomes of other branches: these are left out.
     """
     own = {entry.id: entry.seq for entry in entries if entry.stream == session.id}
     outcomes: list[Entry] = []

@@ -1,4 +1,4 @@
-"""The lines of a tree: drawing, selection, folding, and going to what a search found."""
+"""The lines of a tree: drawing, selection, folding, and moving to search matches."""
 
 from __future__ import annotations
 
@@ -92,18 +92,19 @@ class TreeLines(OptionList):
                 self.select(branch)
 
     def unfold(self) -> None:
-        """Unfold what the selected line hides."""
+        """Unfold the entries that the selected line hides."""
         if (line := self.line) is not None:
             self._redraw(unfolded(self.state, line))
 
     def seek(self, text: str) -> None:
-        """Remember the entries that have `text`."""
+        """Store the entries that contain `text` as matches."""
         self._found = matches(self.state, text)
 
     def go_to_match(self, step: int) -> tuple[int, int] | None:
         """Select the next match, or with a negative `step` the previous one.
 
-        Returns the number of the match from 1 on, and the count of all; None without any.
+        Returns the number of the match from 1 on, and the number of all matches; None without a
+        match.
         """
         if not self._found:
             return None

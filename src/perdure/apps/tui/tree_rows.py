@@ -1,4 +1,4 @@
-"""The rows of the tree navigator: what is folded, and what a search finds. Pure."""
+"""The rows of the tree navigator: the folded rows, and the matches of a search. Pure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def visible(state: TreeState) -> list[Visible]:
 
 
 def _without_closed(state: TreeState) -> Iterator[Visible]:
-    """Return the rows, those of closed branches as one count after their first row."""
+    """Return the rows, with each closed branch reduced to its first row and a count."""
     rows, at = state.rows, 0
     while at < len(rows):
         row = rows[at]
@@ -82,7 +82,7 @@ def _branch_end(rows: Sequence[Row], start: int) -> int:
 
 
 def unfolded(state: TreeState, at: Visible) -> TreeState:
-    """Return `state` with what `at` hides, or the closed branch of `at`, visible."""
+    """Return `state` with the entries hidden by `at`, or the closed branch of `at`, visible."""
     if isinstance(at.line, Row):
         return msgspec.structs.replace(state, closed=state.closed - {at.line.entry.id})
     if at.line.is_branch:
@@ -129,7 +129,7 @@ def with_visible(state: TreeState, entry: EntryId) -> TreeState:
 
 
 def matches(state: TreeState, sought: str) -> list[EntryId]:
-    """Return the entries whose beginning or label has `sought`, in drawing order."""
+    """Return the entries whose beginning or label contains `sought`, in drawing order."""
     wanted = sought.casefold()
     return [
         row.entry.id

@@ -90,7 +90,7 @@ class TreeScreen(ModalScreen[str | None]):
         self._show_title()
 
     def _show_title(self, match: tuple[int, int] | None = None) -> None:
-        """Show the place of `match` among the matches, the entry to compare, or what is read."""
+        """Show the number of `match`, the marked entry, or the number of entries that were read."""
         read = len(self.lines.state.rows)
         more = "; + reads earlier ones" if read >= self._limit else ""
         title = f"{read} entries of {self._session.id}{more}"
@@ -164,7 +164,7 @@ class TreeScreen(ModalScreen[str | None]):
         await self._read()
 
     async def action_compare(self) -> None:
-        """Mark an entry; with another one marked, show how both branches differ."""
+        """Mark an entry; if another entry is marked, show how both branches differ."""
         entry = self.lines.entry
         if entry is None:
             return

@@ -1,1 +1,1 @@
-"""Sessions that agents answer in: agents, chats, turns and the runtime that runs them."""
+"""Sessions in which agents answer: agents, chats, turns, and the runtime that runs them."""

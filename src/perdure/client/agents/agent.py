@@ -1,4 +1,4 @@
-"""An agent: model, instructions and tools. A session stores a frozen snapshot of it."""
+"""An agent: model, instructions and tools. A session stores a frozen snapshot of the agent."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
 
 def _resolve_tools(tools: Tools) -> tuple[ToolSpec | Callable[..., Any], ...]:
-    """Return `tools` with a built-in tool for each name; without names none is loaded."""
+    """Return `tools` with each name replaced by its built-in tool; load no other tools."""
     chosen = tuple(tools)
     if any(isinstance(each, str) for each in chosen):
         return importlib.import_module(_CATALOGUE).with_names(chosen)
@@ -283,7 +283,7 @@ def _described(spec: ToolSpec, names: Mapping[str, str]) -> ToolSpec:
 
 
 def _filled_below(schema: Any, names: Mapping[str, str], place: str) -> Any:
-    """Return `schema` with placeholders in its descriptions replaced; only these are text."""
+    """Return `schema` with the placeholders in its descriptions replaced."""
     if isinstance(schema, list):
         return [_filled_below(item, names, place) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):

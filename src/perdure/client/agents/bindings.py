@@ -1,7 +1,8 @@
 """Find the agent in force in a session, or bind one.
 
-Every binding is an entry. A session of this user keeps the agent of its start. Imports, and
-sessions that this user's perdure did not write in an untrusted store, get a current agent.
+Every binding is an entry. A session of this user continues with the agent that it started with.
+Imported sessions get a current agent. In an untrusted store, sessions that this user's perdure did
+not write also get one.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Bindings:
     ) -> None:
         """Record the session's own agent with the permissions and tools of `given`.
 
-        MCP servers of a planned session that `given` does not have stay planned.
+        The MCP servers of a planned session that are missing in `given` stay planned.
         """
         place = kept_workspace(bound.workspace)
         whole = self.snapshot(await self._host.servers.equip(given, place.working_dir))
@@ -139,7 +140,7 @@ class Bindings:
         """Return the agent in force in the session; without one, bind `given`.
 
         If `workspace` differs from the current one, the session moves there.
-        Raises: ConfigError without an agent in force and a given one; TurnOpen for a move during a
+        Raises: ConfigError if no agent is in force and none is given; TurnOpen for a move during a
         turn; InvalidTransition if the runtime was closed.
         """
         self._host.require_open("resume")
@@ -176,10 +177,10 @@ class Bindings:
                     await self._bind(session, given, place, state, narrowing=snapshot)
 
     async def _connected(self, session: StreamId, bound: Binding, given: Agent | None) -> Binding:
-        """Return `bound`; if it was planned, with the tools of its MCP servers, which is recorded.
+        """Return `bound`; for a planned one, add and record the tools of its MCP servers.
 
-        The tools are those that the runtime's agent has today. Nothing is recorded for another
-        `given`, which only restricts its own chat.
+        The tools come from the runtime's current agent. If `given` is another agent, nothing is
+        recorded: it only restricts its own chat.
         Raises: AgentNotFound; McpUnavailable; TurnOpen; HeadConflict.
         """
         planned = {each["name"] for each in _planned_servers(bound)}
@@ -205,8 +206,8 @@ class Bindings:
     async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:
         """Return `bound` in `workspace`, and record the change if there is one.
 
-        Raises: TurnOpen; HeadConflict; ConfigError for a wider scope, or for a name that the
-        instructions use and the workspace lacks; SecretPasted.
+        Raises: TurnOpen; HeadConflict; ConfigError for a wider scope, or if the workspace lacks a
+        name that the instructions use; SecretPasted.
         """
         agent_of(bound.agent or {}, ToolRegistry(())).restrict(scope=workspace.scope)
         place = merge_workspace(kept_workspace(bound.workspace), workspace)
@@ -222,8 +223,8 @@ class Bindings:
     async def _list_in(self, session: StreamId, place: Workspace) -> None:
         """Make lists show the session in the folder that it works in.
 
-        An import that was resumed without a folder works in the program's, but keeps its own in
-        lists.
+        An import that was resumed without a folder works in the program's folder, but lists show it
+        in its own folder.
         """
         state = await self._store.state(session)
         cwd = _cwd_after(state, place)
@@ -287,9 +288,9 @@ def _planned_servers(bound: Binding) -> list[dict[str, object]]:
 def _with_offers(
     kept: Mapping[str, object], whole: Mapping[str, object], planned: Collection[object]
 ) -> dict[str, object]:
-    """Return the tools and servers of a snapshot, with what `whole` has of the `planned` servers.
+    """Return a snapshot's tools and servers, plus those of the `planned` servers from `whole`.
 
-    Its own tools keep the parameters of its start.
+    Tools of the snapshot keep their stored parameters.
     """
     servers = [each for each in _listed(whole, "mcp_servers") if each["name"] in planned]
     offered = {name for each in servers for name in cast("list[str]", each["tools"])}

@@ -56,7 +56,7 @@ from perdure.tools.output import OutputT, output_of
 
 
 class Services(Protocol):
-    """What a chat needs of its runtime."""
+    """The parts of the runtime that a chat needs."""
 
     @property
     def runner(self) -> Runner:
@@ -139,17 +139,17 @@ class Chat(Generic[OutputT]):
         in the instructions and tool descriptions. A file without one clears the selection; the
         file "" clears the file. A selection alone activates its file.
         With `at` (a time, or Unix milliseconds) the message waits in the log until then;
-        ``await turn.stored()`` returns once it cannot be lost. Of turns that wait for workers,
-        those of a higher `priority` begin first; those of one session stay in order. With
-        `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as it waits
-        for a person. The turn stays open: answer its question, then await it again.
+        ``await turn.stored()`` returns once it cannot be lost. Among turns that wait for workers,
+        turns of a higher `priority` begin first; turns of one session stay in order. With
+        `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as the turn
+        waits for a person. The turn stays open: answer its question, then await it again.
         With `idempotency_key` the message waits in the log while the session has another turn, and
         a repeated call in the session, also by another process, follows the turn of the first one.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
-        raises LeaseHeld when another process has begun one meanwhile, TurnOpen when one was
-        interrupted (`Runtime.resume` continues it), TurnFailed, and, before anything is written,
-        QueueFull when too many turns wait for workers. SecretPasted for a credential in a variable,
+        raises LeaseHeld if another process has begun a turn meanwhile; TurnOpen if a turn was
+        interrupted (`Runtime.resume` continues it); TurnFailed; and, before anything is written,
+        QueueFull if too many turns wait for workers. SecretPasted for a credential in a variable,
         or in the message if the agent refuses them (the turn raises it over 64 kB). WrongArgument
         for an empty message, a selection outside `active_file`, or a variable ``working_dir``.
         """
@@ -174,7 +174,8 @@ class Chat(Generic[OutputT]):
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
         """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
 
-        `turn` is its seq, if known: it then returns its reply even if it has ended meanwhile.
+        If `turn`, the seq of the turn, is given, the reply is returned even if the turn has ended
+        meanwhile.
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
         _require_idle(self, self._host, "recover")
@@ -186,8 +187,8 @@ class Chat(Generic[OutputT]):
         """Add a message to the running turn; the model gets it with its next call.
 
         If the turn has just ended, it becomes an ordinary message, unless `expected_head` says
-        otherwise. Messages are stored in the order of the calls, also while `send` has not stored
-        its own yet. Raises: HeadConflict; WrongArgument for a message without text and media.
+        otherwise. Messages are stored in the order of the calls, even if `send` has not stored its
+        message yet. Raises: HeadConflict; WrongArgument for a message without text and media.
         """
         async with _screened(self._order, said, self.agent.on_pasted) as (message, contents):
             appended = await self.session.append_many(
@@ -209,7 +210,7 @@ class Chat(Generic[OutputT]):
         return queued
 
     async def abort(self) -> None:
-        """Abort the running turn; its messages so far stay. No effect without a running turn.
+        """Abort the running turn; its messages remain stored. No effect without a running turn.
 
         A closed handle aborts no turn of another chat.
         Raises: LeaseHeld if another process runs it: only that process can abort it.
@@ -219,7 +220,8 @@ class Chat(Generic[OutputT]):
     async def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get ``session:cancelled``, and no later one. A second call does nothing.
+        Durable: observers get ``session:cancelled``, and no event after it. A second call does
+        nothing.
         """
         if self._is_closed:
             return
@@ -259,7 +261,7 @@ class Chat(Generic[OutputT]):
     async def questions(self) -> list[OpenQuestion]:
         """List the open questions of the chat and of agents that it invoked, oldest first.
 
-        Answer each with `Store.answer`, whatever its session.
+        Answer each question with `Store.answer`, also questions of other sessions.
         """
         environment = self._running.environment
         below = await asked_below(environment.store, self.id, environment.clock.now_ms())
@@ -269,7 +271,7 @@ class Chat(Generic[OutputT]):
     async def set_model(self, model: str) -> Entry:
         """Use another model (``provider:name``) from the next turn on, on this branch.
 
-        Raises: WrongArgument for one without a provider; ConfigError for an unknown provider.
+        Raises: WrongArgument for a model without a provider; ConfigError for an unknown provider.
         """
         _require_model(self._running.environment, model)
         return await self.session.append(ModelChange(model))
@@ -281,9 +283,9 @@ class Chat(Generic[OutputT]):
     async def compact(
         self, focus: str | None = None, expected_head: int | None = None
     ) -> Entry | None:
-        """Summarise older messages; `focus` says what the summary must keep.
+        """Summarise older messages; `focus` names details that the summary must contain.
 
-        Shape: None if there is nothing to summarise. Raises: HeadConflict, unless a commit finds
+        Shape: None if there is nothing to summarise. Raises: HeadConflict if the head is not
         `expected_head` before the model call; InvalidTransition; TurnOpen; LeaseHeld; TurnFailed.
         """
         _require_idle(self, self._host, "compact")
@@ -299,9 +301,9 @@ class Chat(Generic[OutputT]):
     ) -> Entry | None:
         """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 
-        The agent's model writes the summary; `focus` says what it must keep. A branch without
-        messages gets no summary. Raises LeafConflict if the leaf is no longer the summarised one,
-        or not `expected_leaf`.
+        The agent's model writes the summary; `focus` names details that it must contain. A branch
+        without messages gets no summary. Raises LeafConflict if the leaf is no longer the
+        summarised entry, or is not `expected_leaf`.
         Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
         _require_idle(self, self._host, "branch")
@@ -344,7 +346,7 @@ class Chat(Generic[OutputT]):
 async def _is_led_beside(environment: Environment) -> bool:
     """Whether another chat of this process runs a turn of the session.
 
-    Raises: LeaseHeld if another process runs one.
+    Raises: LeaseHeld if another process runs a turn.
     """
     held = await led_elsewhere(environment.claim)
     if held is not None:
@@ -354,7 +356,7 @@ async def _is_led_beside(environment: Environment) -> bool:
 
 
 def _require_model(environment: Environment, model: str) -> None:
-    """Raises: WrongArgument for a model without a provider; ConfigError for an unknown one."""
+    """Raises: WrongArgument for a model without a provider; ConfigError for an unknown provider."""
     require_model_name(model)
     if environment.require_model is not None:
         environment.require_model(model)
@@ -380,7 +382,7 @@ async def _unless_rejected(
 
 
 def _in_order(work: TurnWork, before: Written | None) -> TurnWork:
-    """Return `work`, which begins once the call `before` has written, or failed."""
+    """Return `work`, delayed until the call `before` has written or failed."""
 
     async def in_order(signals: Signals) -> TurnState:
         await wait_for_call(before)
@@ -399,7 +401,7 @@ async def _ended(turn: Turn, agent: Agent, environment: Environment) -> None:
 async def _abort(
     chat: Chat[Any], environment: Environment, follow: Callable[[], Turn[Any]] | None
 ) -> None:
-    """Abort the running turn of the chat; with `follow` also one of another chat of the process."""
+    """Abort the chat's running turn; with `follow` also a turn of another chat of the process."""
     if follow is not None and not chat.is_running and await _is_led_beside(environment):
         follow()
     turn = chat.turn
@@ -414,9 +416,9 @@ async def _abort(
 async def steer_open(
     store: LogReader, chat: Chat[Any], said: Said | InFlightMessage
 ) -> Entry | None:
-    """Add a message to the open turn, which answers it; None when no turn is open (any more).
+    """Add a message to the open turn, which answers it; return None if no turn is open.
 
-    A turn can have ended, or another process compact, while its chat still works.
+    While the chat still works, its turn can have ended, or another process can compact.
     """
     while (state := await store.state(chat.id)).open_turn is not None:
         with suppress(HeadConflict):
@@ -457,7 +459,7 @@ async def _screened(
 ) -> AsyncGenerator[tuple[Message, tuple[bytes, ...]]]:
     """Yield the message and its contents when the calls before it are stored.
 
-    Raises: SecretPasted where `policy` refuses credentials.
+    Raises: SecretPasted if `policy` refuses credentials.
     """
     durable, contents = prepare_input(said)
     message = message_of(durable, policy)

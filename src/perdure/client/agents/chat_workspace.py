@@ -37,7 +37,7 @@ class ChatWorkspace:
 
     Before a turn, the session's workspace is read again if another handle has appended. Changes
     from messages sent during a turn are recorded before the next turn.
-    Units: `seen` is the seq up to which `kept`, the session's own workspace, is known.
+    `kept` is the session's own workspace, read up to the seq `seen`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ChatWorkspace:
         return self.record
 
     def take_back(self, shown: Shown) -> None:
-        """Undo `show` of `shown`, whose message was rejected, unless it was recorded."""
+        """Undo `show` for a rejected message, unless `shown` was already recorded."""
         if any(each is shown for each in self._unrecorded):
             self._unrecorded = [each for each in self._unrecorded if each is not shown]
             self._adopt()

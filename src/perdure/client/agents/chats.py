@@ -43,8 +43,8 @@ class Chats:
     ) -> Chat:
         """Return a chat of a session under the agent `bound` in it.
 
-        `given`, or the runtime's agent of that id, and `narrowed` restrict it. Raises: ConfigError;
-        McpUnavailable.
+        The chat's agent is restricted by `given` (or the runtime's agent of the same id) and by
+        `narrowed`. Raises: ConfigError; McpUnavailable.
         """
         snapshot = bound.agent or {}
         name = str(snapshot.get("id", ""))

@@ -1,7 +1,7 @@
 """Extract facts from the sessions that ended: in the background, once for each end.
 
-The commit of an end says that facts are due; the commit of the facts says that they are captured.
-So a crash between them loses nothing, and no fact is stored twice.
+The commit of an end records that facts are due; the commit of the facts records that they are
+captured. So a crash between them loses nothing, and no fact is stored twice.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Extraction:
         self._is_asked = False
 
     def know(self, agent: Agent) -> None:
-        """Run the extractor of `agent`, if it has one, after its sessions."""
+        """Register `agent`: if it has an extractor, the extractor runs after its sessions."""
         extractor = None if agent.memory is None else agent.memory.extractor
         if extractor is not None and extractor != "program":
             self._agents[agent.id] = agent
@@ -102,13 +102,13 @@ class Extraction:
             self._task = asyncio.create_task(self._run())
 
     async def settle(self) -> None:
-        """Extract everything that is due, and wait for it."""
+        """Extract all facts that are due, and wait for the end."""
         self.wake()
         while self._task is not None and not self._task.done():
             await asyncio.wait((self._task,))
 
     async def stop(self) -> None:
-        """Stop at once; what is not captured stays due."""
+        """Stop at once; facts that are not captured stay due."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -126,7 +126,7 @@ class Extraction:
                 log_failure(_log, error, "facts were not captured; they stay due")
 
     async def _extract_due(self, due: Entry) -> None:
-        """Run the extractor that `due` names, unless it gives no authority here."""
+        """Run the extractor that `due` names, if `due` and the session's agent are in force."""
         body, store = readable(due), self._store.backend
         agent = self._agents.get(body.agent) if isinstance(body, FactsDue) else None
         if agent is None or not await is_in_force(store, due):
@@ -147,7 +147,7 @@ class Extraction:
     async def _capture(
         self, leadership: LeaseHolder, stream: StreamId, due: Entry, episode: Episode, agent: Agent
     ) -> None:
-        """Store the facts in `episode`, or why there are none, in one commit."""
+        """Store the facts in `episode`, or the reason why there are none, in one commit."""
         store, outside = self._store.backend, self._store.outside
         found, outcome = await self._found(episode, agent)
         while True:
@@ -205,7 +205,7 @@ class Extraction:
 async def _entries_of(
     store: SessionStore, found: Sequence[fact_writes.NewFact], agent: str
 ) -> list[tuple[fact_writes.NewFact, NewEntry]]:
-    """Return each fact with its entry, without those that cannot be stored."""
+    """Return each storable fact with its entry."""
     kept: list[tuple[fact_writes.NewFact, NewEntry]] = []
     for new in found:
         try:

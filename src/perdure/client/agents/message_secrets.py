@@ -45,7 +45,7 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
 
 
 async def screen_message(message: Message, policy: PastePolicy) -> Message:
-    """Return `message`, of `message_of`, as it may be stored. Scans a long one in a thread.
+    """Apply `policy` to `message`, the result of `message_of`. Scans long messages in a thread.
 
     Raises: SecretPasted under ``refuse``.
     """

@@ -34,7 +34,7 @@ _CONSEQUENCES: dict[OnExceed, str] = {
 
 
 class QuestionCalls:
-    """Calls `on_question` for the turns of one runtime, beside the turns."""
+    """Calls `on_question` for the turns of one runtime, concurrently with the turns."""
 
     def __init__(self, store: Store, on_question: OnQuestion | None) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class QuestionCalls:
         self._running: set[asyncio.Task[None]] = set()
 
     def call(self, session: StreamId, question: EntryId) -> None:
-        """Call it for `question`, unless the question is answered meanwhile."""
+        """Call `on_question` for `question`, unless it is answered meanwhile."""
         if self._on_question is None:
             return
         task = asyncio.ensure_future(self._called(session, question, self._on_question))
@@ -78,7 +78,7 @@ def _line(error: BaseException) -> str:
 
 
 def unpriced_warning(agent: Agent, budget: Budget, cost: Cost) -> str | None:
-    """What to report if `agent` has models without a price under a limited `budget`."""
+    """Return a warning if `agent` has models without a price under a limited `budget`."""
     known = guarded_cost(cost)
     models = dict.fromkeys(link.model for link in agent.chain)
     unpriced = [model for model in models if known(model, Usage(1, 1)) is None]

@@ -40,7 +40,7 @@ Readiness = Literal[
 
 
 class ProviderState(msgspec.Struct, frozen=True):
-    """The set-up of a provider. `key` is the source of its key, None without one."""
+    """The set-up of a provider. `key` is the source of the provider's key, or None."""
 
     name: str
     title: str
@@ -55,8 +55,8 @@ def default_models(
 ) -> ModelRouter:
     """Return a client of all models that `environment` and `keyring` give access to.
 
-    ``scripted:`` works offline; the others are those of `models.catalogue`. A provider's library
-    is loaded, and its key looked for, at its first call.
+    ``scripted:`` works offline; all other providers are those of `models.catalogue`. A provider's
+    library is loaded, and its key is looked up, at its first call.
     """
 
     def scripted() -> ModelClient:
@@ -82,7 +82,7 @@ def provider_states(
 def state_of(
     provider: Provider, environment: Mapping[str, str], *, keyring: Lookup = in_keyring
 ) -> ProviderState:
-    """Return the set-up of `provider`; a key file that cannot be used is its status."""
+    """Return the set-up of `provider`; the status reports a key file that cannot be used."""
     address = provider.address(environment)
     try:
         key = find_key(provider, environment, keyring)

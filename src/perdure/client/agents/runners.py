@@ -1,6 +1,6 @@
-"""Where turns and flows run: in this process, or in another one that takes queued work.
+"""The places where turns and flows run: this process, or another one that takes queued work.
 
-A `Runner` is given the turns of one session and a message. Whatever it does, the log has the turn:
+A `Runner` receives the turns of one session and a message. Every runner writes the turn to the log;
 `TurnState` is the fold of its entries.
 """
 
@@ -70,7 +70,7 @@ class NewTurn:
 
 
 class Runner(Protocol):
-    """Runs the turns of sessions, or has them run."""
+    """Runs the turns of sessions, or lets other processes run them."""
 
     def require(self, store: SessionStore) -> None:
         """Raises: ConfigError if turns of `store` cannot run here."""
@@ -84,10 +84,11 @@ class Runner(Protocol):
         ...
 
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
-        """Return a context in which a turn of a session of `store` has a place among those waiting.
+        """Return a context that reserves a place for one waiting turn of a session of `store`.
 
-        The first turn that is requested inside has it: so a session can be made before.
-        Raises: QueueFull, on entry, if as many turns of the namespace wait for workers as may.
+        The first turn that is requested inside uses the place, so a session can be created before.
+        Raises: QueueFull, on entry, if the maximum number of turns of the namespace wait for
+        workers.
         """
         ...
 
@@ -96,7 +97,8 @@ class Runner(Protocol):
     ) -> TurnState:
         """Return the state of the open turn of the session, once it has ended.
 
-        `turn` is its seq, if known; it may have ended since. Raises: as `SessionTurns.lost_turn`.
+        `turn` is the seq of the turn, if known; the turn can have ended since. Raises: as
+        `SessionTurns.lost_turn`.
         """
         ...
 
@@ -108,7 +110,7 @@ class Runner(Protocol):
         agents: Iterable[Agent],
         at: int,
     ) -> int | None:
-        """Have workers run `flow` until it is completed: as `wanted` says, with `agents` too.
+        """Request that workers run `flow` to completion, as in `wanted`, and also with `agents`.
 
         Return the seq of the open request; None if flows run in this process. Durable: on return.
         Units: `at` is Unix milliseconds.
@@ -121,7 +123,7 @@ _ANSWERED: ContextVar[tuple[StreamId, int] | None] = ContextVar("answered", defa
 
 @contextmanager
 def answering(stream: StreamId, request: int) -> Generator[None]:
-    """Have the turn of `stream` that is sent inside answer the request at seq `request`."""
+    """Let the turn that is sent to `stream` in this context answer the request at seq `request`."""
     token = _ANSWERED.set((stream, request))
     try:
         yield
@@ -133,7 +135,7 @@ class EmbeddedRunner:
     """Runs turns in this process. The log is the only journal."""
 
     def require(self, store: SessionStore) -> None:
-        """Turns of every store run here."""
+        """Accept every store: its turns run in this process."""
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment
@@ -184,9 +186,9 @@ class EmbeddedRunner:
 
 
 def runner_of(name: RunnerName | None, environ: Mapping[str, str] = os.environ) -> Runner:
-    """Return the runner `name`; None: the one that $PERDURE_RUNNER names, or the embedded one.
+    """Return the runner `name`; None: the runner that $PERDURE_RUNNER names, or the embedded one.
 
-    Raises: ConfigError for another name in the environment.
+    Raises: ConfigError for an unknown name in the environment.
     """
     chosen = name or environ.get(RUNNER) or "embedded"
     if chosen not in get_args(RunnerName):

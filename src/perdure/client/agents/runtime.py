@@ -62,12 +62,12 @@ class Runtime:
     sessions without a message for that long, on `end_idle` and when they are resumed.
     `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT).
     `on_question` is called, beside the turn, with each `OpenQuestion` that a turn here waits for,
-    and again if the turn is resumed unanswered. The question stays open if it raises. With `runner`
-    "workers", processes of `perdure worker` run turns and flows; None: $PERDURE_RUNNER, or
-    "embedded". Flows use `host`. A closed Runtime runs no turn.
-    Leaving its ``async with`` waits for running turns but never for people: a turn that waits for
-    one is suspended. If the block fails, all are. Another Runtime resumes them.
-    Raises: ConfigError for two agents with one id, and for "workers" with a store that is not on
+    and again if the turn is resumed unanswered. The question stays open if `on_question` raises.
+    With `runner` "workers", processes of `perdure worker` run turns and flows; None:
+    $PERDURE_RUNNER, or "embedded". Flows use `host`. A closed Runtime runs no turn.
+    Leaving its ``async with`` waits for running turns, but never for people: a turn that waits for
+    a person is suspended. If the block fails, all are. Another Runtime can resume suspended turns.
+    Raises: ConfigError for two agents with one id, and for "workers" if the store is not on
     PostgreSQL; WrongArgument for a bad name in prices.
     """
 
@@ -173,17 +173,17 @@ class Runtime:
     ) -> Chat[OutputT]:
         """Continue a session under the agent it was started under.
 
-        Tools are bound again by name and schema. Limits are the current ones of the runtime, or of
-        the agent that is given or known by its id. The session never gets more than that agent
-        allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
-        interrupted turn continues at once, as ``chat.turn``; one that another process runs is
-        followed there (`Turn.held`). With a `workspace` the session moves there permanently: its
-        folder, file tools and instructions. Variables, file and selection that `workspace` omits
-        stay unchanged; its scope can only restrict.
-        A session without an agent in force needs one, which is recorded. This applies to imports,
-        and to sessions that this user's perdure did not write in an untrusted store. Their own
-        agent can only restrict the new one, an open turn ends as interrupted, and they run in
-        `workspace` (default: the current folder).
+        Tools are bound again by name and schema. Limits come from the runtime, or from the agent
+        that is given or that the runtime has under this id. The session never gets more than that
+        agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
+        interrupted turn continues at once, as ``chat.turn``; a turn that another process runs is
+        followed (`Turn.held`). With a `workspace` the session moves there permanently: its folder,
+        file tools and instructions. Variables, file and selection that `workspace` omits stay
+        unchanged; its scope can only restrict.
+        A session without an agent in force needs a given agent, which is recorded. This applies to
+        imports and, in an untrusted store, to sessions that this user's perdure did not write.
+        Their own agent can only restrict the new agent, an open turn ends as interrupted, and they
+        run in `workspace` (default: the current folder).
         Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         more permissions than the agent's; McpUnavailable when a server of its tools is missing;
@@ -216,9 +216,10 @@ class Runtime:
         """Resume every session with an interrupted turn, newest activity first.
 
         Each turn continues as ``chat.turn``; a turn that waits for an answer waits again. Sessions
-        whose turn runs in another process or in this runtime are skipped. So are roles of flows and
-        invoked agents: their flow or invoker resumes them. `on_error` gets the id and the error of
-        a session that cannot be resumed, for example ConfigError when no agent is in force;
+        whose turn runs in another process or in this runtime are skipped. Roles of flows and
+        invoked agents are skipped, too: their flow or invoker resumes them. `on_error` gets the id
+        and the error of a session that cannot be resumed, for example ConfigError when no agent is
+        in force;
         without it a warning is logged. Reads the sessions with an open turn only.
         """
         return await resume_interrupted(self._store.backend, self.host.claim, self.resume, on_error)
@@ -245,8 +246,8 @@ class Runtime:
     async def close(self) -> None:
         """Wait for the running turns, and suspend those that wait for a person or are not due.
 
-        `resume` continues a suspended turn. Turns that workers run are only waited for until they
-        cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
+        `resume` continues a suspended turn. For turns that workers run, `close` waits only until
+        they cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
         """
         runs_here = isinstance(self.host.runner, EmbeddedRunner)
         while running := tuple(self._running):
@@ -313,7 +314,7 @@ async def _recovered(chat: Chat, claim: Claim) -> None:
 
 
 def _has_to_wait(turn: Turn) -> bool:
-    """Whether `turn` waits for a person, its time, or another process."""
+    """Whether `turn` waits for a person, its start time, or another process."""
     return turn.is_waiting or turn.is_scheduled or turn.held is not None
 
 

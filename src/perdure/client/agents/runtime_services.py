@@ -1,6 +1,6 @@
 """The shared services of a runtime: store, models, agents, prices, limits and keys.
 
-Sessions without a chat, such as those of a flow's roles, use them, too.
+Sessions without a chat, such as the sessions of a flow's roles, use these services, too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 class Host:
     """See `Runtime` for the arguments.
 
-    Raises: ConfigError for two agents of one id.
+    Raises: ConfigError for two agents with the same id.
     """
 
     is_closed = False
@@ -122,7 +122,7 @@ class Host:
     def agent(self, agent: Agent | str) -> Agent:
         """Return `agent`, or the agent with that id.
 
-        Raises: AgentNotFound, which lists the known ones.
+        Raises: AgentNotFound, which lists the known agents.
         """
         if isinstance(agent, Agent):
             return agent
@@ -151,7 +151,7 @@ class Host:
         return self._budget or agent.budget
 
     async def unpriced_warning(self, agent: Agent, budget: Budget) -> str | None:
-        """What to report if `agent` has models without a price under a limited `budget`."""
+        """Return a warning if `agent` has models without a price under a limited `budget`."""
         if not budget.max_cost_microcents:
             return None
         if self._own_models is None:
@@ -167,7 +167,7 @@ class Host:
         return order
 
     def _observer(self) -> Observer:
-        """Return what observes the turns of a session."""
+        """Return the observer of a session's turns."""
         return chosen_observer(
             os.environ,
             self.store.outside.clock,
@@ -187,7 +187,7 @@ class Host:
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
-        """Return the runner of turns. `caps` has its limits; `flow` replaces the permissions."""
+        """Return the runner of turns. `caps` sets its limits; `flow` replaces the permissions."""
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
         limits, observer = self._limits.over(caps.limits), self._observer()
@@ -227,7 +227,7 @@ class Host:
         return _turns(environment, agent, Hooks(self.store.hooks, agent.hooks), prompt, today)
 
     async def aclose(self) -> None:
-        """Stop the work in the background, close the models made here, and stop the MCP servers."""
+        """Stop background work, close the models created here, and stop the MCP servers."""
         await self.extraction.stop()
         await self.backlog.stop()
         await self._asking.aclose()
@@ -274,7 +274,7 @@ _OFFERED = "perdure.tools.mcp.server_tools"
 class Servers:
     """`known` are the servers that agents may name; `vault` has their secrets.
 
-    Raises: ConfigError for two of one name.
+    Raises: ConfigError for two servers with the same name.
     """
 
     def __init__(self, known: Iterable[McpServer], vault: Vault) -> None:
@@ -314,7 +314,7 @@ class Servers:
         return agent.with_tools(tools) if offers else agent
 
     def names_of(self, agent: Agent) -> list[str]:
-        """Return the names of the servers of `agent`. Raises: ConfigError for an unknown one."""
+        """Return the names of the servers of `agent`. Raises: ConfigError for an unknown server."""
         return [server.name for server in self._of(agent)]
 
     def report(self, agent: Agent) -> list[dict[str, object]]:

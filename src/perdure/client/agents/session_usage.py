@@ -48,7 +48,7 @@ class SessionUsage(ShortRepr, frozen=True):
 
 @takes_declared
 async def standing_of(store: Store, session: str) -> SessionUsage:
-    """Return the usage of `session`; for a fork, without that of its origin.
+    """Return the usage of `session`; for a fork, without the usage of its origin.
 
     Grants of a turn that is not in force here do not count.
     Raises: SessionNotFound.
@@ -92,8 +92,8 @@ async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
 async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:
     """Close the session if it was silent for `timeout_s`; return whether it was closed.
 
-    A session with an open turn, even one that waits for an answer, is not idle, nor is one with a
-    turn that begins later.
+    A session with an open turn (even one that waits for an answer) or with a scheduled turn is not
+    idle.
     """
     info = state.info
     if state.open_turn is not None or not _is_silent(store, info, timeout_s):
@@ -113,9 +113,9 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
 
 
 async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
-    """Return the sessions that `expire_or_end` may close: idle ones, and those with questions.
+    """Return the sessions that `expire_or_end` may close: idle ones, and ones with open questions.
 
-    Only a session with an open question can have one that expired.
+    Only a session with an open question can have an expired question.
     """
     found = [question.stream for question in await store.backend.open_of_all(Question.kind)]
     if timeout_s is not None:
@@ -157,7 +157,7 @@ async def note_when(
     *,
     is_open: bool,
 ) -> Entry | None:
-    """Append `body` to the session if a turn is open in it, or without `is_open` if none is.
+    """Append `body` to the session: with `is_open` only during a turn, otherwise only without one.
 
     Shape: None otherwise.
     """

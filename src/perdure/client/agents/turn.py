@@ -34,8 +34,8 @@ class Reply(ShortRepr, Generic[OutputT], frozen=True):
     """How a turn ended. `message` is the last answer, None if there was none.
 
     After an abort, `message` is the part that had arrived; without an `entry_id` it is not on the
-    branch (`Agent.on_interrupt`). `output` is the value of the answer, of the type `Agent.output`;
-    None without one, and for a turn that was aborted or that ended the session.
+    branch (`Agent.on_interrupt`). `output` is the value of the answer, of the type `Agent.output`.
+    It is None if the agent has no such type, after an abort, and if the turn ended the session.
     Units: `usage` sums all model calls of the turn.
     """
 
@@ -85,11 +85,11 @@ class Turn(Generic[OutputT]):
     """A running or ended turn.
 
     ``await turn`` returns its `Reply`, or raises TurnFailed, or TurnSuspended if it was stopped
-    here. ``async for event in turn`` yields its events from the beginning, any number of times;
-    the last one comes when the turn has ended, so the chat is idle then.
-    Where `while_waiting` is "raise", both raise Waiting while the turn waits for a person, the
-    loop after the newest event.
-    Leaving the loop, or never entering it, does not stop the turn. While it runs it is a member of
+    here. ``async for event in turn`` yields its events from the beginning, any number of times. The
+    last event comes when the turn has ended, so the chat is idle then.
+    If `while_waiting` is "raise", both raise Waiting while the turn waits for a person; the loop
+    yields the newest event first.
+    Leaving the loop, or never entering it, does not stop the turn. A running turn is a member of
     `running`.
     """
 
@@ -126,24 +126,24 @@ class Turn(Generic[OutputT]):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the turn has not ended yet."""
         return not self._task.done()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for a person: it, or an agent that it invoked, asked a question."""
+        """Whether the turn, or an agent that it invoked, waits for a person's answer."""
         return self.is_running and self._waits is not None and self._waits.is_waiting
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether it has not begun because it is not due yet (``send(at=)``)."""
+        """Whether the turn has not begun because it is not due yet (``send(at=)``)."""
         return self._is_scheduled and self.is_running and not self._signals.begun.done()
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the process which runs the turn, if it is another one.
+        """The error that names the other process that runs the turn; None if no other one does.
 
-        The turn is then followed here: awaiting it and its durable events are the same, but it
+        The turn is then followed here: awaiting it and its durable events work as usual, but it
         cannot be aborted here. If that process dies, the turn continues here.
         """
         return self._signals.held if self.is_running else None
@@ -178,7 +178,7 @@ class Turn(Generic[OutputT]):
     async def started(self) -> None:
         """Wait until the turn has the lease of its session.
 
-        Raises: LeaseHeld when another process does; TurnOpen; TurnSuspended.
+        Raises: LeaseHeld when another process has the lease; TurnOpen; TurnSuspended.
         """
         begun = self._signals.begun
         await asyncio.wait((begun, self._task), return_when=asyncio.FIRST_COMPLETED)
@@ -206,7 +206,7 @@ class Turn(Generic[OutputT]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it was ended because its chat was closed."""
+        """Whether the turn was ended because its chat was closed."""
         ended = self._task.done() and not self._task.cancelled() and self._task.exception() is None
         finished = self._task.result().finished if ended else None
         return finished is not None and finished.end == "cancelled"
@@ -244,7 +244,7 @@ class Turn(Generic[OutputT]):
         return self._output.value(state.answer.text)
 
     async def _settled_or_waiting(self, waits: Waits) -> None:
-        """Wait until the turn has ended. Raises: Waiting once it waits for a person."""
+        """Wait until the turn has ended. Raises: Waiting once the turn waits for a person."""
         while self.is_running:
             change = waits.all.change()
             try:
@@ -258,7 +258,7 @@ class Turn(Generic[OutputT]):
     async def _moved_on(self, watch: Watch, following: asyncio.Task[AnyEvent]) -> None:
         """Wait until `following`, the next event of `watch`, has come, or the turn has ended.
 
-        Raises: Waiting if asked to, once the turn waits for a person and has no further event.
+        Raises: Waiting, if requested, once the turn waits for a person and has no further event.
         """
         waits = self._waits if self._while_waiting == "raise" else None
         while waits is not None and self.is_running and not following.done():

@@ -1,8 +1,8 @@
 """Take work by priority, and the work of each session in order.
 
-DBOS draws the sessions whose work a worker takes, and orders by priority only within a session,
-where perdure needs the order of the requests. So `claim_by_priority` replaces its claim by one
-statement.
+DBOS selects the sessions whose work a worker takes, and uses the priority only within a session.
+But within a session perdure needs the order of the requests. So `claim_by_priority` replaces its
+claim by one statement.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ _MOST = 8_192
 def claim_by_priority(
     database: Any, engine: sqlalchemy.Engine, only: Callable[[str], list[str] | None]
 ) -> None:
-    """Have the system database of DBOS take work on `engine` as described above.
+    """Replace the claim of the DBOS system `database` on `engine` as described above.
 
-    `only` returns the sessions whose work may be taken from a queue; None: all.
+    `only` returns the sessions whose work can be taken from a queue; None: all sessions.
     """
 
     def claim(

@@ -1,10 +1,11 @@
 """The queues of a worker, by DBOS: one workflow for each turn, without steps.
 
-DBOS keeps which work waits, runs and is done, in the schema ``perdure_work`` of the store's
-database. It never sees a message: its inputs are ids. Of DBOS 3.4 this module uses the public
-names, `_listening_queues`, because queues may only be named before the launch otherwise, two names
-by which each worker keeps its own number of slots: the database has one number for all, and the
-name of its claim (`claim.py`). A DBOS without them is refused. DBOS is one per process.
+DBOS stores the waiting, running and finished work in the schema ``perdure_work`` of the store's
+database. DBOS never receives a message: the inputs of its workflows are ids. This module uses the
+public names of DBOS 3.4 and some private ones. `_listening_queues` lets a worker change its queues
+after the launch. Two other names give each worker its own number of slots, because the database has
+one number for all workers. The last one is the name of the claim (`claim.py`). A version of DBOS
+without these names is rejected. DBOS is one per process.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ logging.getLogger("dbos").setLevel(logging.ERROR)
 
 
 class DbosQueue:
-    """Takes work from queues, and has `perform` do it. Its methods block, except `perform`.
+    """Takes work from queues and passes it to `perform`. Its methods block, except `perform`.
 
     `flows` are the flows whose work it may take, by queue.
     """
@@ -148,7 +149,7 @@ class DbosQueue:
         DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(work)
 
     def launch(self) -> None:
-        """Make or update the schema of the queues, and be ready to take work.
+        """Create or update the schema of the queues, and get ready to take work.
 
         Raises: one of `SERVER_ERRORS`; the queue must then be closed.
         """
@@ -169,7 +170,7 @@ class DbosQueue:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Let no other worker launch. The lock of DBOS itself does not work behind a pooler."""
+        """Block other workers' launches. The lock of DBOS itself does not work behind a pooler."""
         if self._direct is None:
             yield
             return
@@ -182,7 +183,8 @@ class DbosQueue:
     def listen(self, queues: Iterable[str]) -> None:
         """Take work from exactly these queues, from the next second on.
 
-        DBOS polls a queue that it knows also later: what may be taken of flows, `flows` says.
+        DBOS continues to poll every queue that it knows, so `flows` decides which work of flows may
+        be taken.
         """
         wanted = sorted(queues)
         for queue in wanted:
@@ -210,16 +212,17 @@ class DbosQueue:
             db.exec_driver_sql(_FORGET_DONE)
 
     def close(self) -> None:
-        """Stop. Work that has not ended stays with this worker until others take it over."""
+        """Stop. Work that has not ended stays assigned to this worker until others take it over."""
         self._is_closing.set()
         self._gate.stop()
         DBOS.destroy()
         self._engine.dispose()
 
     def _connected(self, conninfo: str, *, has_pooler: bool) -> psycopg.Connection:
-        """Connect; after the launch wait for a server that is away.
+        """Connect; after the launch, wait for a server that is not available.
 
-        DBOS itself would wait longer each time, up to a minute after the server is back.
+        DBOS itself would wait longer each time, and notice the server up to a minute after its
+        return.
         """
         while True:
             try:
@@ -266,7 +269,7 @@ class DbosQueue:
         return list(self.flows.get(queue, ())) if queue.startswith(FLOW_QUEUE) else None
 
     async def _work(self, work: str) -> str:
-        """Run on DBOS's event loop: the store belongs to the worker's."""
+        """Run `work` in the event loop of the worker, to which the store belongs, not of DBOS."""
         done: Future[str] = asyncio.run_coroutine_threadsafe(self._done(work_of(work)), self._loop)
         return await asyncio.wrap_future(done)
 
@@ -280,20 +283,20 @@ def cause_of(error: Exception) -> BaseException:
 
 
 def listen_to(dbos: Any, queues: list[str]) -> None:
-    """Have `dbos` take work from the queues in the list `queues`, also when it changes.
+    """Let `dbos` take work from the queues in the list `queues`, also after the list changes.
 
-    Raises: ConfigError for a DBOS that cannot.
+    Raises: ConfigError if DBOS does not support this.
     """
     _require(dbos, _LISTENED)
     setattr(dbos, _LISTENED, queues)
 
 
 def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
-    """Have `dbos` use the settings in `queues`, by name.
+    """Let `dbos` use the settings in `queues`, by name.
 
-    Otherwise it reads them from the database before each poll.
+    Otherwise `dbos` reads the settings from the database before each poll.
 
-    Raises: ConfigError for a DBOS that cannot.
+    Raises: ConfigError if DBOS does not support this.
     """
     database: Any = getattr(dbos, "_sys_db", None)
     _require(database, "get_queue")
@@ -308,7 +311,7 @@ def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
 def order_claims(
     dbos: Any, engine: sqlalchemy.Engine, only: Callable[[str], list[str] | None]
 ) -> None:
-    """Have `dbos` take work by priority. Raises: ConfigError for a DBOS that cannot."""
+    """Let `dbos` take work by priority. Raises: ConfigError if DBOS does not support this."""
     database: Any = getattr(dbos, "_sys_db", None)
     _require(database, CLAIM)
     claim_by_priority(database, engine, only)

@@ -1,8 +1,9 @@
 """Flows as work: a worker runs a flow until it is completed or waits for a person.
 
-The log has all that a flow has done, so another worker continues it. A flow that waits for a person
-uses no slot. The worker that ran it watches its log and the sessions of its roles, and queues it
-again. If that worker dies, the sweep of another one (`recovery.py`) does so.
+The log contains all finished work of a flow, so another worker can continue the flow. A flow that
+waits for a person uses no slot. The worker that ran it watches its log and the sessions of its
+roles, and queues it again. If that worker dies, the sweep of another worker (`recovery.py`) queues
+the flow again.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class FlowWork:
         self._is_suspended = False
 
     async def once(self, work: Work) -> str:
-        """Run the flow as far as possible without a person; return how that ended.
+        """Run the flow as far as possible without a person; return the outcome.
 
         Raises: TurnSuspended when the worker stops; SessionNotFound; Erased; StoreUnavailable.
         """
@@ -92,7 +93,7 @@ class FlowWork:
         return ended
 
     async def give_up(self, work: Work, losses: int) -> str:
-        """Park what ran, or would begin, when `losses` workers died with the flow."""
+        """Park the work that ran, or would begin: `losses` workers died with the flow."""
         reason = (
             f"{losses} workers died while they ran this flow, so this work is not tried again; "
             "look at their logs, then reply to continue"
@@ -257,7 +258,8 @@ async def requested_flows(store: SessionStore) -> dict[str, list[Entry]]:
 def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
     """Return the flows of `requests` whose folders are on this machine. Blocks.
 
-    The record folder must be marked as the flow's: another machine may have a folder of that path.
+    The record folder must be marked as the folder of this flow: another machine can have a folder
+    with the same path.
     """
     found: list[StreamId] = []
     for entry in requests:
@@ -272,7 +274,7 @@ def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
 
 
 def _parked(state: FlowState, reason: str) -> list[SideBody]:
-    """Return what parks the work that runs, or else the work that would begin."""
+    """Return the entries that park the running work, or else the work that would begin."""
     phase = state.run.improvement_phase
     nodes = (state.graph.node(id) for id in state.run.running_nodes)
     roles = phase.running_roles if phase is not None else ()

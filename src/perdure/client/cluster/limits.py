@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Turn:
-    """A turn of this worker. Without `subjects` no limit was known when it began."""
+    """A turn of this worker. No `subjects`: no limit was known when the turn began."""
 
     work: Work
     store: SessionStore
@@ -50,12 +50,13 @@ class _Turn:
 
 
 class Slots:
-    """The slots of one worker. Each is asked for, granted by the store, and given back.
+    """The slots of one worker. Each slot is requested, granted by the store, and returned.
 
-    While any limit of turns exists, every turn has a slot, also one that no limit applies to, which
-    is granted at once: so the worker that takes over can tell what ran from what waited.
-    Each pass compares all slots of the worker with the stored ones, and repairs what got lost.
-    Turns that began before their limit was set get slots, too. `stop` ends the waits.
+    While any limit of turns exists, every turn has a slot. A turn to which no limit applies gets
+    its slot at once. So the worker that takes over can distinguish turns that ran from turns that
+    waited.
+    Each pass compares all slots of the worker with the stored ones, and repairs lost ones. Turns
+    that began before their limit was set get slots, too. `stop` ends the waits.
     """
 
     def __init__(self, limits: LimitService, worker: str) -> None:
@@ -70,9 +71,9 @@ class Slots:
     async def held(
         self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[bool]:
-        """Wait until no limit keeps the turn of `work` from running; hold its slot inside.
+        """Wait until the limits permit the turn of `work`; the turn has its slot in this context.
 
-        The wait also ends when `is_over`: there is nothing left to run then.
+        The wait also ends when `is_over` returns True: no work is left then.
         Shape: yields whether it may have waited.
         Raises: TurnSuspended when the worker stops; as `is_over`; SessionNotFound; StoreError.
         """
@@ -120,7 +121,7 @@ class Slots:
         return True
 
     def stop(self) -> None:
-        """Let no further turn begin: those that wait are suspended."""
+        """Prevent further turns from beginning: waiting turns are suspended."""
         self._is_stopped = True
         for turn in self._waiting():
             turn.may_run.set()
@@ -146,7 +147,7 @@ class Slots:
         return [turn for turn in self._turns.values() if not turn.is_running]
 
     async def _sync(self) -> None:
-        """Have the store know the slots of this worker, and let turns run that it granted."""
+        """Store the slots of this worker, and let turns run if the store granted their slots."""
         limited = await self._limited()
         for turn in list(self._turns.values()):
             if limited and not turn.subjects:
@@ -172,7 +173,7 @@ class Slots:
             turn.may_run.set()
 
     def _runs(self, turn: _Turn, limited: frozenset[str]) -> bool:
-        """Whether it runs, or is about to: after `stop`, none is."""
+        """Whether the turn runs or is about to run; after `stop`, no turn is about to run."""
         is_about_to = turn.may_run.is_set() or limited.isdisjoint(turn.subjects)
         return turn.is_running or (is_about_to and not self._is_stopped)
 
@@ -195,7 +196,7 @@ async def _look_up(turn: _Turn) -> None:
 class Pace:
     """The requests to models of one worker, in the order in which they came.
 
-    Of those with the same subjects only the first one asks the store.
+    Of several requests with the same subjects, only the first asks the store.
     """
 
     def __init__(self, limits: LimitService) -> None:
@@ -203,7 +204,7 @@ class Pace:
         self._lines: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
 
     async def permitted(self, subjects: tuple[str, ...]) -> None:
-        """Return once the limits permit a request. While the store cannot say, this waits."""
+        """Return once the limits permit a request. It waits while the store is unavailable."""
         if not await self._is_limited(subjects):
             return
         line = self._lines.setdefault(subjects, asyncio.Lock())
@@ -230,7 +231,7 @@ class Pace:
 
 
 class PacedModels:
-    """A model client that sends requests as often as the cluster may."""
+    """A model client that sends requests only at the rate that the cluster's limits permit."""
 
     def __init__(self, models: ModelClient, store: SessionStore, pace: Pace) -> None:
         self._models = models
@@ -238,7 +239,7 @@ class PacedModels:
         self._pace = pace
 
     def info(self, model: str) -> ModelInfo:
-        """Return what is known of `model`."""
+        """Return the known properties of `model`."""
         return self._models.info(model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
@@ -254,6 +255,6 @@ class PacedModels:
 
 
 def paced(store: SessionStore) -> Callable[[ModelClient], ModelClient]:
-    """Return what makes a model client of a worker of `store` obey the limits."""
+    """Return a wrapper that makes the model client of a worker of `store` obey the limits."""
     pace = Pace(cluster_of(store).limits)
     return lambda models: PacedModels(models, store, pace)

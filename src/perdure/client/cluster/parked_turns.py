@@ -34,7 +34,7 @@ class ParkedTurns:
     def park(self, stream: StreamId, behind: Work | None) -> None:
         """Queue the open turn of `stream` once its questions are answered, withdrawn or expired.
 
-        `behind` is work for a later request of the session, which is queued once the turn is over.
+        `behind` is work for a later request of the session; it is queued after the turn.
         """
         self._watch(stream, None)
         if behind is not None:
@@ -73,7 +73,7 @@ class ParkedTurns:
             _log.info("session %s: %s", stream, error)
 
     async def _waits_for(self, stream: StreamId, behind: Work | None) -> set[StreamId]:
-        """Return the sessions whose changes are waited for; none once the wait is over."""
+        """Return the sessions to watch for changes; none once the wait is over."""
         if behind is None:
             return await awaited_sessions(self._store, stream, self._clock.now_ms())
         return set() if (await self._store.state(stream)).open_turn is None else {stream}

@@ -84,7 +84,7 @@ class Performer:
         self.flows = FlowWork(runtime.host, slots)
 
     async def perform(self, work: Work) -> str:
-        """Do `work`, and return how it ended.
+        """Do `work`, and return its outcome.
 
         Waits for a session that another process works in, and for a store that cannot be reached.
         A turn that waits for a person is parked: it continues as other work.
@@ -137,7 +137,7 @@ class Performer:
             return await self._run(work, request)
 
     async def _is_over(self, work: Work) -> bool:
-        """Whether no request and no turn of `work` is open, or what is open is to be stopped."""
+        """Whether `work` has no open turn or request, or the open one was requested to stop."""
         turn = (await self._store.state(work.stream)).open_turn
         if turn is not None:
             return await stop_of_turn(self._store, work.stream, turn) is not None
@@ -183,17 +183,17 @@ class Performer:
         return "done"
 
     async def _report_start(self, work: Work, agent: str, turn: Turn, delay_s: float) -> None:
-        """Report the delay once `turn` has begun; if it does not begin, `_settle` tells why."""
+        """Report the delay once `turn` has begun; if it does not begin, `_settle` has a reason."""
         with suppress(PerdureError):
             await turn.started()
             if self._report is not None:
                 self._report.started(work.namespace, agent, delay_s)
 
     async def _settle(self, work: Work, turn: Turn) -> PerdureError | None:
-        """Wait for the end of `turn`. Return why it failed; the log has it if the turn had begun.
+        """Wait for the end of `turn`. Return the error; the log contains it if the turn had begun.
 
-        Raises: TurnSuspended; those of `_AGAIN`; _WaitsForPerson once it was stopped because it
-        waits for a person.
+        Raises: TurnSuspended; the errors in `_AGAIN`; _WaitsForPerson once the turn was stopped
+        because it waits for a person.
         """
         obeying = asyncio.ensure_future(self._obey_stops(work, turn))
         waiting = asyncio.ensure_future(self._long_wait(turn))
@@ -263,7 +263,7 @@ class Performer:
         return "refused"
 
     async def _give_up(self, work: Work, losses: int) -> str:
-        """End the turn, or refuse the request, that workers died with."""
+        """End the turn, or reject the request, during which workers died."""
         reason = (
             f"{losses} workers died while they ran this turn, so it is not tried again; look at "
             "their logs, then send the message again"
@@ -279,7 +279,7 @@ class Performer:
 
 
 async def end_tasks(*tasks: asyncio.Task[None]) -> None:
-    """Cancel `tasks`, again if they continue: a read of the store may end with its own error.
+    """Cancel `tasks`, again if they continue: a store read may end with an error of its own.
 
     Raises: CancelledError once all are done, however often the caller was cancelled meanwhile.
     """

@@ -1,9 +1,9 @@
 """Let a thread of DBOS poll its queue only while the queue has work.
 
 DBOS polls each queue on a thread of its own, which takes 3 ms of CPU each time. So one thread of
-ours asks for all queues at once, in one statement, and the threads of DBOS wait for it. They wait
-in the event that ends them, whose `wait` is replaced. A thread that this module does not recognise
-waits as DBOS says.
+perdure polls all queues at once, in one statement, and the threads of DBOS wait for it. The threads
+wait on the event that ends them; this module replaces the `wait` of that event. A thread that this
+module does not recognise waits as DBOS implements it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _THREAD = "queue-worker-"
 
 
 class PollGate:
-    """The waits of the threads that poll the queues named in `queues`, which may change."""
+    """The waits of the threads that poll the queues in `queues`; this collection may change."""
 
     def __init__(self, queues: Collection[str], ask: Ask, interval_s: float) -> None:
         self._queues = queues
@@ -36,7 +36,7 @@ class PollGate:
         self._thread = threading.Thread(target=self._run, name="perdure-queues", daemon=True)
 
     def start(self, events: Iterable[threading.Event]) -> None:
-        """Have the threads that wait in `events` wait here."""
+        """Let the threads that wait for `events` wait in this gate."""
         for event in events:
             self._gate(event)
         self._thread.start()

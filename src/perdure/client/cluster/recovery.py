@@ -2,8 +2,8 @@
 
 Waiting work of a version whose workers are gone becomes work of this version.
 
-Each worker does it every few seconds. Queueing work twice is harmless: the log records what is
-done.
+Each worker repeats this every few seconds. Queueing work twice is harmless: the log records all
+finished work.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GIVEN_UP = ("work_failed", _TRIED)
 
 
 class Recovery:
-    """Queues the work of one namespace that no queue has."""
+    """Queues the work of one namespace that is in no queue."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -1,6 +1,6 @@
-"""What work needs of its worker: an agent, or those of a flow, with tools of the same schemas.
+"""Requirements of work: an agent or the agents of a flow, with tools of the same schemas.
 
-Work with equal requirements shares a queue, so a worker takes from a queue or leaves all of it.
+Work with equal requirements shares a queue, so a worker can do all work of a queue or none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 class Requirement(msgspec.Struct, frozen=True):
     """The id of an agent, and the hash of the schema of each of its tools.
 
-    Tools of MCP servers are not in it, but the names of the servers are.
+    The requirement contains the names of MCP servers, but not their tools.
     """
 
     agent: str
@@ -31,7 +31,7 @@ class Requirement(msgspec.Struct, frozen=True):
     servers: tuple[str, ...] = ()
 
     def encoded(self) -> bytes:
-        """Return it as JSON, the same on every machine."""
+        """Return the requirement as JSON, the same on every machine."""
         return _ENCODER.encode(self)
 
     def is_met_by(self, agent: Agent | None) -> bool:
@@ -47,16 +47,16 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class FlowRequirement(msgspec.Struct, frozen=True):
-    """What a flow needs: the agents of its roles. `agent` names the flows that need the same.
+    """Needs of a flow: the agents of its roles. `agent` identifies flows with equal requirements.
 
-    No agent has an id like it, so that workers of earlier versions leave flows.
+    No agent can have such an id, so workers of earlier versions do not take flows.
     """
 
     agent: str
     flow: tuple[Requirement, ...]
 
     def encoded(self) -> bytes:
-        """Return it as JSON, the same on every machine."""
+        """Return the requirement as JSON, the same on every machine."""
         return _ENCODER.encode(self)
 
 
@@ -84,7 +84,7 @@ class _Snapshot(msgspec.Struct):
 
 
 def requirement_of(snapshot: Mapping[str, object] | None) -> Requirement:
-    """Return what a turn of the agent with this snapshot needs."""
+    """Return the requirement of a turn of the agent with this snapshot."""
     try:
         found = msgspec.convert(dict(snapshot or {}), _Snapshot, strict=False)
     except msgspec.ValidationError:
@@ -96,13 +96,13 @@ def requirement_of(snapshot: Mapping[str, object] | None) -> Requirement:
 
 
 def needed_agent(agent: Agent) -> NeededAgent:
-    """Return `agent` as a flow needs it."""
+    """Return the id, tools and servers of `agent`, in the form that a flow stores."""
     needed = requirement_of(cast("Mapping[str, object]", agent.snapshot()))
     return NeededAgent(needed.agent, needed.tools, needed.servers)
 
 
 def flow_requirement(wanted: FlowRequested) -> FlowRequirement:
-    """Return what the requested flow needs."""
+    """Return the requirement of the requested flow."""
     needed = [Requirement(each.agent, each.tools, each.servers) for each in wanted.agents]
     names = ", ".join(each.agent for each in needed)
     return FlowRequirement(f"flow: {names}" if names else "flow", tuple(needed))
@@ -111,7 +111,7 @@ def flow_requirement(wanted: FlowRequested) -> FlowRequirement:
 def is_served(content: bytes, agents: Mapping[str, Agent]) -> bool:
     """Whether a worker with `agents` can do the work whose requirement is stored as `content`.
 
-    It cannot if the requirement is one of a newer perdure.
+    It cannot if a newer perdure wrote the requirement.
     """
     try:
         found = msgspec.json.decode(content, type=_Stored)
@@ -124,7 +124,7 @@ def is_served(content: bytes, agents: Mapping[str, Agent]) -> bool:
 
 
 async def requirement_for(log: LogReader, stream: StreamId) -> Requirement:
-    """Return what the turns of the session need. Raises: SessionNotFound."""
+    """Return the requirement of the session's turns. Raises: SessionNotFound."""
     bound = binding_in(await log.notes(stream, BINDING_KINDS))
     return requirement_of(None if bound is None else bound.agent)
 
@@ -136,7 +136,7 @@ FLOW_QUEUE = "perdure-flow-"
 def queue_name(namespace: str, requirement: Requirement | FlowRequirement) -> str:
     """Return the name of the queue for work that needs `requirement`.
 
-    Each namespace has queues of its own, so that a long queue of one delays no other.
+    Each namespace has queues of its own, so that a long queue of one namespace delays no other.
     """
     content = msgspec.json.encode((namespace,)) + requirement.encoded()
     begin = FLOW_QUEUE if isinstance(requirement, FlowRequirement) else "perdure-"

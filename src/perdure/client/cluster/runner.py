@@ -1,7 +1,7 @@
 """`DbosRunner`: turns are queued on the store's PostgreSQL, and workers run them.
 
 The request is an entry of the session, committed before it is queued. So a request is never lost,
-whatever happens to the queue: workers queue again what the log has and the queue has not.
+whatever happens to the queue: workers queue requests again that only the log contains.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class DbosRunner:
 
 
 def cluster_of(store: SessionStore) -> ClusterService:
-    """Return the cluster service of `store`. Raises: ConfigError if it has none."""
+    """Return the cluster service of `store`. Raises: ConfigError if the store has none."""
     if not isinstance(store, SharedStore):
         raise ConfigError(
             f"workers share a store on PostgreSQL, and {store.address} is none: open one, or run "
@@ -115,7 +115,7 @@ def cluster_of(store: SessionStore) -> ClusterService:
 
 @asynccontextmanager
 async def _place(store: SessionStore, due_at: int | None) -> AsyncGenerator[str | None]:
-    """Yield the key for the commit of a request. A message for later waits for no worker yet."""
+    """Yield the key for the commit of a request. A scheduled message needs no worker yet."""
     cluster = cluster_of(store)
     if due_at is not None:
         yield None
@@ -141,8 +141,8 @@ async def queue_flow(
 ) -> bool:
     """Queue a run of the flow that was requested at seq `request`; as `ClusterService.enqueue`.
 
-    Does nothing if one is queued or runs: its worker queues the flow again if that is necessary.
-    Each run is work of its own, told apart by the time `at`, in Unix milliseconds.
+    Does nothing if a run is queued or active: its worker queues the flow again if that is
+    necessary. Each run is separate work, identified by the time `at`, in Unix milliseconds.
     """
     if await cluster_of(store).busy([flow]):
         return True
@@ -185,7 +185,7 @@ async def priority_of(log: LogReader, work: Work) -> Priority:
 async def _followed(
     environment: Environment, signals: Signals, followed: FollowedTurn
 ) -> TurnState:
-    """Return the end of the turn; a stop that is asked for here is passed on once."""
+    """Return the end of the turn; a stop that is requested here is forwarded once."""
     if not signals.stopping.is_asked:
         state = await signals.stopping.uncut(followed.ended())
         if state is not None:

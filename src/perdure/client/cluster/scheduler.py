@@ -1,8 +1,8 @@
-"""The scheduler of a runtime: sends messages when they are due, and plans those of its agents.
+"""The scheduler of a runtime: sends due messages, and plans the recurring messages of its agents.
 
-The log has all that is planned: a ``turn_requested`` with a due time waits in its session. The
-session of an agent's next recurring message has an id made of the agent, the expression and the
-time, so several processes that plan the same time make one session with one request.
+The log contains all planned messages: a ``turn_requested`` with a due time waits in its session.
+The session of an agent's next recurring message has an id computed from the agent, the expression
+and the time. So several processes that plan the same time create one session with one request.
 """
 
 from __future__ import annotations
@@ -77,9 +77,10 @@ _log = logging.getLogger(__name__)
 class Scheduler:
     """Sends messages that are due, in sessions whose agent and tools `runtime` has.
 
-    These are the messages of ``chat.send(at=)``, also of programs that have ended, and those of
-    ``Agent(recurring=...)``. It works inside its ``async with``, and any number of processes may
-    have one: each message is sent once. `perdure serve` and workers have their own.
+    These are the messages of ``chat.send(at=)``, also of programs that have ended, and the messages
+    of ``Agent(recurring=...)``. The scheduler works inside its ``async with``. Any number of
+    processes can have a scheduler: each message is sent once. `perdure serve` and workers have a
+    scheduler of their own.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -111,15 +112,15 @@ class Scheduler:
         await _cancel(self._sending.values())
 
     async def plan(self) -> None:
-        """Store the next message of each recurring one that has none waiting.
+        """Store the next message of each recurring message that has none waiting.
 
-        A time that passed while no worker ran is made up for once. A failure to plan is logged,
-        and tried again the next time. Durable: when this returns.
+        A time that passed while no worker ran is caught up once. A failed plan is logged, and
+        retried the next time. Durable: when this returns.
         """
         await asyncio.gather(*await self._begin_planning())
 
     async def keep_planned(self, every_s: float) -> None:
-        """Do as `plan`, again and again. An agent that starts slowly delays no other."""
+        """Do as `plan`, repeatedly. An agent that starts slowly delays no other."""
         try:
             while True:
                 try:
@@ -159,7 +160,7 @@ class Scheduler:
             await self._outside.clock.sleep(LOOK_S)
 
     async def _begin_planning(self) -> list[asyncio.Task[None]]:
-        """Begin to plan each agent in a task of its own, unless that still runs; return all."""
+        """Begin to plan each agent in its own task, unless one still runs; return all tasks."""
         waiting = await scheduled_in(self._store)
         for agent in self._host.agents.values():
             if agent.recurring and agent.id not in self._planning:
@@ -169,7 +170,7 @@ class Scheduler:
         return list(self._planning.values())
 
     async def _has_planned(self, name: str, waiting: list[ScheduledMessage]) -> bool:
-        """Whether one of `waiting` in a session whose id begins with `name` was not cancelled."""
+        """Whether a session with the id prefix `name` has an uncancelled message in `waiting`."""
         for each in waiting:
             seq = entry_place(each.id)[1]
             if each.session.startswith(name) and not (
@@ -209,7 +210,7 @@ class Scheduler:
                 return
 
     async def _request(self, stream: StreamId, each: Recurring, due_at: int) -> bool:
-        """Append the request to a session that has none; return whether one waits there now."""
+        """Append the request to a session without one; return whether a request waits there now."""
         state = await self._store.state(stream)
         found = await self._store.notes(stream, (TurnRequested.kind,))
         if found:
@@ -253,7 +254,7 @@ class Scheduler:
             _log.warning("scheduled message %s cannot be sent yet: %s", message.id, error)
 
     def _delay(self, message: ScheduledMessage) -> None:
-        """Have the next try of `message` later than the one before."""
+        """Increase the delay before the next try of `message`."""
         _, wait_s = self._delays.get(message.id, (0.0, LOOK_S))
         self._delays[message.id] = (
             self._outside.clock.steady_s() + wait_s,
@@ -262,7 +263,7 @@ class Scheduler:
 
 
 def _session_prefix(agent: Agent, each: Recurring) -> str:
-    """Return how the ids of the sessions of `each` begin. A long agent id is shortened."""
+    """Return the id prefix of the sessions of `each`. A long agent id is shortened."""
     id = agent.id
     if len(id) > _LONGEST_AGENT_ID:
         key = hashlib.blake2b(id.encode(), digest_size=8).hexdigest()

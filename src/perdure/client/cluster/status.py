@@ -1,4 +1,4 @@
-"""The state of the cluster: what the queues have, and the requests that only the log has yet."""
+"""The state of the cluster: the queued work, and the requests that are only in the log so far."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from perdure.stores.session_store import SessionStore
 async def cluster_status(store: SessionStore, clock: Clock) -> ClusterStatus:
     """Return the workers of the database of `store`, and the queues of its namespace.
 
-    Requests that no queue has yet count as waiting, or as scheduled before they are due, as do
-    requested flows that can continue.
+    Requests that are in no queue yet count as waiting, or as scheduled if they are not due. The
+    same applies to requested flows that can continue.
     Raises: ConfigError if several machines cannot share the store.
     """
     cluster = cluster_of(store)
@@ -61,7 +61,7 @@ async def cluster_status(store: SessionStore, clock: Clock) -> ClusterStatus:
 async def _flows_only_in_log(
     store: SessionStore, clock: Clock
 ) -> list[tuple[Entry, FlowRequirement]]:
-    """Return the requested flows that can continue and that no queue has, with what they need."""
+    """Return the requested flows that can continue and are in no queue, with their requirements."""
     requests = await store.open_of_all(FlowRequested.kind)
     if not requests:
         return []

@@ -1,7 +1,7 @@
 """Upkeep of one namespace by workers: retention, the index of search, vectors of texts.
 
-The store says which worker does what: one at a time, and each again only after a while. If it dies,
-another one continues: everything done here is done piece by piece in the store.
+The store assigns each task to one worker at a time, and again only after a while. If that worker
+dies, another one continues: all tasks are done piece by piece in the store.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Upkeep:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Begin what is due and no other worker does. Raises: StoreError."""
+        """Begin the tasks that are due and that no other worker does. Raises: StoreError."""
         every_s = {
             name: after_s for name, (after_s, _) in self._tasks.items() if name not in self._running
         }
@@ -90,7 +90,7 @@ class Upkeep:
                 await embed_all(self._store.backend, embedder, is_only=False)
 
     async def _has_unembedded(self, model: str) -> bool:
-        """Whether a text has no vector of `model`: without one the embedder is not called."""
+        """Whether a text has no vector of `model`; otherwise the embedder is not called."""
         search = self._store.backend.search
         stored = [each for each in await search.vector_models() if each.name == model]
         asked = stored or [VectorModel(model, 1)]  # of no vector yet: its size does not matter

@@ -88,11 +88,11 @@ class Worker:
 
     @asynccontextmanager
     async def taking(self, drain_s: float) -> AsyncGenerator[str]:
-        """Take work inside, and yield the worker's id; on exit finish what runs.
+        """Take work inside the context, and yield the worker's id; on exit finish the running work.
 
-        Turns that have not ended `drain_s` after that stay open, and other workers continue them.
-        Raises: StoreUnavailable, on entry, if the server goes away or refuses the worker. If the
-        error is not lasting, it can be entered again.
+        Turns that are still running `drain_s` later stay open, and other workers continue them.
+        Raises: StoreUnavailable, on entry, if the server becomes unavailable or rejects the worker.
+        If the error is temporary, the context can be entered again.
         """
         queue, liveness = await self._started()
         keeping = [
@@ -111,7 +111,7 @@ class Worker:
             await end_tasks(asking)
 
     async def _started(self) -> tuple[Any, Liveness]:
-        """Return the queue and the reports of the worker, which others can see now."""
+        """Start the queue and the heartbeats of the worker, and return both."""
         cluster = self._cluster
         for runtime in self._runtimes.values():
             await cluster_of(runtime.host.store.backend).limit_stalls()
@@ -153,10 +153,10 @@ class Worker:
             raise
 
     def _session(self, work: Work) -> asyncio.Lock:
-        """Return the lock of the session: work of it may come back here while it still runs.
+        """Return the lock of the session: its work can be assigned here again while it still runs.
 
         That happens if others declared this worker dead while it was alive. The running work
-        continues the turn, and the other one then finds it done.
+        continues the turn, and the repeated work then finds the turn finished.
         """
         return self._sessions.setdefault((work.namespace, work.stream), asyncio.Lock())
 
@@ -178,7 +178,7 @@ class Worker:
         await asyncio.to_thread(liveness.stop)
 
     async def _hand_over(self) -> None:
-        """Queue again what has begun here; wait for a store that cannot be reached."""
+        """Queue the work again that has begun here; wait for a store that cannot be reached."""
         while True:
             try:
                 await self._cluster.requeue(self.id, await self._cluster.begun(self.id))
@@ -191,7 +191,7 @@ class Worker:
     # ------------------------------------------------------------ upkeep
 
     async def _keep(self, queue: Any, liveness: Liveness) -> None:
-        """Serve new queues, and queue work that only the log has."""
+        """Serve new queues, and queue work that is only in the log."""
         loop = asyncio.get_running_loop()
         swept_at = -SWEEP_S
         listened: set[str] = set()
@@ -230,7 +230,7 @@ class Worker:
     async def _claims_without_run(self, before: set[Work]) -> set[Work]:
         """Return the work that is claimed for this worker and does not run here.
 
-        What was so `before`, too, is queued again: the answer to its claim was lost.
+        Work that is also in `before` is queued again: the answer to its claim was lost.
         """
         begun = await self._cluster.begun(self.id)
         missing = {work for work in begun if work not in self._running}
@@ -242,8 +242,8 @@ class Worker:
     async def _end_idle(self) -> None:
         """End idle sessions and expired questions, and have due facts extracted.
 
-        Every worker looks. A commit at the head that was checked decides which one ends a session,
-        and the lease of the facts which one extracts them.
+        Every worker looks. Among several workers, the first commit at the checked head ends a
+        session, and the lease of the facts decides which worker extracts them.
         """
         while True:
             for runtime in self._runtimes.values():

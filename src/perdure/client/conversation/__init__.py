@@ -1,1 +1,1 @@
-"""What the handle of a session is made of: its context, appending to it, its agent, its hooks."""
+"""The parts of a session's handle: its context, appending to it, its agent, its hooks."""

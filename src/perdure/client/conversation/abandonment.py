@@ -23,10 +23,11 @@ else:
 
 
 async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> bool:
-    """Close the open turn of `session` as aborted, and those of the agents it invoked.
+    """Close the open turn of `session`, and the open turns of agents it invoked, as aborted.
 
     Shape: whether a turn was open in `session`.
-    Raises: LeaseHeld if a live process runs the turn, or if that is unknown and its lease is valid.
+    Raises: LeaseHeld if a live process runs the turn, or if its lease is valid and the state of its
+    process is unknown.
     """
     closed = None
     if (await store.state(session)).open_turn is not None:
@@ -46,10 +47,10 @@ async def abandon_invoked(store: SessionStore, clock: Clock, session: StreamId) 
 
 
 async def expire_question(store: SessionStore, clock: Clock, session: StreamId) -> bool:
-    """Close the open turn of `session` if its question has expired; whether it was closed."""
+    """Close the open turn of `session` if its question has expired; return True if closed."""
     return await recovery.expire(claim_of(store, clock, session)) is not None
 
 
 def claim_of(store: SessionStore, clock: Clock, session: StreamId) -> Claim:
-    """Return what this process takes the lease of `session` with."""
+    """Return the claim with which this process takes the lease of `session`."""
     return Claim(store, session, clock, this_process(), LEASE_TTL_MS, is_gone)

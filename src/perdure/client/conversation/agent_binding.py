@@ -57,11 +57,11 @@ def binding_in(notes: Sequence[Entry]) -> Binding | None:
 
 
 async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> str | None:
-    """Return the model of the branch of `stream` that `window` is the end of.
+    """Return the model of the branch of `stream` that ends with `window`.
 
     In an agent's session it is the model of the last switch, or else the agent's; switches of an
-    imported file do not count. Any other branch follows its answers, like pi: it is the model of
-    the last switch or answer.
+    imported file do not count. On any other branch it is the model of the last switch or answer, as
+    in pi.
     """
     agents = context_settings_in(await log.notes(stream, BINDING_KINDS)).model
     if agents is None:
@@ -70,7 +70,7 @@ async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> s
 
 
 async def switched_in(log: LogReader, window: ContextWindow) -> str | None:
-    """Return the model of the last switch on the branch of `window`, but not of a file."""
+    """Return the model of the last switch on the branch of `window`, without imported switches."""
     switched = (await Switches(log).in_force(window.state)).model_change
     return None if switched is None else _said_by(switched)
 
@@ -87,7 +87,7 @@ async def _followed(log: LogReader, stream: StreamId, window: ContextWindow) -> 
 
 
 def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
-    """Return the model of the last answer or switch; an unnamed answer counts as `switched`."""
+    """Return the model of the last answer or switch; for an answer without one, `switched`."""
     for entry in reversed(entries):
         if entry.kind == ModelChange.kind or role_of(entry) == "assistant":
             model = _said_by(entry) or switched
@@ -97,7 +97,7 @@ def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
 
 
 def _said_by(entry: Entry) -> str | None:
-    """Return the model that `entry` switches to, or that answered."""
+    """Return the model to which `entry` switches, or the model that answered."""
     body = readable(entry)
     return body.model if isinstance(body, ModelChange | Message) else None
 
@@ -112,12 +112,12 @@ def context_settings_in(notes: Sequence[Entry]) -> ContextSettings:
 
 
 def tool_names(snapshot: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the names of the tools of the agent in `snapshot`, which may be received."""
+    """Return the names of the tools of the agent in `snapshot`, which may be imported."""
     return tuple(tool_hashes(snapshot))
 
 
 def tool_hashes(snapshot: Mapping[str, object]) -> dict[str, str | None]:
-    """Return the hash of the schema of each tool of the agent in `snapshot`, by its name."""
+    """Return the hash of the schema of each tool of the agent in `snapshot`, by tool name."""
     tools = snapshot.get("tools")
     listed = cast("list[object]", tools) if isinstance(tools, list) else []
     described = [cast("dict[str, object]", tool) for tool in listed if isinstance(tool, dict)]

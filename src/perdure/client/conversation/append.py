@@ -101,7 +101,7 @@ class PreparedWrite(NamedTuple):
 
     @property
     def is_quick(self) -> bool:
-        """Whether every store commits it without a thread."""
+        """Whether every store commits this write without a thread."""
         size = sum([len(new.body) for new in self.write.entries])
         return size < _QUICK_BYTES and not self.contents
 
@@ -128,7 +128,7 @@ class SessionWriter:
 
     @property
     def store(self) -> SessionStore:
-        """The store of the session, or the one it will be stored in."""
+        """The store of the session, or the store in which a draft will be stored."""
         return self.reader.backing.store
 
     async def append(
@@ -177,7 +177,7 @@ class SessionWriter:
             return (await self.commit(new))[0]
 
     async def commit(self, prepared: PreparedWrite, key: str | None = None) -> Appended:
-        """Append what is `prepared` under the idempotency key `key`."""
+        """Append the write `prepared` under the idempotency key `key`."""
         self.require_session("appending")
         write, bodies, contents = prepared
         if contents:
@@ -359,7 +359,8 @@ async def new_entries(
 ) -> tuple[NewEntry, ...]:
     """Return `items` as a chain of entries. Large items are encoded in a thread, one at a time.
 
-    Raises: WrongArgument unless `aliases` is empty or has one for each item; as `_new`.
+    Raises: WrongArgument if `aliases` is not empty and its length differs from the number of items;
+    as `_new`.
     """
     _check_aliases(aliases, len(items))
     made: list[NewEntry] = []
@@ -380,7 +381,7 @@ async def new_entries(
 
 
 def _is_ready(items: Sequence[Item], options: AppendOptions) -> bool:
-    """Whether preparing `items` needs neither a read of the store nor a thread."""
+    """Whether `items` can be prepared without a read of the store and without a thread."""
     if not isinstance(options.get("parent", LEAF), Here | None):
         return False
     if isinstance(options.get("expected_leaf"), Entry | str):

@@ -1,7 +1,8 @@
 """The parts of a session's log that are in force here: its agent and its open turn.
 
 Imported entries give no authority. In an untrusted store, neither do entries that this user's
-perdure did not write. They stay history: shown, exported, sent to models, never applied.
+perdure did not write. Such entries remain history: they are shown, exported and sent to models, but
+never applied.
 """
 
 from __future__ import annotations
@@ -116,9 +117,9 @@ async def is_in_force(store: SessionStore, entry: Entry) -> bool:
 async def questions_in_force(
     store: SessionStore, asking: Iterable[Entry], at: int
 ) -> list[OpenQuestion]:
-    """Return `open_questions` of `asking` at `at` whose turn is in force, and those of programs.
+    """Return the open questions of `asking` at `at` that programs or turns in force asked.
 
-    No other turn acts on an answer. The cost is proportional to the newest turn of each asking
+    Other turns do not act on an answer. The cost is proportional to the newest turn of each asking
     session.
     """
     asking = tuple(asking)
@@ -154,10 +155,10 @@ def _withheld(store: SessionStore, entry: Entry, received: int) -> Withheld | No
 
 
 async def _turn_withheld(store: SessionStore, state: StreamState, received: int) -> Withheld | None:
-    """Return why the newest turn of a session is not in force; None if it is, or without one.
+    """Return why the newest turn of a session is not in force; None if it is, or there is none.
 
-    The cost is proportional to the turn. Without a turn nothing is read but the index of notes: a
-    received file may also state a wrong number of turns.
+    The cost is proportional to the turn. Without a turn, only the index of notes is read: an
+    imported file can state a wrong number of turns.
     """
     if received == 0 and marks_of(store).is_trusted:
         return None
@@ -192,9 +193,10 @@ async def agent_of_fork(
 ) -> tuple[NewEntry, ...]:
     """Return the first entries of a new fork of `session` that make its agent work in `folder`.
 
-    Without a folder its workspace stays. A store whose forks are copies gets the whole agent. For
-    an agent that is not in force only the folder is recorded: the fork is resumed with another one.
-    Raises: ConfigError for a name that its instructions use and the folder lacks.
+    Without a folder the workspace does not change. If forks are copies in the store, the entries
+    contain the whole agent. For an agent that is not in force only the folder is recorded: the fork
+    is resumed with another agent.
+    Raises: ConfigError if the folder has no value for a name that its instructions use.
     """
     is_copied = not store.capabilities.pointer_fork
     if folder is None and not is_copied:

@@ -75,7 +75,7 @@ async def branch(
 async def fork(
     writer: SessionWriter, at: EntryRef | None, own: StreamHeader
 ) -> tuple[StreamState, Mapping[EntryId, EntryId]]:
-    """Create the fork that `own` heads; return its state, and entry -> its copy.
+    """Create the fork with the header `own`; return its state, and the copy of each entry.
 
     Raises: as `Session.fork`.
     """

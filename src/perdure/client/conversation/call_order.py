@@ -23,10 +23,10 @@ class CallOrder:
         self._last: Written | None = None
 
     def take(self, own: Written) -> Written | None:
-        """Take the next place for a call that has written once `own` is done.
+        """Reserve the next place for a call that has finished writing when `own` is done.
 
-        Shape: what that call must wait for with `reached`. Calls of several event loops have no
-        order, so a call of another loop is not waited for.
+        Shape: the earlier call, to wait for with `wait_for_call`; None without a wait. Calls of
+        several event loops have no order, so a call of another loop is not waited for.
         """
         before, self._last = self._last, own
         return before if before is None or before.get_loop() is own.get_loop() else None
@@ -35,7 +35,7 @@ class CallOrder:
     def is_free(self) -> bool:
         """Whether a call needs no place because it reaches the store before any other runs.
 
-        A store can then write many of them at once. The first call always takes a place: it may
+        A store can then write many such calls at once. The first call always takes a place: it may
         have to wait until the store can write.
         """
         return self._last is not None and self._last.done()

@@ -1,4 +1,4 @@
-"""The context of a session: what a model is sent now, and what is pinned, removed and undone."""
+"""The context of a session: the messages for the model, and pinned, removed and undone entries."""
 
 from __future__ import annotations
 

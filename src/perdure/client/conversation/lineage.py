@@ -29,8 +29,8 @@ _RANDOM_BYTES = 10
 def child_id(parent: StreamId, created_at: int, key: str) -> StreamId:
     """Return the id of the session that the call with the idempotency key `key` opens.
 
-    It is the same for every attempt, on every machine, and as hard to guess as the parent's.
-    Units: `created_at` is when the parent was made, in Unix milliseconds.
+    The id is the same for every attempt, on every machine, and as hard to guess as the parent's.
+    Units: `created_at` is the creation time of the parent, in Unix milliseconds.
     """
     seed = hashlib.blake2b(msgspec.json.encode((parent, key)), digest_size=_RANDOM_BYTES).digest()
     return generated_stream_id(created_at, seed)

@@ -56,12 +56,13 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
     """The workspace of a session, stored with it.
 
     `working_dir` is the folder of file tools; a relative path is below the current folder. Without
-    it a new session uses the current folder, and a resumed one keeps its own. `git_ref` is the
-    branch or commit checked out there; None reads it from the repository. `active_file` and
-    `selection` come from an editor; a selection makes its file the active one. `scope` limits the
-    paths of file tools (None: the agent's scope). All except `scope`, and each of `variables`,
-    replace ``{{ctx.name}}`` in the agent's instructions and in descriptions of its tools; without a
-    value the first four are empty text. They are stored in plain text and must not contain secrets.
+    `working_dir` a new session uses the current folder, and a resumed session continues in its own.
+    `git_ref` is the branch or commit checked out there; None reads it from the repository.
+    `active_file` and `selection` come from an editor; a selection makes its file the active one.
+    `scope` limits the paths of file tools (None: the agent's scope). All except `scope`, and each
+    of `variables`, replace ``{{ctx.name}}`` in the agent's instructions and in the descriptions of
+    its tools. `working_dir`, `git_ref`, `active_file` and `selection` are empty text if they have
+    no value. These values are stored in plain text and must not contain secrets.
     """
 
     __repr__ = short_repr
@@ -107,8 +108,8 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
 class Shown(msgspec.Struct, frozen=True):
     """The changes of the workspace by a message; None changes nothing.
 
-    Raises: WrongArgument for a variable with a name of the workspace's own, and for a selection in
-    another file than the active one; SecretPasted for a variable that holds a credential.
+    Raises: WrongArgument for a variable with the name of a workspace field, and for a selection in
+    another file than the active one; SecretPasted for a variable that contains a credential.
     """
 
     active_file: str | None = None
@@ -132,7 +133,7 @@ def moved_to(kept: Workspace, folder: str) -> Workspace:
 def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
     """Return `kept` with the changes of `given`.
 
-    Omitted values stay: folder, variables, file, selection and scope. Raises: as `usable`.
+    Omitted values do not change: folder, variables, file, selection and scope. Raises: as `usable`.
     """
     given = usable(given)
     folder = given.working_dir or kept.working_dir
@@ -142,7 +143,7 @@ def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
 
 
 def with_shown(kept: Workspace, shown: Shown) -> Workspace:
-    """Return `kept` with the changes of a message.
+    """Return the workspace `kept` with the values that a message shows the agent.
 
     A file without a selection clears the selection; "" clears the file. A selection alone makes its
     file the active one.
@@ -214,9 +215,9 @@ def require_folder(folder: str) -> None:
 
 
 def change_of(kept: Binding, place: Workspace) -> WorkspaceChanged | None:
-    """Return the entry that moves the session of `kept` to `place`; None if it is there.
+    """Return the entry that moves the session of `kept` to `place`; None if it is already there.
 
-    Raises: ConfigError for a name that its instructions use and `place` lacks.
+    Raises: ConfigError if `place` has no value for a name that its instructions use.
     """
     before = kept_workspace(kept.workspace)
     if place == before:
@@ -234,9 +235,9 @@ def moved_prompt(
 ) -> str | None:
     """Return the system prompt in `place`, which is `prompt` in the workspace `before`.
 
-    `told` are the instructions, named `where` in errors. A prompt that contains more than the
-    instructions, such as that of a flow's role, stays unchanged.
-    Raises: ConfigError for a name that `told` uses and `place` lacks.
+    `told` are the instructions; errors call them `where`. A prompt that contains more than the
+    instructions, such as the prompt of a flow's role, does not change.
+    Raises: ConfigError if `place` has no value for a name that `told` uses.
     """
     if (with_context(told, before.names, where) or None) != prompt:
         return prompt
@@ -282,7 +283,7 @@ def in_folder(place: Workspace, folder: str) -> Workspace:
 def git_ref_of(folder: Path) -> str | None:
     """Return the branch or commit checked out in the repository around `folder`, or None.
 
-    Reads the repository's files and runs nothing; unreadable files count as none.
+    It reads the repository's files and runs no program; unreadable files count as missing.
     """
     for place in (folder, *folder.parents):
         git = place / ".git"

@@ -1,1 +1,1 @@
-"""Flows as programs use them: begun, run, answered, watched."""
+"""The flow API for programs: begin, run, answer and watch flows."""

@@ -87,7 +87,7 @@ def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Per
 
 
 def _is_of_server(spec: ToolSpec) -> bool:
-    """Whether it is a tool of an MCP server, which a flow's consent can grant by name."""
+    """Whether the tool is one of an MCP server; a flow's consent can grant it by name."""
     return spec.is_outside and spec.name not in BUILTIN
 
 

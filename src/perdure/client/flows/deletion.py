@@ -65,7 +65,7 @@ async def delete_flow(
 
 
 async def _is_its_own(store: Store, session: StreamId, flow: str) -> bool:
-    """Whether `session` is a role's of `flow`; another session may have reused its id."""
+    """Whether `session` belongs to a role of `flow`; another session can have reused its id."""
     try:
         header = (await store.backend.state(session)).header
     except SessionNotFound:
@@ -98,7 +98,7 @@ def _removed(folder: Path, state: FlowState, others: list[FlowState]) -> None:
 
 
 def _remove_all(folder: Path) -> None:
-    """Remove `folder`, its workflow last, so that the call can be repeated after a kill."""
+    """Remove `folder`, and its workflow last, so that the call can be repeated after a kill."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -108,7 +108,7 @@ def _remove_all(folder: Path) -> None:
 
 
 def _why_it_stays(folder: Path, state: FlowState, others: list[FlowState]) -> str | None:
-    """Return why the folder is not the flow's alone; None if it is, or is missing."""
+    """Return why the record folder must not be removed; None if it can be, or is missing."""
     if not state.is_place_in_force:
         return "it came with the flow and is not in force"
     if folder.is_symlink():

@@ -28,7 +28,7 @@ from perdure.session.flows.run import FlowState
 
 
 class Execution:
-    """Runs the flows of one store; `equipment` is what their roles get."""
+    """Runs the flows of one store; `equipment` has the agents, models and hooks of their roles."""
 
     def __init__(self, host: Host, equipment: Equipment, waker: Waker | None = None) -> None:
         self.equipment = equipment
@@ -75,8 +75,9 @@ class Execution:
     async def _requested(self, journal: Journal) -> int | None:
         """Return the seq of the request that workers run the flow; None if it runs here.
 
-        It runs here if the agent of a role comes from `Equipment.default_agent`, which is a
-        function of this program. Raises: FlowRefusal if its folders are not here.
+        The flow runs here if the agent of a role comes from `Equipment.default_agent`, which is a
+        function of this program. Raises: FlowRefusal if the folders of the flow are not on this
+        machine.
         """
         state = await journal.state()
         if isinstance(self._host.runner, EmbeddedRunner) or state.run.status == "completed":

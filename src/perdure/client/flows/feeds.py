@@ -42,8 +42,8 @@ class Feeds:
     ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
         """Return the items of `role` new or changed since `after` (None: all), and the new point.
 
-        With `limit` that many, or slightly more to keep related items together: continue from the
-        new point. Shape: an item replaces an earlier one with the same id.
+        With `limit`, a read returns about that many items: related items stay together. Continue
+        from the new point. Shape: an item replaces an earlier item with the same id.
         """
         point = FeedPoint(role) if after is None else after
         log = (said for _, said in await self._log_of(role, point))
@@ -103,7 +103,7 @@ class RoleFeed:
 
     ``await feed.read()`` returns new and changed items; ``async for item in feed`` yields them and
     waits for more until the flow is completed or the store closed. An item with the id of an
-    earlier one replaces it: it has more text, or an outcome.
+    earlier item replaces that item: it has more text, or an outcome.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ async def _next(changes: AsyncIterator[None]) -> bool:
 
 
 def _point_of(role: str, cursor: str) -> FeedPoint:
-    """Return the point of `cursor`. Raises: WrongArgument when it is not of `role`."""
+    """Return the point of `cursor`. Raises: WrongArgument if it belongs to another role."""
     try:
         point = decode_point(cursor)
     except (ValueError, msgspec.DecodeError) as error:

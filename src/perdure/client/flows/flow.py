@@ -78,8 +78,8 @@ class Flow:
         With `until_completed` it continues after each answer, from any process, and returns when
         the flow is completed. Several processes may run a flow at once. Cancelling the task
         suspends running turns; the next run of the flow, in any process, continues them.
-        With ``Runtime(runner="workers")`` workers that have its agents and folders run it until it
-        is completed, also if this task is cancelled.
+        With ``Runtime(runner="workers")``, workers with the agents and folders of the flow run it
+        until it is completed, even if this task is cancelled.
         Raises: StoreError; FlowRefusal if workers cannot run it.
         """
         return (await self._execution.run(self._journal, until_completed=until_completed)).run
@@ -87,10 +87,11 @@ class Flow:
     async def compact(
         self, role: str, focus: str | None = None, *, model: str | None = None
     ) -> Entry | None:
-        """Summarise what a role instance did at its node, for its next turns.
+        """Summarise the work of a role instance at its node, for its next turns.
 
-        Role, node, edges, contract and inputs stay in the context unchanged. `focus` says what the
-        summary must keep. `model` (default: the role's) writes only this summary.
+        Role, node, edges, contract and inputs remain in the context unchanged. `focus` names
+        details that the summary must contain. `model` (default: the role's) writes only this
+        summary.
         Shape: the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
         WrongArgument for a `model` that is not ``provider:name``; ConfigError when its provider is
@@ -107,9 +108,9 @@ class Flow:
         return await workers_of(self._store, await self.state())
 
     async def waiting(self) -> tuple[FlowWait, ...]:
-        """List what waits for a person: questions, approvals and choices, also of its roles' tools.
+        """List questions, approvals and choices that wait for a person, also of its roles' tools.
 
-        Shape: each says how to answer it.
+        Shape: each item contains the way to answer it.
         """
         return await waiting_in(self._store, await self.state())
 
@@ -117,7 +118,7 @@ class Flow:
         """Send `text` to the waiting node or role instance `to` (default: the only one).
 
         Durable: when this returns; the process that runs the flow delivers it.
-        Raises: FlowRefusal when it does not wait, has a reply already, or was erased.
+        Raises: FlowRefusal when `to` does not wait, has a reply already, or was erased.
         """
         lost = await lost_roles(self._store.backend, await self.state())
         return await self._decide(lambda state: people.reply(state, text, by, to, lost))
@@ -132,8 +133,8 @@ class Flow:
     async def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
         """Approve the staged handoff of `node`.
 
-        Raises: FlowRefusal when none waits, or several do and `node` is missing; also when one of
-        its files changed, and the handoff is then staged again.
+        Raises: FlowRefusal when no handoff waits, and when several wait and `node` is missing; also
+        when a file of the handoff changed, and the handoff is then staged again.
         """
         clock = self._store.outside.clock
         await require_as_staged(self._store.backend, self._journal, clock, node)
@@ -157,13 +158,13 @@ class Flow:
         is_revoked: bool = False,
         by: str = "user",
     ) -> FlowState:
-        """Change what roles may do without approval: the `mode`, or exact commands (MCP tools).
+        """Change the consent of the flow: its `mode`, or grants of exact commands (MCP tools).
 
         Grants or revokes every `command`, or none if one of them is rejected.
         Open questions that this settles are answered: their turns continue.
-        Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow
-        is completed; ConfigError for a command or a tool that no role can use, that the mode
-        ignores (no-access), or that is revoked and was not granted.
+        Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow is
+        completed; ConfigError for a command or a tool that no role can use or that the mode ignores
+        (no-access), and for revoking one that was not granted.
         """
         given = () if command is None else (command,) if isinstance(command, str) else command
         if not given and (mode is None or is_revoked):
@@ -286,9 +287,9 @@ def _offered(state: FlowState, role: str) -> Iterator[str]:
 async def check_grant(
     store: SessionStore, equipment: Equipment, state: FlowState, tool: GrantedTool, name: str
 ) -> None:
-    """Refuse to grant `name`, an exact command or a tool, that no role of the flow can use.
+    """Reject a grant of `name`, an exact command or a tool, that no role of the flow can use.
 
-    A role whose agent is not known here may be able to.
+    A role whose agent is unknown here counts as able to use it.
     Raises: ConfigError.
     """
     argv = words_of(name) if tool == "bash" else ()

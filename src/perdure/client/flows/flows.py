@@ -81,13 +81,14 @@ STANDARD = FeedbackContext("standard")
 class Flows:
     """The flows of the store of `runtime`; its agents are their roles.
 
-    A role instance runs under the agent with its own id (``developer_2``), or with that of its base
-    role (``developer``). `on_interrupt` applies to the partial answer of a process that died, if
-    the agent has the default. `offered_models` can be chosen for roles. `default_agent` creates the
-    agent of a base role without one, such as a role added while the flow runs; without it the
-    role's node waits for a person. Closes with its ``async with``.
-    Raises: WrongArgument for an offered model that is not ``provider:name``; ConfigError for one
-    whose provider the runtime does not know.
+    A role instance runs under the agent with its own id (``developer_2``), or under the agent with
+    the id of its base role (``developer``). `on_interrupt` applies to the partial answer of a
+    process that died, if the agent has the default. `offered_models` can be chosen for roles.
+    `default_agent` creates the agent of a base role that has none, such as a role added while the
+    flow runs. Without `default_agent`, the role's node waits for a person. Leaving its ``async
+    with`` closes it.
+    Raises: WrongArgument for an offered model that is not ``provider:name``; ConfigError for an
+    offered model whose provider the runtime does not know.
     """
 
     def __init__(
@@ -130,16 +131,17 @@ class Flows:
         `workspace`, is created, with the workflow in it as ``workflow.yaml``: the flow uses that
         file from then on. `project` (default: the name of the workspace's folder) is the folder of
         the workspace whose ``a-docs`` the roles read. A document runs with `inputs`, under the
-        agents of the runtime that its nodes name, or under those that it defines. Its file is
-        copied; the version in the log is authoritative. `roles` sets models, skills and tools of
-        role instances. For the others, `configuring` "ask" waits for a person if there is a choice;
-        "auto" lets a model choose, and a person after three failures. It can differ by dimension:
-        ``{"model": "auto", "skills": "ask"}``; an omitted dimension is "given". `settings` is
-        stored for the program that runs the flow next, in `FlowState.settings`.
+        agents of the runtime that its nodes name, or under the agents that the document defines.
+        Its file is copied; the version in the log is authoritative. `roles` sets models, skills and
+        tools of role instances. For the others, `configuring` "ask" waits for a person if there is
+        a choice; "auto" lets a model choose, and a person after three failures. `configuring` can
+        differ by dimension: ``{"model": "auto", "skills": "ask"}``; an omitted dimension is
+        "given". `settings` is stored for the program that runs the flow next, in
+        `FlowState.settings`.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, unknown
-        values in `roles`, and a record folder of another flow; WrongArgument;
-        SecretPasted; FlowExists; Unsupported where the store cannot write two logs at once.
+        values in `roles`, and a record folder of another flow; WrongArgument; SecretPasted;
+        FlowExists; Unsupported if the store cannot write two logs at once.
         """
         if not self._store.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])
@@ -252,11 +254,11 @@ class Flows:
     ) -> Flow:
         """Return the flow with the whole id `flow`.
 
-        With `workspace` it moves to that folder. Its record folder has the same relative path; if
-        that is missing, the record of an imported flow is written below ``.perdure/records``.
-        `settings` are stored if they differ from the stored ones.
-        Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
-        not on this machine, or came with a received flow: then `workspace` must name one.
+        With `workspace` the flow moves to that folder. Its record folder has the same relative
+        path; if that is missing, the record of an imported flow is written below
+        ``.perdure/records``. `settings` are stored if they differ from the stored ones.
+        Raises: FlowNotFound; FlowRefusal when the workspace or the record folder of the flow is not
+        on this machine, or came with a received flow: then `workspace` must name a folder.
         """
         found = await self._require_flow(flow)
         self._equipment.check_settings(settings)
@@ -281,10 +283,10 @@ class Flows:
     ) -> DeletedFlow:
         """Permanently delete a flow and the sessions of its roles and selectors.
 
-        The files in its record folder stay, unless `record` is "remove".
+        The files in its record folder remain, unless `record` is "remove".
         Durable: when this returns; after a kill, call it again to delete the rest.
-        Raises: FlowNotFound; FlowRefusal while a role is at work, or when the record
-        folder cannot be removed: nothing was deleted then.
+        Raises: FlowNotFound; FlowRefusal while a role works, or when the record folder cannot be
+        removed: nothing was deleted then.
         """
         state = await self.state(flow)
         others = await self.list() if record == "remove" else None

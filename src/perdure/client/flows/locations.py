@@ -80,7 +80,7 @@ class Begun:
 
     @property
     def settings_bodies(self) -> tuple[RunSettings, ...]:
-        """Its settings as an entry body."""
+        """The settings as entry bodies; () without settings."""
         return () if self.settings is None else (self.settings,)
 
 
@@ -122,7 +122,7 @@ def begun_record(
 def place_of(state: FlowState) -> FlowPlace:
     """Return the place of a flow.
 
-    Raises: FlowRefusal when it is not on this machine, or came with a received flow.
+    Raises: FlowRefusal when the place is not on this machine, or came with a received flow.
     """
     run = state.run
     workspace, record = Path(run.workspace_root), Path(run.record_folder_path)
@@ -174,7 +174,7 @@ def record_in(state: FlowState, workspace: Path) -> Path:
 def relocation_bodies(state: FlowState, workspace: Path, record: Path) -> tuple[SideBody, ...]:
     """Return the bodies that bind a flow to `workspace`; empty if it is already bound to it.
 
-    Raises: FlowRefusal when its record folder is not in it.
+    Raises: FlowRefusal when the record folder is not in `workspace`.
     """
     run = state.run
     if is_bound(state, workspace):
@@ -209,7 +209,7 @@ def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
 def write_record(flow: StreamId, record: Path, text: str) -> None:
     """Create the record folder of `flow`, with a mark of its owner. Blocks.
 
-    An identical workflow in it stays unchanged.
+    An identical workflow in it is not changed.
     Raises: ConfigError when it has another workflow, or belongs to another flow, whose artifacts
     would be overwritten.
     """

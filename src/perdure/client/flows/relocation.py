@@ -1,7 +1,7 @@
 """Move a flow with its record folder to another workspace.
 
-An imported flow contains the files of its record. They are written when it is first bound to a
-workspace without them, and only below ``.perdure/records``.
+An imported flow contains the files of its record. The files are written when the flow is first
+bound to a workspace without them, and only below ``.perdure/records``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FINDINGS = "findings"
 
 
 async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> None:
-    """Bind the flow of `journal` to `workspace`; restore its imported record where it is missing.
+    """Bind the flow of `journal` to `workspace`; restore its imported record if it is missing.
 
     Durable: when this returns. A second call after a crash completes the first.
     Raises: FlowRefusal when there is no record folder; ConfigError when it cannot be written;
@@ -56,7 +56,7 @@ async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> No
 
 
 async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
-    """Return the files of the imported record. Raises: FlowRefusal when one was erased."""
+    """Return the files of the imported record. Raises: FlowRefusal when a file was erased."""
     found: dict[str, bytes] = {}
     for path, digest in state.imported_record.items():
         try:
@@ -68,7 +68,7 @@ async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
 
 
 def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
-    """Whether the folder `record` is this flow's, or its unmarked record.
+    """Whether the folder `record` belongs to this flow: by its mark, or as its unmarked record.
 
     Received data alone never turns a folder of the workspace into the record folder.
     """

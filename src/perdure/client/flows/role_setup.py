@@ -49,7 +49,7 @@ class Equipment:
         return agent_for(self.agents, role)
 
     def required_agent(self, role: str) -> Agent:
-        """Like `agent`; without one, the default agent of the base role.
+        """Like `agent`, but return the default agent of the base role if there is no agent.
 
         Raises: ConfigError when there is none.
         """
@@ -118,7 +118,7 @@ def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
 def undecided_for(
     state: FlowState, role: str, models: Sequence[str], shelf: SkillShelf
 ) -> Undecided:
-    """Return the missing choices before `role` can begin, out of `models`. Blocks.
+    """Return the choices that `role` still needs before it can begin, given `models`. Blocks.
 
     Raises: ConfigError for a skill that cannot be read.
     """
@@ -136,7 +136,7 @@ def undecided_for(
 
 
 def is_gone(chosen: RoleConfiguration, models: Sequence[str]) -> bool:
-    """Whether the chosen model is not in `models`, if there are any."""
+    """Whether the chosen model is missing in `models`; False if `models` is empty."""
     return bool(models) and chosen.model is not None and chosen.model not in models
 
 
@@ -158,7 +158,7 @@ def _offer_text(offers: Offers) -> str:
 
 
 def skills_of(state: FlowState, role: str, shelf: SkillShelf) -> tuple[Skill, ...]:
-    """Return the skills of `role`: the chosen ones, or else those of its own file. Blocks.
+    """Return the skills of `role`: the chosen skills, or else the skills of its own file. Blocks.
 
     A chosen skill that no longer exists is omitted.
     Raises: ConfigError.

@@ -1,7 +1,8 @@
 """Run the roles of one flow in sessions, under the runtime's agents.
 
-A role instance has one session for all its nodes. Its agent is the runtime's agent with its id or
-with that of its base role. The flow's configuration of the role overrides the agent's settings.
+A role instance has one session for all its nodes. Its agent is the agent of the runtime with the id
+of the role instance, or with the id of its base role. The flow's configuration of the role
+overrides the agent's settings.
 """
 
 from __future__ import annotations
@@ -260,7 +261,7 @@ class RoleTurns:
     ) -> Agent:
         """Return the agent of `role` with the tools of its MCP servers.
 
-        Raises: ConfigError, also when one of them cannot be used.
+        Raises: ConfigError, also when one of the servers cannot be used.
         """
         agent = self._agent(role)
         try:
@@ -349,7 +350,7 @@ def session_of(state: FlowState, role: str) -> StreamId:
 
 
 def as_role(agent: Agent, on_interrupt: InterruptPolicy) -> Agent:
-    """Return `agent` adapted to flows, with its context kept by node."""
+    """Return `agent` adapted to flows, with the compaction strategy "node"."""
     return msgspec.structs.replace(
         agent,
         on_interrupt=on_interrupt if agent.on_interrupt == "retry" else agent.on_interrupt,
@@ -390,7 +391,7 @@ async def binding_of_role(
 ) -> tuple[Agent, Workspace, str | None]:
     """Return the agent, workspace and prompt in force in `session`, whose folder is `root`.
 
-    Durable: if there are none, the current ones are recorded. Units: `at` is Unix milliseconds.
+    Durable: if none are in force, the current ones are recorded. Units: `at` is Unix milliseconds.
     Raises: ConfigError.
     """
     if not await store.notes(session, (SessionStarted.kind,)):

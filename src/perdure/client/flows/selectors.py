@@ -1,8 +1,9 @@
 """Selectors: models that choose the model and skills of a role, each in its own session.
 
-The session and its entry in the flow's log begin in one commit. Its id is computed from flow, role
-and number, so a process that resumes after a crash finds it and opens no second one. The result is
-read from its log. Like sessions of roles it is hidden in lists, and erased and kept with the flow.
+The session and its entry in the flow's log begin in one commit. The session's id is computed from
+flow, role and number. So a process that resumes after a crash finds the session and does not open a
+second one. The result is read from the session's log. Like sessions of roles, it is hidden in
+lists, and is erased or retained together with the flow.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ class Selectors:
         self._at_work: dict[StreamId, Signals] = {}
 
     async def step(self, state: FlowState, role: str, open: Undecided, about: About) -> FlowState:
-        """Return the state of the flow after one step: a selector opened, or its choice.
+        """Do one step: open a selector or record its choice; return the state of the flow then.
 
-        Raises: Unconfigured after the last attempt, and when a person stopped it; ConfigError;
-        LeaseHeld while another process runs the selector.
+        Raises: Unconfigured after the last attempt, and when a person stopped the selector;
+        ConfigError; LeaseHeld while another process runs the selector.
         """
         opened = state.selecting.get(role)
         if opened is None:
@@ -202,7 +203,7 @@ class Selectors:
 
 
 def selector_agent(agent: Agent) -> Agent:
-    """Return a selector for the role of `agent`: its model, without tools, for one turn."""
+    """Return a selector for the role of `agent`: the same model, no tools, one turn."""
     return msgspec.structs.replace(
         agent.with_tools(()),
         id=f"{agent.id.replace('_', '-')}-selector",  # an instance, `dev_2`, has one too

@@ -36,7 +36,7 @@ class SummaryFrames:
         self._library = library
 
     async def of(self, role: str, compacted: ToCompact) -> SummaryFrame | None:
-        """Return the frame of the summary of `role`; None if it is at no node."""
+        """Return the frame of the summary of `role`; None if the role is at no node."""
         state = await self._journal.state()
         if state.run.improvement_phase is not None and state.run.improvement_phase.mode:
             return reflection_frame(state, role, await self._reflection(state, role), compacted)

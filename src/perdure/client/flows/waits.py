@@ -1,4 +1,4 @@
-"""Which processes run a flow, what waits for a person, and whether the flow can continue."""
+"""The processes that run a flow, its waits for people, and whether the flow can continue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def workers_of(store: Store, state: FlowState) -> tuple[str, ...]:
 
 
 async def waiting_in(store: Store, state: FlowState) -> tuple[FlowWait, ...]:
-    """Return what waits for a person: in the flow itself, then in the sessions of its roles."""
+    """Return the waits for people: of the flow itself, then of the sessions of its roles."""
     lost = await lost_roles(store.backend, state)
     return (*waits_in(state, lost), *await _question_waits(store, state))
 
@@ -67,7 +67,7 @@ async def _question_waits(store: Store, state: FlowState) -> list[FlowWait]:
 
 
 def running_sessions(state: FlowState) -> tuple[StreamId | None, ...]:
-    """Return the session of each node and role that is at work; None for one without a session."""
+    """Return the session of each active node and role; None for those without a session."""
     return tuple(state.sessions.get(role) for role in _running_roles(state))
 
 

@@ -1,6 +1,6 @@
 """One waker for all flows of a process: reads the store's feed once and wakes each flow.
 
-Without it every flow would read its log after every commit of any other.
+Without the waker, every flow would read its log after every commit of any other flow.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Waker:
     def wakes(self, stream: StreamId) -> AsyncGenerator[int | None]:
         """Yield at least once after every entry appended to `stream` since the call.
 
-        Shape: the seq of the newest one; None if it must be read from the stream.
+        Shape: the seq of the newest entry; None if it must be read from the stream.
         Raises: StoreError when the store can no longer be followed.
         """
         waiting = _Waiting()

@@ -1,7 +1,7 @@
 """Reject invalid writes of a flow's workflow file before asking for approval.
 
 The flow uses the file as soon as it is written, so the result of a tool call is checked first. A
-shell can still write it; then it is checked on read.
+shell can still write the file; then the file is checked when it is read.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The inbox: what sessions and flows ask people, and what an answer does."""
+"""The inbox: the questions of sessions and flows to people, and the effects of answers."""

@@ -1,4 +1,4 @@
-"""Answer a question of a session: the first answer counts, and none counts after the turn's end."""
+"""Answer a session's question: only the first answer counts, and only before the turn's end."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ async def answer_in(writer: SessionWriter, question: EntryRef, answer: Answer) -
 async def answer_question(
     store: SessionStore, clock: Clock, asking: Entry, question: Question, answer: Answer
 ) -> Entry:
-    """Append `answer` to `question`, which the entry `asking` holds, if it is still open.
+    """Append `answer` to `question`, which the entry `asking` contains, if it is still open.
 
-    Shape: the entry of the answer; the earlier one if the same answer was given before.
+    Shape: the entry of the answer, or the earlier entry if the same answer was given before.
     Durable: when this returns. Raises: AlreadyAnswered, QuestionClosed.
     """
     new = new_side(answer, asking.id)
@@ -76,20 +76,20 @@ async def answer_question(
 
 
 async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -> bool:
-    """Whether what asks is in force here; a program asks outside a turn."""
+    """Whether the asking turn is in force here; a program asks outside a turn."""
     if question.topic == PROGRAM:
         return await is_in_force(store, asking)
     return (await authority_of(store, asking.stream)).turn is None
 
 
 async def _closing(store: SessionStore, asking: Entry) -> Entry | None:
-    """The first entry in the log that closed the question; the inbox of a file may be wrong."""
+    """Return the first entry in the log that closed the question; a file's inbox may be wrong."""
     notes = await store.notes(asking.stream, (Answer.kind, QuestionWithdrawn.kind))
     return next((entry for entry in notes if entry.about == asking.id), None)
 
 
 def _same(first: Entry, id: EntryId, question: Question, given: Answer) -> Entry:
-    """The entry `first` that closed `question`, whose entry is `id`, if it holds `given`.
+    """Return the entry `first`, which closed `question` of the entry `id`, if it contains `given`.
 
     Raises: AlreadyAnswered, QuestionClosed.
     """

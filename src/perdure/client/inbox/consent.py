@@ -1,4 +1,4 @@
-"""Which open questions a flow's consent answers, and the consent from "allow for the flow".
+"""The open questions that a flow's consent answers, and the consent of "allow for the flow".
 
 A role's question lists the modes that do not ask. So a process that changes the consent can decide
 without the role's tools.

@@ -25,7 +25,7 @@ CHANGED = "The file has changed since the question was asked: the call will be a
 async def in_full(log: LogReader, asked: OpenQuestion) -> Question:
     """Return the question of `asked` with the call's whole arguments and diff.
 
-    If the file has changed, the stored diff stays and its first line says so.
+    If the file has changed, the stored diff is returned and its first line reports the change.
     """
     question = asked.question
     args = await _arguments(log, asked)

@@ -1,6 +1,7 @@
 """Waits of flows as questions of the inbox, and their answers.
 
-Same as the flow commands: one entry in the flow's log, decided on its newest state.
+An answer has the same effect as a flow command: one entry in the flow's log, checked against the
+newest state.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class FlowAnswerer:
     async def answer(self, question: EntryId, answer: str, *, by: str, note: str | None) -> Entry:
         """Answer the question with the id `question`, for which the flow waits.
 
-        Shape: the appended entry, or the earlier one if `by` gave the same answer before.
+        Shape: the appended entry, or the earlier entry if `by` gave the same answer before.
         Durable: when this returns. Raises: AlreadyAnswered, FlowRefusal, InvalidEntry.
         """
         while True:

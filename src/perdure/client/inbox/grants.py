@@ -1,4 +1,4 @@
-"""Allowing for a whole flow: the flow's consent and the answers it gives, in one commit.
+"""Allow calls for a whole flow: change the consent and answer its questions, in one commit.
 
 Each asking role has its question in its own session. A change of the consent also answers the
 questions that it allows, so no role waits for an allowed call.
@@ -35,7 +35,7 @@ async def change_consent(
 ) -> FlowState:
     """Append the changes by `decide` to the flow, and the answers that follow from them.
 
-    Durable: when this returns. Raises: what `decide` raises; nothing was appended then.
+    Durable: when this returns. Raises: the errors of `decide`; nothing was appended then.
     """
     while True:
         state = await journal.state()
@@ -61,9 +61,10 @@ async def allow_for_flow(
 ) -> Entry:
     """Append `answer`, which allows `question` for the whole of `flow`.
 
-    Shape: `question` is with the session that asks it, which is at `expected_head`. Returns the
-    answer's entry. Durable: when this returns.
-    Raises: HeadConflict if that session, the flow or another of its sessions has moved.
+    Shape: `question` comes with the session that asks it; the head of that session is
+    `expected_head`. Returns the answer's entry. Durable: when this returns.
+    Raises: HeadConflict if the head of that session, of the flow or of another of its sessions has
+    changed.
     """
     session, asked = question
     journal = Journal(store, flow, clock)

@@ -1,4 +1,4 @@
-"""Questions that a program asks outside a turn: they end by an answer or by the program."""
+"""Questions that a program asks outside a turn; an answer or the program closes them."""
 
 from __future__ import annotations
 

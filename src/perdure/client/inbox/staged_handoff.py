@@ -22,10 +22,10 @@ from perdure.stores.session_store import SessionStore
 async def require_as_staged(
     store: SessionStore, journal: Journal, clock: Clock, node: str | None
 ) -> None:
-    """Refuse to approve the staged handoff of `node` (None: the only one) if a file has changed.
+    """Reject the approval of the staged handoff of `node` (None: the only one) if a file changed.
 
-    It is then staged again, with what its files hold now: a new question. Files that are not on
-    this machine are not compared; the role is given what was staged.
+    The handoff is then staged again with the current content of its files, as a new question. Files
+    that are not on this machine are not compared; the role receives the staged content.
     Raises: FlowRefusal.
     """
     while True:

@@ -19,7 +19,7 @@ from perdure.stores.session_store import SessionStore
 
 
 async def find_stream(store: SessionStore, prefix: str) -> StreamId:
-    """Return the session or flow whose id is `prefix`, or the only one that begins with it.
+    """Return the session or flow with the id `prefix`, or the only one whose id begins with it.
 
     Raises: SessionNotFound, AmbiguousId.
     """
@@ -34,7 +34,7 @@ async def find_stream(store: SessionStore, prefix: str) -> StreamId:
 
 
 async def find_entry(store: SessionStore, reference: str) -> Entry:
-    """Return the entry with the whole id, or the alias, `reference`.
+    """Return the entry whose complete id or alias is `reference`.
 
     Raises: EntryNotFound, AmbiguousId.
     """
@@ -50,7 +50,7 @@ async def find_entry(store: SessionStore, reference: str) -> Entry:
 
 
 async def find_flow(store: SessionStore, prefix: str) -> StreamId:
-    """Return the flow whose id is `prefix`, or the only one that begins with it.
+    """Return the flow with the id `prefix`, or the only flow whose id begins with it.
 
     Raises: FlowNotFound, AmbiguousId.
     """
@@ -62,9 +62,9 @@ async def find_flow(store: SessionStore, prefix: str) -> StreamId:
 
 
 def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
-    """Return the id of the open question that is `prefix`, or the only one that begins with it.
+    """Return the id `prefix` of an open question, or the only such id that begins with it.
 
-    The number behind the slash is never a beginning: ``trip/1`` does not mean ``trip/17``.
+    The number after the slash is never a prefix: ``trip/1`` does not mean ``trip/17``.
     Raises: QuestionNotFound, AmbiguousId.
     """
     stream, slash, number = prefix.rpartition("/")
@@ -80,7 +80,7 @@ def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
 
 
 def stream_asking(question: str) -> StreamId | None:
-    """Return the stream of the whole entry id `question`; None if it is not one."""
+    """Return the stream of the complete entry id `question`; None if it is not such an id."""
     head, _, rest = question.rpartition("/")
     try:
         return entry_place(f"{head}/{rest.partition(':')[0]}")[0]
@@ -89,7 +89,7 @@ def stream_asking(question: str) -> StreamId | None:
 
 
 def _match(prefix: str, ids: Iterable[str]) -> str | None:
-    """Return the only one of `ids` that `prefix` is or begins. Raises: AmbiguousId."""
+    """Return the only one of `ids` that equals or begins with `prefix`. Raises: AmbiguousId."""
     candidates = sorted(id for id in ids if prefix and id.startswith(prefix))
     if prefix in candidates:
         return prefix

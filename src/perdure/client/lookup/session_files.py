@@ -1,4 +1,4 @@
-"""Find the session of a file: one of a folder of session files, or one that was imported."""
+"""Find the session of a file: in a folder of session files, or among imported sessions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from perdure.stores.session_store import SessionStore
 
 @runtime_checkable
 class SessionFiles(Protocol):
-    """Capability of a store that keeps each session in its own file."""
+    """Capability of a store that stores each session in a file of its own."""
 
     async def session_at(self, path: Path) -> StreamId | None:
-        """Return the session whose file is `path`; None if it is no session file of the store.
+        """Return the session of the file `path`; None if it is not a session file of the store.
 
         Raises: FormatError for a link or a pipe in its folder; StoreTooNew, StoreUnavailable.
         """
@@ -26,14 +26,14 @@ class SessionFiles(Protocol):
 
 
 class FoundFile(msgspec.Struct, frozen=True):
-    """The session of a file. `is_behind`: the file holds more than was imported."""
+    """The session of a file. `is_behind`: the file contains more than was imported."""
 
     session: StreamId
     is_behind: bool = False
 
 
 async def find_file(store: SessionStore, path: Path) -> FoundFile:
-    """Return the session of `store` whose file `path` is, or that was imported from it.
+    """Return the session of `store` with the file `path`, or the session imported from it.
 
     Raises: NotImported, also if there is no file; Erased; FormatError if `path` is no readable
     session.

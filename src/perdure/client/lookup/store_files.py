@@ -38,7 +38,7 @@ def _folder_name(address: str) -> str:
 def intended_address(typed: str) -> str | None:
     """Return the address that `typed` probably means: a path, ``sqlite:x.db``, ``file:///x.db``.
 
-    None if it looks like neither a path nor the address of a file.
+    None if `typed` looks like neither a path nor the address of a file.
     """
     scheme, colon, name = typed.partition(":")
     if not colon:
@@ -56,7 +56,7 @@ def intended_address(typed: str) -> str | None:
 
 
 def near_address(address: str) -> str | None:
-    """Return the address of an existing store that the missing one at `address` probably means.
+    """Return the address of the existing store that the missing `address` probably means.
 
     ``sqlite:///tmp/x.db`` is relative, ``sqlite:////tmp/x.db`` absolute. None without such a file
     or folder.

@@ -1,1 +1,1 @@
-"""The memory of a store: what earlier sessions said, facts, and episodes."""
+"""The memory of a store: texts of earlier sessions, facts, and episodes."""

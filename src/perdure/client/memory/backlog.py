@@ -1,4 +1,4 @@
-"""Texts without a vector get theirs in the background, while turns run."""
+"""Compute the missing vectors of texts in the background, while turns run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class Backlog:
-    """Gives texts their vectors in the background, for the agents of a runtime."""
+    """Computes the vectors of texts in the background, for the agents of a runtime."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._tasks: dict[VectorModel, asyncio.Task[None]] = {}
 
     def wake(self, embedder: Embedder, dimension: int) -> None:
-        """Give all texts their vectors, unless that is under way."""
+        """Compute the missing vectors of all texts, unless this is already running."""
         model = VectorModel(embedder.model, dimension)
         task = self._tasks.get(model)
         if task is None or task.done():

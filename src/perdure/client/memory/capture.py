@@ -40,7 +40,7 @@ LEFT_OUT = (SecretPasted, EntryNotFound, LimitExceeded)
 class ModelExtractor:
     """Has a model list the facts in an episode, for `Memory.capture`.
 
-    `client` is a model client, `model` its model as ``provider:name``. `usage` is that of the
+    `client` is a model client, `model` its model as ``provider:name``. `usage` is the usage of the
     newest call, None before the first answer.
     """
 
@@ -92,7 +92,7 @@ async def capture(
 
 
 async def found_facts(store: SessionStore, episode: Episode, extractor: Any) -> list[NewFact]:
-    """Return the facts that `extractor` finds in `episode`, without those that are known.
+    """Return the facts that `extractor` finds in `episode`, without the known facts.
 
     Raises: as `Memory.capture`.
     """

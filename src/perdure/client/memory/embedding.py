@@ -1,7 +1,8 @@
-"""The vectors of a store's texts: made by an embedder, in the order of the log.
+"""The vectors of a store's texts: an embedder computes them, in the order of the log.
 
-A recall gives the next texts in the order of the log their vectors. The other texts get theirs in
-the background (``backlog``) or by `Memory.embed`. Until then they are recalled by their words.
+A recall computes the vectors of the next texts in the order of the log. The vectors of the other
+texts are computed in the background (``backlog``) or by `Memory.embed`. Until then these texts are
+found by their words.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _FAR = 2_048
 async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
     """Return the embedder; a name is looked up, with files below the current folder.
 
-    Raises: ConfigError; WrongArgument for what is none.
+    Raises: ConfigError; WrongArgument for anything other than an embedder.
     """
     if importlib.util.find_spec("numpy") is None:
         raise ConfigError("an embedder needs numpy: pip install 'perdure[memory]'")
@@ -68,9 +69,9 @@ async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
 
 
 async def require_embedder(name: EmbedderName | None) -> None:
-    """Read the embedder, so that one that is not set up is an error before a client is served.
+    """Load the embedder, so that an embedder without set-up fails before a client is served.
 
-    Raises: ConfigError; WrongArgument for what is none.
+    Raises: ConfigError; WrongArgument for anything other than an embedder.
     """
     if name is not None:
         check_embedder(name)
@@ -115,9 +116,9 @@ def _name(model: VectorModel, text: str) -> bytes:
 
 
 class MeasuredEmbedder:
-    """An embedder that knows how many numbers its vectors have, 0 before the first.
+    """An embedder that records the length of its vectors, 0 before the first one.
 
-    It keeps the vector of the question of one turn, which is asked for twice.
+    It caches the vector of one turn's question, which is requested twice.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -155,7 +156,7 @@ class TextVectors:
         return Meaning(VectorModel(self._embedder.model, len(vector)), vector)
 
     async def meaning_after_new_texts(self, question: str) -> Meaning:
-        """Return the vector of a question, and give the next texts theirs.
+        """Return the vector of a question, and compute the vectors of the next texts.
 
         Raises: EmbedderUnavailable.
         """
@@ -167,8 +168,9 @@ class TextVectors:
     async def nearness(self, meaning: Meaning, texts: Sequence[str]) -> list[float | None]:
         """Return the cosine between a question and each of `texts`, which are not in the index.
 
-        Their vectors stay in this process. A call computes at most `STATEMENTS` new vectors, the
-        last of `texts` first; the others are None. Raises: EmbedderUnavailable.
+        The vectors of `texts` are only in the memory of this process. A call computes at most
+        `STATEMENTS` new vectors, the last of `texts` first; for the others the result is None.
+        Raises: EmbedderUnavailable.
         """
         names = [_name(meaning.model, text) for text in texts]
         text_of = dict(zip(names, texts, strict=True))
@@ -185,7 +187,7 @@ class TextVectors:
         return similarities.cosines(meaning, known)
 
     async def follow(self, model: VectorModel, most: int | None = None) -> int:
-        """Give the next texts without a vector theirs, at most about `most`; return how many.
+        """Compute vectors for the next texts without one, at most about `most`; return the number.
 
         Durable: each batch of texts. Raises: EmbedderUnavailable; StoreReadOnly; StoreFull.
         """

@@ -80,7 +80,8 @@ async def remember(
 ) -> Fact:
     """Append `new` to the memory stream of its subject. Raises: as `Memory.remember`.
 
-    With `expected_head` only if that stream has not changed since. Raises: HeadConflict.
+    With `expected_head`, it appends only if that is still the head of the stream. Raises:
+    HeadConflict.
     """
     body, sources = await _remembered(store, new, agent)
     subject = subject if subject is not None else _subject_of(sources)
@@ -122,8 +123,9 @@ async def _commit_correction(
 ) -> None:
     """Commit `new` as a version of `known`. Raises: HeadConflict; IdempotencyMismatch.
 
-    Without sources of its own it has those of the newest version. In a repeated call these may be
-    others than in the first: the commit that had the `key` is found by those of earlier versions.
+    A version without sources gets the sources of the newest version. In a repeated call the newest
+    version can have other sources than in the first call. So the commit with the `key` is found by
+    the sources of earlier versions.
     """
     versions = known.stored.versions
     newest, mismatch = versions[-1], None
@@ -272,7 +274,7 @@ def _subject_of(sources: Iterable[_Source]) -> str | None:
 async def require_stream(store: SessionStore, outside: Outside, subject: str | None) -> StreamId:
     """Return the memory stream of `subject`; create it if there is none.
 
-    Raises: Unsupported where a fact could not be erased by itself.
+    Raises: Unsupported if the store cannot erase a single fact.
     """
     if not store.capabilities.erase:
         raise Unsupported("facts", store.address.partition(":")[0])
@@ -296,7 +298,7 @@ def _facts_of(entries: Iterable[Entry]) -> dict[EntryId, StoredFact]:
 
 
 async def _known_fact(store: SessionStore, fact: EntryId) -> _KnownFact:
-    """Return the fact, and the state of its stream from before it was read."""
+    """Return the fact, and the state of its stream before the fact was read."""
     with suppress(ValueError, SessionNotFound):
         stream, _ = entry_place(fact)
         state = await store.state(stream)

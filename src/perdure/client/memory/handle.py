@@ -64,11 +64,11 @@ RECALLED = 10
 
 @takes_all_declared
 class Memory:
-    """What is remembered in a namespace. `Store.memory` makes it.
+    """The stored memory of a namespace. `Store.memory` makes it.
 
-    Scope: a call sees what belongs to `subject`, the person it is about; without one, only what
-    has no subject. With `agent`, it sees only what belongs to that agent. ``scope="agent"`` covers
-    one agent of every subject, ``scope="namespace"`` everything.
+    Scope: a call covers the data of `subject`, a person; without `subject`, only data that has no
+    subject. With `agent`, a call covers only the data of that agent. ``scope="agent"`` covers one
+    agent of every subject, ``scope="namespace"`` everything.
     """
 
     def __init__(
@@ -94,15 +94,15 @@ class Memory:
         knowledge_of: str | None = None,
         kinds: Sequence[hits.RecallKind] = ("text", "episode", "fact"),
     ) -> list[hits.MemoryHit]:
-        """Return what is remembered about `question`, best first; docs/guides/memory.md.
+        """Return the texts and facts that match `question`, best first; docs/guides/memory.md.
 
         Finds messages of users, assistants and tools on every branch, summaries of episodes, and
-        facts that are true now; `kinds` selects among them. A text counts with its neighbours in
-        the session, and with an embedder (`with_embedder`) by its meaning, too. With `sessions`
-        only those are searched, and facts that come from them, never those `without`. With `agent`
-        only sessions and facts of that agent are searched, with the scope "agent" those of every
-        subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the knowledge
-        folders of an agent, and leaves out facts of other agents; `agent` does so, too. With numpy
+        facts that are true now; `kinds` selects among them. The score of a text includes its
+        neighbours in the session and, with an embedder (`with_embedder`), its meaning. With
+        `sessions` only those are searched, and facts that come from them, never those `without`.
+        With `agent` only sessions and facts of that agent are searched; with the scope "agent",
+        those of every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the
+        knowledge folders of an agent. Like `agent`, it excludes facts of other agents. With numpy
         (extra ``memory``) a recall in a large store is several times faster; the hits are the same.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError for an embedder
         that is not set up; WrongArgument for an empty question, for a subject with a wider scope,
@@ -118,7 +118,7 @@ class Memory:
         )
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
-        """Return this memory with an embedder: its recalls also find other words for the same.
+        """Return this memory with an embedder: recalls then also find texts with other words.
 
         It is ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object with `model` and
         the async method `embed`. None: without one. Raises: ConfigError; WrongArgument.
@@ -128,10 +128,11 @@ class Memory:
         return Memory(self.backend, self.outside, embedder)
 
     async def embed(self, *, is_only: bool = False) -> int:
-        """Give every text without a vector of the embedder one; return how many got one.
+        """Compute the missing vectors of all texts with the embedder; return their number.
 
         Recalls and turns continue meanwhile. Call it after a change of the embedder, or an import;
-        after a kill, it continues where it was. `is_only` removes the vectors of other embedders.
+        after a kill, a new call continues the work. `is_only` removes the vectors of other
+        embedders.
         Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
         embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
         """
@@ -152,7 +153,7 @@ class Memory:
         said_by: SaidBy = "person",
         idempotency_key: str | None = None,
     ) -> Fact:
-        """Store a fact about `subject`; without one, about the subject of its `source`.
+        """Store a fact about `subject` (default: the subject of its `source`).
 
         `source` are the entries that say so, or their ids: if all of them are erased, so is the
         fact. `agent` limits it to one agent. It is true from `valid_from` until `valid_to`; a time
@@ -182,7 +183,7 @@ class Memory:
         said_by: SaidBy = "person",
         idempotency_key: str | None = None,
     ) -> Fact:
-        """Replace what the fact says; `Fact.history` keeps the earlier text.
+        """Replace the text of a fact; `Fact.history` contains the earlier text.
 
         Without `source`, the sources stay; the other arguments describe the new text.
         Durable: when this returns. Raises: FactNotFound; and as `remember`.
@@ -196,7 +197,7 @@ class Memory:
         )
 
     async def forget(self, fact_id: str, *, by: str | None = None) -> None:
-        """End a fact and permanently erase its text, that of earlier versions too.
+        """End a fact and permanently erase its text, also the text of earlier versions.
 
         `by` names the requester in the certificate (`Store.erasures`).
         Durable: as `Store.erase`. Raises: FactNotFound.
@@ -233,11 +234,11 @@ class Memory:
     async def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
         """Store the facts that `extractor` finds in `episode`; return the new ones.
 
-        They belong to the episode's subject and agent, and come from its entries. A text that is
-        known already, was forgotten, or looks like a credential is left out. A repeated call, also
-        after a crash, stores no fact twice. `ModelExtractor` asks a model.
-        Durable: each fact, when this returns. Raises: what `extractor` raises; WrongArgument for a
-        fact without a source in the episode; Unsupported in a store of session files.
+        The facts belong to the episode's subject and agent, and come from its entries. A text that
+        is known already, was forgotten, or looks like a credential is skipped. A repeated call,
+        also after a crash, stores no fact twice. `ModelExtractor` asks a model.
+        Durable: each fact, when this returns. Raises: the errors of `extractor`; WrongArgument for
+        a fact without a source in the episode; Unsupported in a store of session files.
         """
         return await capturing.capture(self.backend, self.outside, episode, extractor)
 
@@ -250,9 +251,10 @@ class Memory:
     ) -> ImportedFolder:
         """Index the Markdown and text files below `folder`, so that `recall` finds their passages.
 
-        They belong to `subject`, or to `agent` in the sessions of every subject. Calling it again
-        follows changes: new and changed files are indexed, the passages of deleted ones are erased.
-        Links in it are not followed; `ImportedFolder.problems` lists files that cannot be read.
+        They belong to `subject`, or to `agent` in the sessions of every subject. A repeated call
+        follows changes: new and changed files are indexed, and the passages of deleted files are
+        erased. Links in it are not followed; `ImportedFolder.problems` lists files that cannot be
+        read.
         Durable: each file, when this returns. Raises: WrongArgument for a folder that cannot be
         read, and for `subject` with `agent`; Unsupported in a store of session files.
         """
@@ -282,7 +284,7 @@ class Memory:
         """Record the episodes that are missing; return their number.
 
         An imported session gets one up to its newest entry, and another one once it has grown. A
-        session that ended without one gets its own. Durable: each, when this returns.
+        session that ended without an episode gets one. Durable: each, when this returns.
         """
         store, clock = self.backend, self.outside.clock
         return await noted.record_open_ends(store, clock) + await noted.record_imports(store, clock)
@@ -300,7 +302,7 @@ class Memory:
     ) -> list[Episode]:
         """List the episodes of a scope, the latest end first.
 
-        With `session` those of that session, whatever its subject. `before` selects those that
+        With `session` those of that session, whatever its subject. `before` selects episodes that
         ended earlier; `after` continues after an episode of an earlier list, or after its `cursor`.
         Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
         """
@@ -347,7 +349,7 @@ def _new_fact(
 async def _recorded(
     store: SessionStore, within: MemoryFilter, session: str | None
 ) -> list[Episode]:
-    """Return the episodes of `session`, of any subject, or else those in a scope."""
+    """Return the episodes of `session`, of any subject, or else the episodes in a scope."""
     if session is None:
         entries = await store.notes_of_all(_EPISODE_KINDS)
         chosen = within.subject if within.name == "subject" else None

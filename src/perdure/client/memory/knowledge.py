@@ -1,7 +1,8 @@
 """Knowledge folders: index their files, and follow their changes.
 
-Each file is a session of origin ``knowledge`` with one entry for each passage, so a recall finds
-them as it finds what was said. A changed file is a new session; the old one is erased.
+Each file is a session of origin ``knowledge`` with one entry for each passage. So a recall finds
+passages in the same way as messages. A changed file becomes a new session; the old session is
+erased.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _AT_ONCE = 4 * 1024 * 1024
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A file of a folder; `content` is None for one that cannot be indexed now."""
+    """A file of a folder; `content` is None if the file cannot be indexed now."""
 
     path: str
     content: str | None
@@ -73,10 +74,10 @@ class _Known(msgspec.Struct, frozen=True):
 async def index_folder(
     store: SessionStore, outside: Outside, folder: Path, subject: str | None
 ) -> ImportedFolder:
-    """Index the files below `folder` for `subject`; remove what is no longer there.
+    """Index the files below `folder` for `subject`; remove files that no longer exist.
 
-    Raises: Unsupported in a store of session files; WrongArgument if `folder` is no folder that
-    can be read.
+    Raises: Unsupported in a store of session files; WrongArgument if `folder` is not a readable
+    folder.
     """
     if not store.capabilities.erase:
         raise Unsupported("knowledge", store.address.partition(":")[0])
@@ -121,7 +122,7 @@ async def index_folder(
 
 
 async def files_of(store: SessionStore, subject: str | None) -> frozenset[StreamId]:
-    """Return the sessions that hold the knowledge of `subject`."""
+    """Return the sessions that contain the knowledge of `subject`."""
     return frozenset(info.id for info in await _documents(store, subject))
 
 
@@ -142,7 +143,7 @@ class FolderWatch:
         self._seen: dict[Path, bytes] = {}
 
     async def follow(self, subject: str) -> list[str]:
-        """Index what has changed; return why a folder could not be indexed."""
+        """Index the changes; return the reason if a folder could not be indexed."""
         problems: list[str] = []
         for folder, is_own in zip(self._folders, self._is_own, strict=True):
             try:
@@ -177,7 +178,7 @@ async def _documents(store: SessionStore, subject: str | None) -> list[SessionIn
 
 
 def _known(info: SessionInfo, root: Path) -> _Known | None:
-    """Return what `info` says of an indexed file of the folder `root`; None for another one."""
+    """Return the metadata in `info` of an indexed file of the folder `root`, else None."""
     described = (info.metadata or {}).get(KNOWLEDGE)
     try:
         kept = msgspec.convert(described, dict[str, str | int])
@@ -197,7 +198,7 @@ async def _store_file(
     root: Path,
     subject: str | None,
 ) -> StreamId:
-    """Store `passages` as a session; return its id, which follows from the file."""
+    """Store `passages` as a session; return its id, which is derived from the file."""
     named = "\0".join((subject or "", str(root), file.path, file.digest))
     name = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     stream, above = StreamId(f"knowledge-{name}"), 0
@@ -231,7 +232,7 @@ async def _store_file(
 
 
 def _passages(file: _Found) -> tuple[list[Passage], str | None]:
-    """Return the passages of `file` without those with a credential, and what was left out."""
+    """Return the passages of `file` without credentials, and a note of the omitted passages."""
     assert file.content is not None
     is_markdown = Path(file.path).suffix.lower() in MARKDOWN
     found = passages_of(file.content, is_markdown=is_markdown)
@@ -248,7 +249,7 @@ def _passages(file: _Found) -> tuple[list[Passage], str | None]:
 
 
 class _Folder(NamedTuple):
-    """An open folder: its path below the root, and the names of what is in it."""
+    """An open folder: its path below the root, and the names of its content."""
 
     path: Path
     descriptor: int
@@ -302,7 +303,7 @@ def _is_text(name: str) -> bool:
 class _Reader:
     """Reads the files below a folder, without following a link in it.
 
-    `problems` and `closed`, the folders that cannot be read, are whole once all files are read.
+    `problems` and `closed`, the folders that cannot be read, are complete once all files are read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -368,7 +369,7 @@ class _Reader:
 
 
 def _text_of(name: str, folder: int) -> str:
-    """Return the text of a file. Raises: OSError; ValueError, with the reason, if it has none."""
+    """Return the text of a file. Raises: OSError; ValueError, with the reason, without a text."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

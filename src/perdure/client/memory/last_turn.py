@@ -1,4 +1,4 @@
-"""The content that the last turn of a session got besides its messages, and what was left out."""
+"""The content that the last turn of a session got besides its messages, and the omitted content."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _PAGE = 200
 class RecalledPiece(ShortRepr, frozen=True, kw_only=True):
     """A text that a turn recalled; `text` is None if it was erased since, or is out of scope.
 
-    `words` are the words of the turn's message that it contains. `why` names all reasons; for a
-    fact there is none but the words. Shape: `score` is None for a fact.
+    `words` are the words that the text and the turn's message have in common. `why` names all
+    reasons; for a fact the words are the only reason. Shape: `score` is None for a fact.
     """
 
     kind: Literal["fact", "said", "knowledge", "episode"]
@@ -44,9 +44,9 @@ class RecalledPiece(ShortRepr, frozen=True, kw_only=True):
 
 
 class LastTurn(ShortRepr, frozen=True, kw_only=True):
-    """The memory of the last turn, and what its newest request left out.
+    """The memory of the last turn, and the messages that its newest request left out.
 
-    `problem` says why not all was recalled; `trimmed` is None if nothing was left out.
+    `problem` is the reason if the recall is incomplete; `trimmed` is None if nothing was left out.
     """
 
     turn: int
@@ -56,7 +56,7 @@ class LastTurn(ShortRepr, frozen=True, kw_only=True):
 
 
 async def last_turn_of(store: SessionStore, session: StreamId) -> LastTurn | None:
-    """Return what the last turn in the log of `session` recalled; None if it ran no turn.
+    """Return the recalled content of the last turn in the log of `session`; None without a turn.
 
     The cost is proportional to that turn. Raises: SessionNotFound.
     """
@@ -64,7 +64,7 @@ async def last_turn_of(store: SessionStore, session: StreamId) -> LastTurn | Non
 
 
 async def memory_of_turn(store: SessionStore, entries: Sequence[Entry]) -> LastTurn | None:
-    """Return what the turn whose `entries` these are recalled; None if they start no turn."""
+    """Return the recalled content of the turn with `entries`; None if they start no turn."""
     started = None if not entries else readable(entries[0])
     if not isinstance(started, TurnStarted):
         return None
@@ -106,13 +106,13 @@ class _Asked:
         self._words = () if message is None else question_of(message.text, at).words
 
     def words_in(self, text: str) -> tuple[str, ...]:
-        """Return its words that `text` contains."""
+        """Return the words of the question that `text` contains."""
         said = frozenset(terms(text))
         return tuple(word.asked for word in self._words if any(map(word.contains, said)))
 
 
 class _Seen(NamedTuple):
-    """What a turn may have recalled: a received one may name anything."""
+    """The scope of a turn's recall: a received turn may name anything."""
 
     subject: str | None
     agent: str | None
@@ -123,7 +123,7 @@ class _Seen(NamedTuple):
 
 
 async def _seen_by(store: SessionStore, turn: Entry, agent: str) -> _Seen:
-    """Return what the turn that begins with `turn` saw. The agent of a received one is not known.
+    """Return the scope of the turn that `turn` begins. The agent of a received turn is unknown.
 
     Raises: SessionNotFound.
     """

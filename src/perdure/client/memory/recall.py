@@ -12,7 +12,7 @@ from perdure.memory.scope import ScopeName
 
 
 class RecalledHits(NamedTuple):
-    """What was recalled, and why the embedder did not help; None if it did, or there is none."""
+    """The recalled hits, and why the embedder did not help; None if it did, or there is none."""
 
     hits: list[MemoryHit]
     problem: str | None

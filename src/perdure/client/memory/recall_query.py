@@ -34,7 +34,7 @@ async def recall_in(
 ) -> list[MemoryHit]:
     """Implement ``Memory.recall`` for the question `text` at `now`. Units: Unix milliseconds.
 
-    In a store of session files it sees the summaries of those sessions whose texts it finds.
+    In a store of session files, it finds only the summaries of sessions whose texts it finds.
     """
     question, vectors = _asked(text, now), None
     if embedder is not None:

@@ -1,4 +1,4 @@
-"""The working memory of a session: what is recalled for each of its turns."""
+"""The working memory of a session: the recalled texts and facts for each of its turns."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ class SessionMemory:
         self.max_tokens = config.max_working_tokens
 
     async def recall(self, message: str) -> ContextRecalled | None:
-        """Return what earlier sessions and facts say about `message`; None if nothing.
+        """Return the content of earlier sessions and facts about `message`; None if there is none.
 
-        A turn does not fail with its memory: an error is in the result.
+        A failed recall does not fail the turn: the error is in the result.
         """
         question, problems = message[:_QUESTION], list[str]()
         if self._config.knowledge:
@@ -159,7 +159,7 @@ class SessionMemory:
     async def _facts(
         self, embedder: Embedder | None, problems: list[str], question: str
     ) -> list[EntryId]:
-        """Return the facts that are about the question, best first, then the newest others."""
+        """Return the facts about the question, best first, and then the newest other facts."""
         limit, subject = self._config.semantic_top_k, await self._subject()
         if not limit:
             return []

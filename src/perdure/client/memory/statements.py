@@ -24,7 +24,7 @@ from perdure.stores.session_store import SessionStore
 
 
 class Wanted(NamedTuple):
-    """Which facts and summaries a recall sees; the arguments of ``Memory.recall``."""
+    """Selects the facts and summaries for a recall; the arguments of ``Memory.recall``."""
 
     kinds: Collection[RecallKind]
     within: MemoryFilter
@@ -54,7 +54,7 @@ class Statements:
         self.beside(Size(), [Having()] * len(self._question.words), lambda _session: False)
 
     def hits(self, limit: int) -> list[MemoryHit]:
-        """Return the best `limit` of those that were ranked."""
+        """Return the best `limit` of the ranked statements."""
         return [
             statement_hit(self._question, self._found[each.number], each)
             for each in self.beside.best[:limit]
@@ -72,7 +72,7 @@ async def statements_in(
 ) -> Statements:
     """Return the statements that a recall at `now` may find, with their meaning.
 
-    A summary has the scope of its session; the ranking decides on it. With `streams` only
+    A summary has the scope of its session; the ranking checks this scope. With `streams` only
     summaries of these sessions are read.
     Units: Unix milliseconds. Raises: EmbedderUnavailable.
     """

@@ -55,7 +55,7 @@ Id = Annotated[str, Meta(max_length=200)]
 
 @takes_declared
 def memory_tools(memory: Memory) -> list[ToolSpec]:
-    """Return the tools of an agent over `memory`, with which it reads and changes it.
+    """Return the tools with which an agent reads and changes `memory`.
 
     They are recall, search_sessions, read_session, facts, remember, correct and forget. A call
     works on the subject of its session only. The calls that change a fact need approval.
@@ -94,7 +94,7 @@ def _line(entry: Entry) -> str | None:
 
 
 class _Calls:
-    """The functions of the tools; their docstrings are what a model reads."""
+    """The functions of the tools; a model reads their docstrings."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

@@ -1,7 +1,8 @@
 """Requests and responses of the providers' APIs as messages: the last step before the log.
 
-Three APIs are known: OpenAI's chat completions and responses, and Anthropic's messages. Requests
-repeat the conversation. Two messages with the same content have the same `digest_of`. Pure.
+Three APIs are known: OpenAI's chat completions and responses, and Anthropic's messages. Each
+request repeats the conversation. Two messages with the same content have the same `digest_of`.
+Pure.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
     """A request to a model: the conversation so far.
 
     `previous` is the id of the response that the request continues; then `messages` come after it.
-    `contents` are the bytes of the media in them.
+    `contents` are the bytes of the media in `messages`.
     """
 
     api: Api
@@ -60,7 +61,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 
 
 class RecordedResponse(msgspec.Struct, frozen=True):
-    """The answer of a model, with the provider's id of it."""
+    """The answer of a model, with the id that the provider gave it."""
 
     message: Message | None
     id: str | None = None
@@ -68,7 +69,7 @@ class RecordedResponse(msgspec.Struct, frozen=True):
 
 
 def api_of(path: str) -> Api | None:
-    """Return the API that a POST to `path` calls; None for others."""
+    """Return the API that a POST to `path` calls; None for other paths."""
     return next((api for end, api in _PATHS.items() if path.endswith(end)), None)
 
 
@@ -107,7 +108,7 @@ def read_response(api: Api, fields: Fields) -> RecordedResponse:
 
 
 def digest_of(message: Message) -> str:
-    """Return a digest of what `message` says: equal when it is sent again, without reasoning."""
+    """Return a digest of the content of `message`: equal if it is sent again without reasoning."""
     parts = [
         part
         for part in message.parts
@@ -118,7 +119,7 @@ def digest_of(message: Message) -> str:
 
 
 def _merged(messages: Iterable[Message]) -> Iterable[Message]:
-    """Yield `messages`, neighbours of the assistant or of tools joined."""
+    """Yield `messages`; consecutive messages of the assistant, or of tools, are joined."""
     waiting: Message | None = None
     for message in messages:
         if waiting is not None and waiting.role == message.role and message.role != "user":

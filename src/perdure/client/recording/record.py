@@ -1,7 +1,7 @@
 """`perdure.record`: the calls of an existing OpenAI or Anthropic client become a session.
 
-The client's HTTP client is wrapped at its `send`: every way to call a model is recorded, sync and
-async, whole and streamed, and the program gets its responses unchanged.
+The `send` of the client's HTTP client is wrapped. So every model call is recorded, sync and async,
+whole and streamed, and the program gets its responses unchanged.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ def record(
 ) -> Recording:
     """Record the model calls of `client`, an OpenAI or Anthropic client, in a session of `store`.
 
-    Without a `store` the default one is used: ``$PERDURE_STORE``, or a file of the user.
+    Without a `store` the default store is used: ``$PERDURE_STORE``, or a file in the user data
+    directory.
     The client is used as before: chat completions, responses and messages, streamed or not.
-    Messages that a request repeats are stored once; where they differ, the session branches.
-    With `session_id` a later recording continues the session. An async client takes a store of
-    `perdure.open` or of `perdure.blocking.open`, a sync client one of `perdure.blocking.open`.
-    Headers, keys and the tools' definitions are not stored.
+    Messages that a request repeats are stored once; if a request differs, the session branches.
+    With `session_id` a later recording continues the session. An async client accepts a store of
+    `perdure.open` or of `perdure.blocking.open`; a sync client accepts a store of
+    `perdure.blocking.open`. Headers, keys and the tools' definitions are not stored.
     Durable: the request before it is sent, and the answer when the program has read it.
-    Shape: the recording, which `close` or a ``with`` ends. Copies of the client that share its
-    connections (`with_options`) are recorded, too.
-    Raises: WrongArgument for another client, and for one that is being recorded.
+    Shape: the recording; `close` or the end of a ``with`` stops it. Copies of the client that share
+    its connections (`with_options`) are recorded, too.
+    Raises: WrongArgument for an unsupported client, and for a client that is already recorded.
     """
     http: Any = getattr(client, "_client", None)  # neither library has a public name for it
     send = getattr(http, "send", None)
@@ -117,7 +118,7 @@ class Recording:
         return None if session is None else session.id
 
     def close(self) -> None:
-        """Stop recording. The client works on; a response that is being read is still recorded."""
+        """Stop recording. The client continues to work; a response in progress is also recorded."""
         own = cast("dict[str, Any]", vars(self._http))
         if own.pop(_MARK, False):
             own.pop("send", None)
@@ -176,7 +177,7 @@ class Recording:
         self._portal.call(work)
 
     def _told(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`, whose failure must not take the response from the program."""
+        """Do `work`; its failure must not prevent the program from getting the response."""
         try:
             self._call(work)
         except Exception as error:  # noqa: BLE001 - see above
@@ -190,7 +191,7 @@ class Recording:
             await asyncio.to_thread(self._portal.call, work)
 
     async def _told_async(self, work: Coroutine[Any, Any, None]) -> None:
-        """As `_told`; the end of a call that is cancelled, even repeatedly, is recorded, too."""
+        """Like `_told`; also records the end of a call that is cancelled, even repeatedly."""
         try:
             await finished(self._call_async(work))
         except Exception as error:  # noqa: BLE001 - see above
@@ -228,7 +229,7 @@ class _Call:
         await self._finish(response_of(self._api, body), is_complete=True)
 
     async def ended(self) -> None:
-        """Record what was read of a streamed response."""
+        """Record the part of a streamed response that was read."""
         if self.status >= _BAD:
             await self.whole(self.status, bytes(self.body))
         elif self.streamed.fields:
@@ -264,12 +265,12 @@ class _Call:
             self.body += data
 
     def feed_raw(self, data: bytes) -> None:
-        """Keep the next bytes of a response that the program reads as they were sent."""
+        """Buffer the next bytes of a response that the program reads undecoded."""
         if len(self._raw) < _WHOLE_BYTES:
             self._raw += data
 
     def decode(self, response: Any) -> None:
-        """Read what `feed_raw` kept, with the encoding that `response` names."""
+        """Read the buffered bytes of `feed_raw`, with the encoding that `response` names."""
         raw, self._raw = bytes(self._raw), bytearray()
         if raw:
             same: Any = type(response)(200, headers=response.headers, content=raw)

@@ -1,7 +1,7 @@
-"""Writes recorded calls to a session: a conversation that grows, and branches where it differs.
+"""Write recorded calls to a session: the conversation grows, and branches where it differs.
 
-A request repeats the conversation. Digests identify the messages that the session already has; only
-the rest is appended, below the last known message.
+Each request repeats the conversation. Digests identify the messages that the session already has;
+only the rest is appended, below the last known message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Recorder:
         self._responses: dict[str, EntryId] = {}
 
     async def begin(self, request: RecordedRequest) -> EntryId | None:
-        """Append what is new of `request`; return its last message. Durable: when this returns."""
+        """Append the new messages of `request`; return its last one. Durable: when this returns."""
         async with self._lock:
             session = await self._opened()
             at = None if request.previous is None else self._responses.get(request.previous)
@@ -71,7 +71,7 @@ class Recorder:
                 self._responses[response.id] = entry
 
     async def fail(self, after: EntryId | None, reason: str) -> None:
-        """Note that the call after the message `after` failed. Durable: when this returns."""
+        """Record that the call after the message `after` failed. Durable: when this returns."""
         async with self._lock:
             await self._note(await self._opened(), after, reason)
 
@@ -102,7 +102,7 @@ class Recorder:
         return self.session
 
     async def _learn(self, session: Session) -> None:
-        """Read what earlier recordings appended to `session`."""
+        """Read the entries that earlier recordings appended to `session`."""
         for entry in await session.tree_entries():
             message = entry.message
             kept = None if message is None or message.foreign is None else message.foreign

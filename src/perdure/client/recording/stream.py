@@ -1,6 +1,6 @@
-"""A streamed response, put together from its server-sent events.
+"""Assemble a streamed response from its server-sent events.
 
-Pure: bytes in, the response as the same API returns it without streaming out.
+Pure: the input is bytes, the output is the response that the same API returns without streaming.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_ITEMS = 10_000
 class StreamedResponse:
     """Collects the events of one response.
 
-    `fields` is the response so far, `error` the message with which the provider broke it off.
+    `fields` is the response so far; `error` is the message with which the provider ended it early.
     """
 
     def __init__(self, api: Api) -> None:

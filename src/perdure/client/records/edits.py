@@ -23,10 +23,10 @@ _PATHS = (*PATH_ARGUMENTS, "filePath")
 async def newest_edits(
     store: SessionStore, session: StreamId | None, last: int | None, cwd: str | None = None
 ) -> list[FileEdit]:
-    """Return the `last` files that were changed last, newest change first.
+    """Return the `last` most recently changed files, newest change first.
 
-    With `session` only those of this session, with `cwd` only those of sessions of this folder.
-    Failed calls changed nothing; calls without an outcome are left out.
+    With `session` only the files of this session, with `cwd` only those of sessions in this folder.
+    Failed calls changed no file; calls without an outcome are omitted.
     """
     found: dict[tuple[str | None, str], FileEdit] = {}
     if last == 0:

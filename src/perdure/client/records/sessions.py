@@ -1,4 +1,4 @@
-"""The sessions that a record is made of, newest activity first, and their entries."""
+"""The sessions for a record, newest activity first, and their entries."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ async def newest_sessions(
 async def sessions_with_open_turn(
     store: SessionStore, scope: SessionScope
 ) -> list[tuple[SessionInfo, str | None]]:
-    """Return sessions with an open turn and the live process that holds it, newest activity first.
+    """Return sessions with an open turn and the live process that runs it, newest activity first.
 
-    The process is None where no process holds the lease, or the one that does is certainly dead.
+    The process is None if no process has the lease, or if the process with the lease is certainly
+    dead.
     """
     found = [
         (turn.info, None if turn.holder is None or is_gone(turn.holder) else turn.holder)
@@ -65,7 +66,7 @@ async def interrupted_sessions(
     query: str | None,
     sought: Sought,
 ) -> list[SessionInfo]:
-    """Return sessions with an open turn that no live process holds, newest activity first."""
+    """Return sessions with an open turn that no live process runs, newest activity first."""
     found = [
         info
         for info, holder in await sessions_with_open_turn(store, scope)

@@ -1,4 +1,4 @@
-"""The record of tool calls: what was called, with which input, how it ended."""
+"""The record of tool calls: tool, input and outcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ToolCallFold:
         return self._records
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add `entries`, which follow those that were added before."""
+        """Add `entries`, which follow the entries added before."""
         for entry in entries:
             if entry.kind not in _KINDS or (not self._with_copies and is_copy(entry.body)):
                 continue
@@ -127,7 +127,7 @@ async def newest_calls(
     failed: bool | None,
     last: int | None,
 ) -> list[ToolCallRecord]:
-    """Return the newest `last` calls that fit, oldest first; `session` None: of every session."""
+    """Return the newest `last` matching calls, oldest first; `session` None: of every session."""
     found: list[ToolCallRecord] = []
 
     async def add(id: StreamId) -> None:

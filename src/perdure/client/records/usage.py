@@ -63,7 +63,7 @@ class _Count(NamedTuple):
 
 
 class SessionTally:
-    """What one session used and did, from the entries of its own log up to seq `head`."""
+    """The usage and activity of one session, from the entries of its own log up to seq `head`."""
 
     def __init__(self, earlier: SessionTally | None = None, cost: Cost = unpriced) -> None:
         self._cost = cost
@@ -74,7 +74,7 @@ class SessionTally:
         self.answers: set[EntryId] = set() if earlier is None else set(earlier.answers)
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add `entries`, which follow those that were added before."""
+        """Add `entries`, which follow the entries added before."""
         for entry in entries:
             self.head = entry.seq
             if entry.kind not in _KINDS or is_copy(entry.body):
@@ -129,9 +129,10 @@ _KINDS = frozenset(
 
 
 class Tallies:
-    """The tallies of a store's sessions. Each call reads only what was appended since the last.
+    """The tallies of a store's sessions. Each call reads only entries appended since the last one.
 
-    With `prices`, calls whose log has no cost are priced: by these, else by the public list.
+    With `prices`, calls without a cost in the log get a computed cost: from `prices`, or else from
+    the public list.
     """
 
     def __init__(self, store: SessionStore, prices: Mapping[str, Price] | None = None) -> None:
@@ -149,7 +150,7 @@ class Tallies:
         daily: bool = False,
         session: StreamId | None = None,
     ) -> list[UsageTotal]:
-        """Sum what model calls used; days in order, other groups most tokens first."""
+        """Sum the usage of model calls; days in order, other groups by tokens, highest first."""
         groups: dict[tuple[str, str | None], tuple[_Used, set[StreamId]]] = {}
         async for info in self._sessions(session, since):
             tally = await self._tally(info)
@@ -171,7 +172,7 @@ class Tallies:
     async def activity(
         self, by: ActivityGroup, since: int | None, until: int | None, zone: tzinfo
     ) -> list[ActivityTotal]:
-        """Count what happened in each day or hour with any activity, in order of time."""
+        """Count the events in each day or hour with any activity, in order of time."""
         groups: dict[str, tuple[_Count, set[StreamId]]] = {}
         async for info in newest_sessions(self._store, since):
             tally = await self._tally(info)

@@ -1,1 +1,1 @@
-"""Requests of turns in the log: followed, answered when they are due, listed and cancelled."""
+"""Requests of turns in the log: follow, answer when due, list and cancel them."""

@@ -1,8 +1,8 @@
-"""Messages that an agent gets again and again, at the times of a cron expression.
+"""Messages that an agent receives repeatedly, at the times of a cron expression.
 
 An expression has five fields: minute, hour, day of the month, month, day of the week. A field is
 ``*``, numbers, ranges ``a-b`` and steps ``/n``, joined by commas; months and days of the week also
-have English names. If both days are restricted, one that matches is enough, as in cron.
+have English names. If both day fields are restricted, one match is enough, as in cron.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ class Recurring(ShortRepr, frozen=True):
     def next_after(self, at: int) -> int:
         """Return the first time after `at`. Units: Unix milliseconds.
 
-        Each local time occurs once: one that the clock skips is later by what it skips, and one
-        that the clock repeats is the first of the two. Raises: WrongArgument if there is none.
+        Each local time occurs once. A time that the clock skips is moved forward by the skipped
+        interval. For a time that the clock repeats, the first occurrence counts. Raises:
+        WrongArgument if there is none.
         """
         zone = _zone(self.timezone)
         minutes, hours, *days = _fields(self.cron)

@@ -53,8 +53,8 @@ async def turn_when_due(
 ) -> TurnState:
     """Return the state of the turn that answers `request`, once it has ended.
 
-    It begins here when it is due, unless another process was first: then it is followed.
-    Raises: as `begin`; TurnFailed if the request was refused.
+    The turn begins here when it is due, unless another process began it first: then it is followed.
+    Raises: as `begin`; TurnFailed if the request was rejected.
     """
     followed = FollowedTurn(environment, signals, request=request)
     wait_s = 0.0
@@ -81,7 +81,7 @@ async def turn_when_due(
 async def _ended_within(
     environment: Environment, signals: Signals, followed: FollowedTurn, seconds: float
 ) -> TurnState | None:
-    """Return the state of the turn if it ends in this time, and before a stop is asked for."""
+    """Return the state of the turn if it ends in this time, and before a stop is requested."""
     ending = asyncio.ensure_future(signals.stopping.uncut(followed.ended()))
     sleeping = asyncio.ensure_future(environment.clock.sleep(seconds))
     try:

@@ -20,11 +20,11 @@ from perdure.stores.wakeups import change
 
 
 class FollowedTurn:
-    """A turn of another process: the one that answers `request`, or the one begun at `turn`.
+    """A turn of another process: it answers `request`, or it began at `turn`.
 
     The state is up to date with every entry that was read, so `ended` can be cancelled and called
     again. While the turn waits for a person, the session is marked as waiting here too. With
-    `is_told`, `on_wait` gets the question: a requested turn has no other program that asks.
+    `is_told`, `on_wait` gets the question: no other program asks it for a requested turn.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class FollowedTurn:
 
     @property
     def about(self) -> EntryId:
-        """What a request to stop the turn is about."""
+        """The id of the entry that a request to stop the turn refers to."""
         if self._request is not None:
             return self._request
         assert self._turn is not None
@@ -64,7 +64,7 @@ class FollowedTurn:
     async def ended(self) -> TurnState:
         """Return the state of the turn, once it has ended.
 
-        A request that was stopped before a turn began ends as an aborted turn does.
+        A request that was stopped before its turn began ends like an aborted turn.
         Raises: TurnFailed if no turn can answer the request; Erased; StoreUnavailable.
         """
         environment = self._environment

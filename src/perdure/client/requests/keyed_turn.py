@@ -17,8 +17,8 @@ async def keyed_turn(
 ) -> TurnState:
     """Return the state of the turn that answers `request`, once it has ended.
 
-    It begins here unless it has begun before. It waits for another turn of the session.
-    Raises: as `begin`; TurnFailed if the request was refused.
+    The turn begins here unless it has begun before. The turn waits for another turn of the session.
+    Raises: as `begin`; TurnFailed if the request was rejected.
     """
     environment = turns.environment
     followed = FollowedTurn(environment, signals, request=request)

@@ -18,8 +18,8 @@ LOOK_S = 0.5
 async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -> TurnState:
     """Return the state of the turn begun at seq `turn`, once it has ended.
 
-    Runs it, unless it runs already: then it is followed, and `signals` has the process or the
-    leader that runs it. If that process dies or suspends it, the turn is continued here.
+    The turn is run here, or followed if it runs already; `signals` then has the process or the
+    leader that runs it. If that process dies or suspends the turn, the turn is continued here.
     """
     environment = turns.environment
     followed = FollowedTurn(environment, signals, turn=turn, is_told=False)
@@ -41,7 +41,7 @@ async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -
 
 
 async def _followed(followed: FollowedTurn, claim: Claim) -> TurnState | None:
-    """Return the state of the ended turn; None if no process runs it any more."""
+    """Return the state of the ended turn; None if no process runs the turn any more."""
     ending = asyncio.ensure_future(followed.ended())
     try:
         while True:

@@ -69,7 +69,7 @@ class Schedule:
     async def list(self, session: str | None = None) -> list[ScheduledMessage]:
         """List the messages that were not sent yet, the earliest first, of any process.
 
-        One that was cancelled is not listed, even if another process has yet to close it.
+        A cancelled message is not listed, even if another process has not closed it yet.
         """
         found = [
             each for each in await scheduled_in(self._store) if session in (None, each.session)
@@ -79,8 +79,9 @@ class Schedule:
     async def add(self, session: str, text: str, *, at: datetime | int) -> ScheduledMessage:
         """Schedule `text` for `session` at the time `at` (or Unix milliseconds).
 
-        A process that has the agent of the session sends it: a worker, a server, or a program with
-        a Scheduler. A credential in it is treated as that agent says, when it is sent.
+        A process with the agent of the session sends the message: a worker, a server, or a program
+        with a Scheduler. A credential in the message is handled as the agent's settings say, when
+        the message is sent.
         Durable: when this returns.
         Raises: SessionNotFound; WrongArgument for a session whose agent is not in force here;
         LimitExceeded; FlowRefusal for the role of a flow that is not completed.

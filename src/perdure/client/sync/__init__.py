@@ -1,1 +1,1 @@
-"""The same library without async: one event loop on a thread of its own, thin handles in front."""
+"""The same library without async: thin handles, and one event loop on a thread of its own."""

@@ -68,18 +68,19 @@ class Flow(Handle[AsyncFlow]):
         With `until_completed` it continues after each answer, from any process, and returns when
         the flow is completed. Several processes may run a flow at once. Cancelling the task
         suspends running turns; the next run of the flow, in any process, continues them.
-        With ``Runtime(runner="workers")`` workers that have its agents and folders run it until it
-        is completed, also if this task is cancelled.
+        With ``Runtime(runner="workers")``, workers with the agents and folders of the flow run it
+        until it is completed, even if this task is cancelled.
         Raises: StoreError; FlowRefusal if workers cannot run it.
         """
 
     def compact(
         self, role: str, focus: str | None = None, *, model: str | None = None
     ) -> Entry | None:
-        """Summarise what a role instance did at its node, for its next turns.
+        """Summarise the work of a role instance at its node, for its next turns.
 
-        Role, node, edges, contract and inputs stay in the context unchanged. `focus` says what the
-        summary must keep. `model` (default: the role's) writes only this summary.
+        Role, node, edges, contract and inputs remain in the context unchanged. `focus` names
+        details that the summary must contain. `model` (default: the role's) writes only this
+        summary.
         Shape: the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
         WrongArgument for a `model` that is not ``provider:name``; ConfigError when its provider is
@@ -93,16 +94,16 @@ class Flow(Handle[AsyncFlow]):
         """
 
     def waiting(self) -> tuple[FlowWait, ...]:
-        """List what waits for a person: questions, approvals and choices, also of its roles' tools.
+        """List questions, approvals and choices that wait for a person, also of its roles' tools.
 
-        Shape: each says how to answer it.
+        Shape: each item contains the way to answer it.
         """
 
     def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
         """Send `text` to the waiting node or role instance `to` (default: the only one).
 
         Durable: when this returns; the process that runs the flow delivers it.
-        Raises: FlowRefusal when it does not wait, has a reply already, or was erased.
+        Raises: FlowRefusal when `to` does not wait, has a reply already, or was erased.
         """
 
     def stop(self, target: str, *, by: str = "user") -> FlowState:
@@ -114,8 +115,8 @@ class Flow(Handle[AsyncFlow]):
     def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
         """Approve the staged handoff of `node`.
 
-        Raises: FlowRefusal when none waits, or several do and `node` is missing; also when one of
-        its files changed, and the handoff is then staged again.
+        Raises: FlowRefusal when no handoff waits, and when several wait and `node` is missing; also
+        when a file of the handoff changed, and the handoff is then staged again.
         """
 
     def decline(
@@ -135,13 +136,13 @@ class Flow(Handle[AsyncFlow]):
         is_revoked: bool = False,
         by: str = "user",
     ) -> FlowState:
-        """Change what roles may do without approval: the `mode`, or exact commands (MCP tools).
+        """Change the consent of the flow: its `mode`, or grants of exact commands (MCP tools).
 
         Grants or revokes every `command`, or none if one of them is rejected.
         Open questions that this settles are answered: their turns continue.
-        Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow
-        is completed; ConfigError for a command or a tool that no role can use, that the mode
-        ignores (no-access), or that is revoked and was not granted.
+        Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow is
+        completed; ConfigError for a command or a tool that no role can use or that the mode ignores
+        (no-access), and for revoking one that was not granted.
         """
 
     def configure(
@@ -224,16 +225,17 @@ class Flows(Handle[AsyncFlows]):
         `workspace`, is created, with the workflow in it as ``workflow.yaml``: the flow uses that
         file from then on. `project` (default: the name of the workspace's folder) is the folder of
         the workspace whose ``a-docs`` the roles read. A document runs with `inputs`, under the
-        agents of the runtime that its nodes name, or under those that it defines. Its file is
-        copied; the version in the log is authoritative. `roles` sets models, skills and tools of
-        role instances. For the others, `configuring` "ask" waits for a person if there is a choice;
-        "auto" lets a model choose, and a person after three failures. It can differ by dimension:
-        ``{"model": "auto", "skills": "ask"}``; an omitted dimension is "given". `settings` is
-        stored for the program that runs the flow next, in `FlowState.settings`.
+        agents of the runtime that its nodes name, or under the agents that the document defines.
+        Its file is copied; the version in the log is authoritative. `roles` sets models, skills and
+        tools of role instances. For the others, `configuring` "ask" waits for a person if there is
+        a choice; "auto" lets a model choose, and a person after three failures. `configuring` can
+        differ by dimension: ``{"model": "auto", "skills": "ask"}``; an omitted dimension is
+        "given". `settings` is stored for the program that runs the flow next, in
+        `FlowState.settings`.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, unknown
-        values in `roles`, and a record folder of another flow; WrongArgument;
-        SecretPasted; FlowExists; Unsupported where the store cannot write two logs at once.
+        values in `roles`, and a record folder of another flow; WrongArgument; SecretPasted;
+        FlowExists; Unsupported if the store cannot write two logs at once.
         """
 
     def outputs(self, flow: str) -> dict[str, object]:
@@ -252,11 +254,11 @@ class Flows(Handle[AsyncFlows]):
     ) -> Flow:
         """Return the flow with the whole id `flow`.
 
-        With `workspace` it moves to that folder. Its record folder has the same relative path; if
-        that is missing, the record of an imported flow is written below ``.perdure/records``.
-        `settings` are stored if they differ from the stored ones.
-        Raises: FlowNotFound; FlowRefusal when its workspace or its record folder is
-        not on this machine, or came with a received flow: then `workspace` must name one.
+        With `workspace` the flow moves to that folder. Its record folder has the same relative
+        path; if that is missing, the record of an imported flow is written below
+        ``.perdure/records``. `settings` are stored if they differ from the stored ones.
+        Raises: FlowNotFound; FlowRefusal when the workspace or the record folder of the flow is not
+        on this machine, or came with a received flow: then `workspace` must name a folder.
         """
 
     def state(self, flow: str) -> FlowState:
@@ -270,10 +272,10 @@ class Flows(Handle[AsyncFlows]):
     ) -> DeletedFlow:
         """Permanently delete a flow and the sessions of its roles and selectors.
 
-        The files in its record folder stay, unless `record` is "remove".
+        The files in its record folder remain, unless `record` is "remove".
         Durable: when this returns; after a kill, call it again to delete the rest.
-        Raises: FlowNotFound; FlowRefusal while a role is at work, or when the record
-        folder cannot be removed: nothing was deleted then.
+        Raises: FlowNotFound; FlowRefusal while a role works, or when the record folder cannot be
+        removed: nothing was deleted then.
         """
 
     def look(self, flow: StreamId) -> Flow:

@@ -1,7 +1,8 @@
 """A handle without async, made from a handle with async.
 
-Each public method of the original becomes one that the portal's loop runs: a coroutine to its end,
-an iterator step by step. A handle with async that comes back is returned behind one without.
+Each public method of the original becomes a method that the portal's loop runs: a coroutine to its
+end, an iterator step by step. If a method returns a handle with async, the program gets a handle
+without async for it.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _method(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _returned(portal: Portal, value: Any) -> Any:
-    """Return `value` with handles without async in place of those with."""
+    """Return `value` with each async handle replaced by a handle without async."""
     if isinstance(value, list):
         values = cast("list[Any]", value)
         if values and _is_known(values[0]):
@@ -122,7 +123,7 @@ def _is_known(value: object) -> bool:
 
 
 def _with_async(argument: Any) -> Any:
-    """Return `argument`; of a list of tuples, with the handles with async in them."""
+    """Return `argument` with each handle replaced by its async handle, also in a list of tuples."""
     if not isinstance(argument, list | tuple):
         return argument
     rows = cast("list[Any]", argument)
@@ -158,7 +159,7 @@ def _iter(self: Handle[Any]) -> Iterator[Any]:
 
 
 def _result(self: Handle[Any], timeout_s: float | None = None) -> Any:
-    """Wait for the turn's end and return its reply; ``await`` does this for the original.
+    """Wait for the turn's end and return its reply, as ``await`` does for the original.
 
     Raises: TimeoutError after `timeout_s` seconds; the turn continues, and `abort` ends it.
     WrongArgument.
@@ -175,7 +176,7 @@ def _result(self: Handle[Any], timeout_s: float | None = None) -> Any:
 
 
 def _attribute(self: Handle[Any], name: str) -> Any:
-    """Return an attribute that the original sets when it is made."""
+    """Return an attribute that the constructor of the original sets."""
     if name.startswith("_") or name in HIDDEN or name in Handle.__annotations__:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
     return _returned(self.portal, getattr(self.asynchronous, name))

@@ -109,7 +109,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def head(self) -> int:
-        """The last seq that this handle has read or appended, so not of a turn; -1 without one."""
+        """The last seq that this handle read or appended, without entries of turns; else -1."""
 
     @property
     def leaf(self) -> EntryId | None:
@@ -133,15 +133,15 @@ class Session(Handle[AsyncSession]):
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """Entry of the origin -> its copy, on the handle that `fork` returns where forks copy.
+        """The copy of each entry of the origin, on the handle from `fork` in a store that copies.
 
-        Empty where a fork shares the entries of its origin, under their ids.
+        Empty if a fork shares the entries of its origin, under their ids.
         """
 
     def path(
         self, leaf: EntryRef | None = None, *, last: int | None = None, kind: str | None = None
     ) -> list[Entry]:
-        """Return the entries root -> `leaf` (default: the session's leaf).
+        """Return the entries from the root to `leaf` (default: the session's leaf).
 
         With `kind` only entries of it, such as "message"; with `last` only the newest.
         Raises: EntryNotFound; Erased without `leaf`; ValueError when `last` is negative, or
@@ -149,10 +149,10 @@ class Session(Handle[AsyncSession]):
         """
 
     def entry(self, reference: str) -> Entry:
-        """Return the entry with the whole id, or the alias, `reference`.
+        """Return the entry whose complete id or alias is `reference`.
 
-        Of two entries with the same alias the newer is returned; one of this session comes before
-        one that a fork shares. Raises: EntryNotFound.
+        Of two entries with the same alias, the newer one is returned. An entry of this session
+        precedes an entry that a fork shares. Raises: EntryNotFound.
         """
 
     def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
@@ -165,8 +165,8 @@ class Session(Handle[AsyncSession]):
     def tree_entries(self, last: int | None = None) -> list[Entry]:
         """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
 
-        With `last` only the newest of all branches; where the leaf is not among them, the newest
-        of its branch too. Raises: as `tree`.
+        With `last` only the newest entries of all branches; if the leaf is not among them, also the
+        newest of its branch. Raises: as `tree`.
         """
 
     def messages(self, last: int | None = None) -> list[Message]:
@@ -203,18 +203,19 @@ class Session(Handle[AsyncSession]):
         """Watch the events after seq `after` (default: after `head`), including future ones.
 
         Shape: durable events of all processes without gap or repetition; live events and snapshots
-        of open calls of this process, on PostgreSQL of all. Ends when the store is closed.
+        of open calls of this process (on PostgreSQL of all processes). Ends when the store is
+        closed.
         Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
-        ValueError) when `after` is past the newest entry: it belongs to another log.
+        ValueError) when `after` is past the newest entry: then `after` belongs to another log.
         """
 
     def labels(self) -> dict[EntryId, str]:
-        """Return entry -> label for every labelled entry of this session."""
+        """Return the label of each labelled entry of this session."""
 
     def find(self, prefix: str) -> EntryId:
         """Resolve an id, a seq (of an origin: ``↑3``), a foreign id or a prefix to an entry.
 
-        All other calls take whole ids. Digits alone are a seq, never a prefix.
+        All other calls require complete ids. Digits alone are a seq, never a prefix.
         Raises: EntryNotFound, AmbiguousId.
         """
 
@@ -241,7 +242,7 @@ class Session(Handle[AsyncSession]):
         """Return the pinned entries of all branches."""
 
     def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
-        """Return what `compaction` (default: the one in effect) removed from the context and kept.
+        """Return the entries that `compaction` (default: the one in effect) removed and retained.
 
         Shape: None when no compaction is in effect.
         Raises: EntryNotFound; InvalidEntry when it is not a compaction.
@@ -256,7 +257,7 @@ class Session(Handle[AsyncSession]):
     def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are stored beside the log; the entry holds a handle.
+        Media given as bytes are stored beside the log; the entry contains a handle.
         Durable: all or none, when this returns; a draft only with its first assistant message.
         Shape: the entry of one item, or a list for several, in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
@@ -277,8 +278,8 @@ class Session(Handle[AsyncSession]):
         """Append `items` atomically if the session is at the expected head and leaf.
 
         `contents` are the bytes of handles in `items`, stored beside the log. Contents without a
-        handle are rejected. `aliases` holds a name or None for each item: `entry` finds an entry by
-        its alias. A `Note` among the items is about the item before it; as the first item, it is
+        handle are rejected. `aliases` contains a name or None for each item: `entry` finds an entry
+        by its alias. A `Note` among the items is about the item before it; as the first item, it is
         about the session.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and returns the first call's entries, with `Appended.is_replay`.
@@ -288,7 +289,7 @@ class Session(Handle[AsyncSession]):
     def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
         """Add `note` about an entry, or about the session; `notes` lists them.
 
-        A note is a side entry: it never moves the leaf, and no context shows it.
+        A note is a side entry: it never moves the leaf, and no context contains it.
         Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
         """
 
@@ -302,7 +303,7 @@ class Session(Handle[AsyncSession]):
     def pin(self, entry: EntryRef) -> Entry:
         """Keep `entry` unchanged in the context, even if a compaction hides it.
 
-        Pinning a call also keeps its results, and pinning a result its call.
+        Pinning a call also pins its results, and pinning a result also pins its call.
         Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
         """
 
@@ -343,17 +344,17 @@ class Session(Handle[AsyncSession]):
     ) -> Entry:
         """Ask people a question in the name of the program; no turn waits for it.
 
-        The inbox lists it until it is answered or withdrawn; see `answer_to`. Without `choices` it
-        takes a text. The inbox shows the arguments of the tool `call`, secrets masked, and on
-        request all of them if the entry `about` has it.
+        The inbox lists it until it is answered or withdrawn; see `answer_to`. Without `choices`,
+        the answer is a text. The inbox shows the arguments of the tool `call`, secrets masked, and
+        on request all of them if the entry `about` has it.
         Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
         """
 
     def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
-        Shape: None while it is open, after `withdraw`, and for an answer from an import or an
-        unknown store. Raises: EntryNotFound; InvalidEntry for another question.
+        Shape: None while the question is open, after `withdraw`, and for an answer from an import
+        or an unknown store. Raises: EntryNotFound; InvalidEntry for another question.
         """
 
     def withdraw(self, question: EntryRef) -> Entry | None:
@@ -366,8 +367,8 @@ class Session(Handle[AsyncSession]):
     def is_in_force(self, entry: EntryRef) -> bool:
         """Return False for an entry that gives no authority here: programs only show it.
 
-        These are imported entries and, in a store opened with ``is_trusted=False``, all that have
-        no mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        These are imported entries and, in a store opened with ``is_trusted=False``, all entries
+        without a mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
         """
 
     def branch(
@@ -411,9 +412,9 @@ class Session(Handle[AsyncSession]):
         metadata: Mapping[str, object] | None = None,
         subject: str | None = None,
     ) -> Session:
-        """Create a session that shares this one's whole tree, or with `at` the path to that entry.
+        """Create a session that shares this session's tree, or with `at` only the path to `at`.
 
-        Nothing is copied, except where a store cannot share entries (`entry_ids` then names the
+        Nothing is copied, except if a store cannot share entries (`entry_ids` then contains the
         copies). Labels are inherited as they are now; an open turn is not. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
         `metadata` is the fork's own; `subject` is this session's unless given.
@@ -424,14 +425,14 @@ class Session(Handle[AsyncSession]):
     def flush(self) -> None:
         """Store the session now if it is a draft.
 
-        Raises: SessionExists when another session now has its id; it stays a draft.
+        Raises: SessionExists when another session now has its id; the session stays a draft.
         """
 
     def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        What was said since its start, or since its last end, becomes an episode (`Store.memory`)
-        with the given `summary`.
+        The messages since its start, or since its last end, become an episode (`Store.memory`) with
+        the given `summary`.
         Shape: None when it was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
@@ -440,8 +441,8 @@ class Session(Handle[AsyncSession]):
     def abandon_turn(self) -> bool:
         """Close the turn of a dead process without continuing it.
 
-        A partial answer stays on the branch; tool calls without a result are recorded as
-        aborted, and questions are withdrawn. Shape: whether a turn was open.
+        A partial answer remains on the branch; tool calls without a result are recorded as aborted,
+        and questions are withdrawn. Shape: whether a turn was open.
         Raises: LeaseHeld while that process is alive, or while its state is unknown and its lease
         has not expired; FlowRefusal for the role of a flow that is not completed.
         """
@@ -462,11 +463,11 @@ class Session(Handle[AsyncSession]):
     ) -> Exported:
         """Export the session, to the file `path` if given.
 
-        "perdure" holds everything, and `Store.import_files` restores it. Markdown and workflows
+        "perdure" contains everything, and `Store.import_files` restores it. Markdown and workflows
         hold one branch, the others all; `leaf` selects the branch that ends there, and with
-        `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is that
-        of a workflow. `Exported.warnings` lists what the format cannot represent. A draft is stored
-        first.
+        `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is the
+        dialect of a workflow. `Exported.warnings` lists what the format cannot represent. A draft
+        is stored first.
         Durable: the file is complete when this returns. Only its owner can read it.
         Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
         WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
@@ -488,7 +489,7 @@ class Session(Handle[AsyncSession]):
     def erase_entries(
         self, entries: Sequence[EntryRef], *, forks: ForkPolicy = "refuse", by: str | None = None
     ) -> Certificate:
-        """Permanently erase the bodies of single entries of the session; their positions stay.
+        """Permanently erase the bodies of single entries of the session; their positions remain.
 
         Also erases labels, tool call records, summaries and search texts that repeat them, media
         without another reference, and the stored original of an import. Contexts skip the entries.
@@ -525,8 +526,8 @@ class Store(Handle[AsyncStore]):
         its entries; the certificate of the erasure stays.
         `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; LimitExceeded for the title; WrongArgument when `id` cannot be an id,
-        for an empty subject, text with a NUL, and metadata that is not JSON.
+        Raises: SessionExists; LimitExceeded for the title; WrongArgument for an invalid `id`, an
+        empty subject, text with a NUL, and metadata that is not JSON.
         """
 
     def open_or_create(
@@ -540,17 +541,17 @@ class Store(Handle[AsyncStore]):
     ) -> Session:
         """Return the session with the whole id `id`; create it if there is none.
 
-        The other arguments apply to a new session; an existing one keeps its own. Two processes
-        that call this at the same time get the same session.
+        The other arguments apply only to a new session. Two processes that call this at the same
+        time get the same session.
         Raises: Erased; and as `create`.
         """
 
     def open(self, session: str | Path) -> Session:
-        """Return the session with the whole id `session`, or that of a session file.
+        """Return the session with the complete id `session`, or the session of a session file.
 
         A string is always an id. A `pathlib.Path` names a file of a `jsonl:` store, or a file that
         was imported into this store (up to what was imported). A link to such a file opens its
-        session, unless the link lies in the folder of the store.
+        session, unless the link is in the folder of the store.
         Raises: SessionNotFound (or its subclass NotImported), also for a missing file; Erased;
         FormatError for an unreadable file.
         """
@@ -558,7 +559,7 @@ class Store(Handle[AsyncStore]):
     def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
         """Return the id that equals `prefix`, or the only id that begins with it.
 
-        All other calls take whole ids. Sessions and flows match; with `only`, flows alone. An
+        All other calls require complete ids. Sessions and flows match; with `only`, flows alone. An
         erased session matches if no other id begins with `prefix`.
         Raises: SessionNotFound (FlowNotFound is a subclass); AmbiguousId.
         """
@@ -577,9 +578,8 @@ class Store(Handle[AsyncStore]):
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 
-        Each write is a session, its items and its options, which are those of
-        `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
-        stored first.
+        Each write is a session, its items and its options, with the names of `Session.append_many`:
+        ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and returns the first call's entries, with ``is_replay``.
         Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
@@ -598,7 +598,7 @@ class Store(Handle[AsyncStore]):
 
     @property
     def memory(self) -> Memory:
-        """What is remembered across sessions: what they said, facts, and episodes."""
+        """The memory across sessions: texts of earlier sessions, facts, and episodes."""
 
     @property
     def schedule(self) -> Schedule:
@@ -675,7 +675,7 @@ class Store(Handle[AsyncStore]):
         Each file is imported separately: `ImportedFiles.errors` lists failures. Importing a file
         again adds only new entries. An erased session stays erased unless `again` is set, which
         imports it under a new id. New sessions get `subject`. `on_progress` gets (file, bytes
-        read), from any thread. docs/formats.md lists what each format contains.
+        read), from any thread. docs/formats.md lists the content of each format.
         Durable: every imported session, when this returns.
         Raises: WrongArgument.
         """
@@ -724,9 +724,10 @@ class Store(Handle[AsyncStore]):
     ) -> list[ToolCallRecord]:
         """Return the newest `last` tool calls of one session or of all, oldest first.
 
-        `tool` is the name of the tool. `failed` True selects failed calls, False successful
-        ones, None all, also those without an outcome. Imported sessions are included. A fork has
-        only the calls of its own log. Reads sessions, newest activity first, until it has `last`.
+        `tool` is the name of the tool. `failed` True selects failed calls, False successful calls,
+        None all calls, also calls without an outcome. Imported sessions are included. A fork has
+        only the calls of its own log. Reads sessions, newest activity first, until it has `last`
+        calls.
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
 
@@ -805,11 +806,12 @@ class Store(Handle[AsyncStore]):
         """Permanently delete a session, all sessions of a subject, or everything.
 
         `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
-        share, "erase" erases them too. With a subject, or everything, forks are always erased.
+        share, "erase" erases the forks too. With a subject, or everything, forks are always erased.
         `by` names the requester in the certificate; docs/guides/erasure.md lists what is removed.
         With `expected_head` a session is erased only if its head is unchanged.
 
-        Durable: when this returns. If the process dies, the next open of the store completes it.
+        Durable: when this returns. If the process dies, the next open of the store completes the
+        erasure.
         Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless
         exactly one of `session`, `subject` and `everything` is given.
         """
@@ -852,15 +854,15 @@ class Memory(Handle[AsyncMemory]):
         knowledge_of: str | None = None,
         kinds: Sequence[hits.RecallKind] = ("text", "episode", "fact"),
     ) -> list[hits.MemoryHit]:
-        """Return what is remembered about `question`, best first; docs/guides/memory.md.
+        """Return the texts and facts that match `question`, best first; docs/guides/memory.md.
 
         Finds messages of users, assistants and tools on every branch, summaries of episodes, and
-        facts that are true now; `kinds` selects among them. A text counts with its neighbours in
-        the session, and with an embedder (`with_embedder`) by its meaning, too. With `sessions`
-        only those are searched, and facts that come from them, never those `without`. With `agent`
-        only sessions and facts of that agent are searched, with the scope "agent" those of every
-        subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the knowledge
-        folders of an agent, and leaves out facts of other agents; `agent` does so, too. With numpy
+        facts that are true now; `kinds` selects among them. The score of a text includes its
+        neighbours in the session and, with an embedder (`with_embedder`), its meaning. With
+        `sessions` only those are searched, and facts that come from them, never those `without`.
+        With `agent` only sessions and facts of that agent are searched; with the scope "agent",
+        those of every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the
+        knowledge folders of an agent. Like `agent`, it excludes facts of other agents. With numpy
         (extra ``memory``) a recall in a large store is several times faster; the hits are the same.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError for an embedder
         that is not set up; WrongArgument for an empty question, for a subject with a wider scope,
@@ -868,17 +870,18 @@ class Memory(Handle[AsyncMemory]):
         """
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
-        """Return this memory with an embedder: its recalls also find other words for the same.
+        """Return this memory with an embedder: recalls then also find texts with other words.
 
         It is ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object with `model` and
         the async method `embed`. None: without one. Raises: ConfigError; WrongArgument.
         """
 
     def embed(self, *, is_only: bool = False) -> int:
-        """Give every text without a vector of the embedder one; return how many got one.
+        """Compute the missing vectors of all texts with the embedder; return their number.
 
         Recalls and turns continue meanwhile. Call it after a change of the embedder, or an import;
-        after a kill, it continues where it was. `is_only` removes the vectors of other embedders.
+        after a kill, a new call continues the work. `is_only` removes the vectors of other
+        embedders.
         Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
         embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
         """
@@ -895,7 +898,7 @@ class Memory(Handle[AsyncMemory]):
         said_by: SaidBy = "person",
         idempotency_key: str | None = None,
     ) -> Fact:
-        """Store a fact about `subject`; without one, about the subject of its `source`.
+        """Store a fact about `subject` (default: the subject of its `source`).
 
         `source` are the entries that say so, or their ids: if all of them are erased, so is the
         fact. `agent` limits it to one agent. It is true from `valid_from` until `valid_to`; a time
@@ -916,14 +919,14 @@ class Memory(Handle[AsyncMemory]):
         said_by: SaidBy = "person",
         idempotency_key: str | None = None,
     ) -> Fact:
-        """Replace what the fact says; `Fact.history` keeps the earlier text.
+        """Replace the text of a fact; `Fact.history` contains the earlier text.
 
         Without `source`, the sources stay; the other arguments describe the new text.
         Durable: when this returns. Raises: FactNotFound; and as `remember`.
         """
 
     def forget(self, fact_id: str, *, by: str | None = None) -> None:
-        """End a fact and permanently erase its text, that of earlier versions too.
+        """End a fact and permanently erase its text, also the text of earlier versions.
 
         `by` names the requester in the certificate (`Store.erasures`).
         Durable: as `Store.erase`. Raises: FactNotFound.
@@ -952,11 +955,11 @@ class Memory(Handle[AsyncMemory]):
     def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
         """Store the facts that `extractor` finds in `episode`; return the new ones.
 
-        They belong to the episode's subject and agent, and come from its entries. A text that is
-        known already, was forgotten, or looks like a credential is left out. A repeated call, also
-        after a crash, stores no fact twice. `ModelExtractor` asks a model.
-        Durable: each fact, when this returns. Raises: what `extractor` raises; WrongArgument for a
-        fact without a source in the episode; Unsupported in a store of session files.
+        The facts belong to the episode's subject and agent, and come from its entries. A text that
+        is known already, was forgotten, or looks like a credential is skipped. A repeated call,
+        also after a crash, stores no fact twice. `ModelExtractor` asks a model.
+        Durable: each fact, when this returns. Raises: the errors of `extractor`; WrongArgument for
+        a fact without a source in the episode; Unsupported in a store of session files.
         """
 
     def import_folder(
@@ -968,9 +971,10 @@ class Memory(Handle[AsyncMemory]):
     ) -> ImportedFolder:
         """Index the Markdown and text files below `folder`, so that `recall` finds their passages.
 
-        They belong to `subject`, or to `agent` in the sessions of every subject. Calling it again
-        follows changes: new and changed files are indexed, the passages of deleted ones are erased.
-        Links in it are not followed; `ImportedFolder.problems` lists files that cannot be read.
+        They belong to `subject`, or to `agent` in the sessions of every subject. A repeated call
+        follows changes: new and changed files are indexed, and the passages of deleted files are
+        erased. Links in it are not followed; `ImportedFolder.problems` lists files that cannot be
+        read.
         Durable: each file, when this returns. Raises: WrongArgument for a folder that cannot be
         read, and for `subject` with `agent`; Unsupported in a store of session files.
         """
@@ -990,7 +994,7 @@ class Memory(Handle[AsyncMemory]):
         """Record the episodes that are missing; return their number.
 
         An imported session gets one up to its newest entry, and another one once it has grown. A
-        session that ended without one gets its own. Durable: each, when this returns.
+        session that ended without an episode gets one. Durable: each, when this returns.
         """
 
     def episodes(
@@ -1006,7 +1010,7 @@ class Memory(Handle[AsyncMemory]):
     ) -> list[Episode]:
         """List the episodes of a scope, the latest end first.
 
-        With `session` those of that session, whatever its subject. `before` selects those that
+        With `session` those of that session, whatever its subject. `before` selects episodes that
         ended earlier; `after` continues after an episode of an earlier list, or after its `cursor`.
         Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
         """
@@ -1017,14 +1021,15 @@ class Schedule(Handle[AsyncSchedule]):
     def list(self, session: str | None = None) -> list[ScheduledMessage]:
         """List the messages that were not sent yet, the earliest first, of any process.
 
-        One that was cancelled is not listed, even if another process has yet to close it.
+        A cancelled message is not listed, even if another process has not closed it yet.
         """
 
     def add(self, session: str, text: str, *, at: datetime | int) -> ScheduledMessage:
         """Schedule `text` for `session` at the time `at` (or Unix milliseconds).
 
-        A process that has the agent of the session sends it: a worker, a server, or a program with
-        a Scheduler. A credential in it is treated as that agent says, when it is sent.
+        A process with the agent of the session sends the message: a worker, a server, or a program
+        with a Scheduler. A credential in the message is handled as the agent's settings say, when
+        the message is sent.
         Durable: when this returns.
         Raises: SessionNotFound; WrongArgument for a session whose agent is not in force here;
         LimitExceeded; FlowRefusal for the role of a flow that is not completed.
@@ -1042,21 +1047,21 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the turn has not ended yet."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for a person: it, or an agent that it invoked, asked a question."""
+        """Whether the turn, or an agent that it invoked, waits for a person's answer."""
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether it has not begun because it is not due yet (``send(at=)``)."""
+        """Whether the turn has not begun because it is not due yet (``send(at=)``)."""
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the process which runs the turn, if it is another one.
+        """The error that names the other process that runs the turn; None if no other one does.
 
-        The turn is then followed here: awaiting it and its durable events are the same, but it
+        The turn is then followed here: awaiting it and its durable events work as usual, but it
         cannot be aborted here. If that process dies, the turn continues here.
         """
 
@@ -1070,7 +1075,7 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
     def started(self) -> None:
         """Wait until the turn has the lease of its session.
 
-        Raises: LeaseHeld when another process does; TurnOpen; TurnSuspended.
+        Raises: LeaseHeld when another process has the lease; TurnOpen; TurnSuspended.
         """
 
     def stored(self) -> None:
@@ -1087,7 +1092,7 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it was ended because its chat was closed."""
+        """Whether the turn was ended because its chat was closed."""
 
     def settled(self) -> None:
         """Wait until the turn has ended, with any outcome."""
@@ -1139,17 +1144,17 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         in the instructions and tool descriptions. A file without one clears the selection; the
         file "" clears the file. A selection alone activates its file.
         With `at` (a time, or Unix milliseconds) the message waits in the log until then;
-        ``await turn.stored()`` returns once it cannot be lost. Of turns that wait for workers,
-        those of a higher `priority` begin first; those of one session stay in order. With
-        `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as it waits
-        for a person. The turn stays open: answer its question, then await it again.
+        ``await turn.stored()`` returns once it cannot be lost. Among turns that wait for workers,
+        turns of a higher `priority` begin first; turns of one session stay in order. With
+        `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as the turn
+        waits for a person. The turn stays open: answer its question, then await it again.
         With `idempotency_key` the message waits in the log while the session has another turn, and
         a repeated call in the session, also by another process, follows the turn of the first one.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
-        raises LeaseHeld when another process has begun one meanwhile, TurnOpen when one was
-        interrupted (`Runtime.resume` continues it), TurnFailed, and, before anything is written,
-        QueueFull when too many turns wait for workers. SecretPasted for a credential in a variable,
+        raises LeaseHeld if another process has begun a turn meanwhile; TurnOpen if a turn was
+        interrupted (`Runtime.resume` continues it); TurnFailed; and, before anything is written,
+        QueueFull if too many turns wait for workers. SecretPasted for a credential in a variable,
         or in the message if the agent refuses them (the turn raises it over 64 kB). WrongArgument
         for an empty message, a selection outside `active_file`, or a variable ``working_dir``.
         """
@@ -1157,7 +1162,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
         """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
 
-        `turn` is its seq, if known: it then returns its reply even if it has ended meanwhile.
+        If `turn`, the seq of the turn, is given, the reply is returned even if the turn has ended
+        meanwhile.
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
 
@@ -1165,8 +1171,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """Add a message to the running turn; the model gets it with its next call.
 
         If the turn has just ended, it becomes an ordinary message, unless `expected_head` says
-        otherwise. Messages are stored in the order of the calls, also while `send` has not stored
-        its own yet. Raises: HeadConflict; WrongArgument for a message without text and media.
+        otherwise. Messages are stored in the order of the calls, even if `send` has not stored its
+        message yet. Raises: HeadConflict; WrongArgument for a message without text and media.
         """
 
     def follow_up(self, said: Said | InFlightMessage) -> Entry:
@@ -1177,7 +1183,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """
 
     def abort(self) -> None:
-        """Abort the running turn; its messages so far stay. No effect without a running turn.
+        """Abort the running turn; its messages remain stored. No effect without a running turn.
 
         A closed handle aborts no turn of another chat.
         Raises: LeaseHeld if another process runs it: only that process can abort it.
@@ -1186,7 +1192,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get ``session:cancelled``, and no later one. A second call does nothing.
+        Durable: observers get ``session:cancelled``, and no event after it. A second call does
+        nothing.
         """
 
     def suspend(self) -> None:
@@ -1204,22 +1211,22 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def questions(self) -> list[OpenQuestion]:
         """List the open questions of the chat and of agents that it invoked, oldest first.
 
-        Answer each with `Store.answer`, whatever its session.
+        Answer each question with `Store.answer`, also questions of other sessions.
         """
 
     def set_model(self, model: str) -> Entry:
         """Use another model (``provider:name``) from the next turn on, on this branch.
 
-        Raises: WrongArgument for one without a provider; ConfigError for an unknown provider.
+        Raises: WrongArgument for a model without a provider; ConfigError for an unknown provider.
         """
 
     def set_thinking_level(self, level: ThinkingLevel) -> Entry:
         """Use another thinking level from the next turn on, on this branch."""
 
     def compact(self, focus: str | None = None, expected_head: int | None = None) -> Entry | None:
-        """Summarise older messages; `focus` says what the summary must keep.
+        """Summarise older messages; `focus` names details that the summary must contain.
 
-        Shape: None if there is nothing to summarise. Raises: HeadConflict, unless a commit finds
+        Shape: None if there is nothing to summarise. Raises: HeadConflict if the head is not
         `expected_head` before the model call; InvalidTransition; TurnOpen; LeaseHeld; TurnFailed.
         """
 
@@ -1232,9 +1239,9 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     ) -> Entry | None:
         """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 
-        The agent's model writes the summary; `focus` says what it must keep. A branch without
-        messages gets no summary. Raises LeafConflict if the leaf is no longer the summarised one,
-        or not `expected_leaf`.
+        The agent's model writes the summary; `focus` names details that it must contain. A branch
+        without messages gets no summary. Raises LeafConflict if the leaf is no longer the
+        summarised entry, or is not `expected_leaf`.
         Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
 
@@ -1299,17 +1306,17 @@ class Runtime(Handle[AsyncRuntime]):
     ) -> Chat[OutputT]:
         """Continue a session under the agent it was started under.
 
-        Tools are bound again by name and schema. Limits are the current ones of the runtime, or of
-        the agent that is given or known by its id. The session never gets more than that agent
-        allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
-        interrupted turn continues at once, as ``chat.turn``; one that another process runs is
-        followed there (`Turn.held`). With a `workspace` the session moves there permanently: its
-        folder, file tools and instructions. Variables, file and selection that `workspace` omits
-        stay unchanged; its scope can only restrict.
-        A session without an agent in force needs one, which is recorded. This applies to imports,
-        and to sessions that this user's perdure did not write in an untrusted store. Their own
-        agent can only restrict the new one, an open turn ends as interrupted, and they run in
-        `workspace` (default: the current folder).
+        Tools are bound again by name and schema. Limits come from the runtime, or from the agent
+        that is given or that the runtime has under this id. The session never gets more than that
+        agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
+        interrupted turn continues at once, as ``chat.turn``; a turn that another process runs is
+        followed (`Turn.held`). With a `workspace` the session moves there permanently: its folder,
+        file tools and instructions. Variables, file and selection that `workspace` omits stay
+        unchanged; its scope can only restrict.
+        A session without an agent in force needs a given agent, which is recorded. This applies to
+        imports and, in an untrusted store, to sessions that this user's perdure did not write.
+        Their own agent can only restrict the new agent, an open turn ends as interrupted, and they
+        run in `workspace` (default: the current folder).
         Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         more permissions than the agent's; McpUnavailable when a server of its tools is missing;
@@ -1323,9 +1330,10 @@ class Runtime(Handle[AsyncRuntime]):
         """Resume every session with an interrupted turn, newest activity first.
 
         Each turn continues as ``chat.turn``; a turn that waits for an answer waits again. Sessions
-        whose turn runs in another process or in this runtime are skipped. So are roles of flows and
-        invoked agents: their flow or invoker resumes them. `on_error` gets the id and the error of
-        a session that cannot be resumed, for example ConfigError when no agent is in force;
+        whose turn runs in another process or in this runtime are skipped. Roles of flows and
+        invoked agents are skipped, too: their flow or invoker resumes them. `on_error` gets the id
+        and the error of a session that cannot be resumed, for example ConfigError when no agent is
+        in force;
         without it a warning is logged. Reads the sessions with an open turn only.
         """
 
@@ -1349,8 +1357,8 @@ class Runtime(Handle[AsyncRuntime]):
     def close(self) -> None:
         """Wait for the running turns, and suspend those that wait for a person or are not due.
 
-        `resume` continues a suspended turn. Turns that workers run are only waited for until they
-        cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
+        `resume` continues a suspended turn. For turns that workers run, `close` waits only until
+        they cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
         """
 
     def suspend(self) -> None:

@@ -70,7 +70,7 @@ class Portal:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
-        """Await `close` before the loop ends; it must end the tasks that are running now."""
+        """Register `close`, to await before the loop ends; it must end the tasks that run now."""
         self._thread.closers.append(close)
         self._thread.kept |= self.run(_others)
 
@@ -82,7 +82,7 @@ class Portal:
 class _Call(Generic[T]):
     """A coroutine that the loop runs for another thread.
 
-    Ctrl-C may come between any two instructions of the calling thread. So it waits on a queue
+    Ctrl-C can arrive between any two instructions of the calling thread. So it waits on a queue
     implemented in C: an exception at the wrong moment could leave an Event locked for ever.
     """
 
@@ -167,11 +167,11 @@ class _LoopThread:
 
     @property
     def is_usable(self) -> bool:
-        """Whether calls are possible: it is open, and this is no forked child."""
+        """Whether calls are possible: the loop is open, and this is not a forked child."""
         return self._process.is_this and not self.is_closed
 
     def end(self) -> None:
-        """End the loop, and wait for that unless this is its own thread, or a forked child."""
+        """End the loop; wait for its end, except on its own thread or in a forked child."""
         if not self._process.is_this:
             return
         with self._submitting:

@@ -2,7 +2,7 @@
 
 JSON is as Operator writes it: compact, keys in order, raw text, its own spelling of numbers.
 U+0085, U+2028 and U+2029 are escaped: Operator splits lines by Unicode's rules, and would read a
-record with one of them as two broken ones.
+record with such a character as two broken records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Operator's messages as perdure's: parts, media, usage, stop reasons.
+"""Convert Operator's messages to perdure's: parts, media, usage, stop reasons.
 
-Only the import original keeps provider signatures and the metadata of tool calls and results.
+Provider signatures, and the metadata of tool calls and results, are only in the import original.
 `meta_of` reads a gateway's metadata of a message (attachments, reactions).
 """
 

@@ -70,7 +70,7 @@ def place_record(record: Mapping[str, object], id: str, parent: str | None, at: 
 
 
 def records_of(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
-    """Return the records for `entry`, each below the one before; one at least.
+    """Return the records for `entry`, at least one; the parent of each is the record before it.
 
     Shape: by Operator's own rules they give the same messages as the entry.
     """
@@ -119,7 +119,7 @@ def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
 
 
 def _message_record(message: Message, entry: Entry, ordinal: int, writing: WriteContext) -> Fields:
-    """Return the record of a message; `ordinal` distinguishes those of one entry."""
+    """Return the record of a message; `ordinal` distinguishes the messages of one entry."""
     if message.role == CONTEXT:
         return _shown_fields(OURS + CONTEXT, message.parts, writing, is_displayed=False)
     make = _result_block if message.role == "tool" else _block
@@ -164,7 +164,7 @@ def _block(part: Part, writing: WriteContext) -> list[Fields]:
 
 
 def _result_block(part: Part, writing: WriteContext) -> list[Fields]:
-    """Return a part as a block of a tool message, which has only results; others become text."""
+    """Return a part as a block of a tool message; parts other than results become text."""
     if not isinstance(part, ToolResultPart):
         return _spoken(part, writing)
     result: Fields = {
@@ -207,7 +207,7 @@ def is_medium(part: MediaPart) -> bool:
 
 
 def is_written(part: Part, role: str) -> bool:
-    """Whether there is anything for `part` in a record of a message of `role`."""
+    """Whether `part` is written to a record of a message of `role`."""
     if isinstance(part, TextPart | MediaPart):
         return True
     if isinstance(part, ToolResultPart):
@@ -226,12 +226,12 @@ def custom(custom_type: str, data: object) -> Fields:
 
 
 def title(title: str | None) -> Fields:
-    """Return the record that names the session; without `title` it has none any more."""
+    """Return the record that names the session; without `title` it removes the name."""
     return {"type": "session_info", "name": title} if title else {"type": "session_info"}
 
 
 def label(target: str, text: str | None) -> Fields:
-    """Return the record that labels the record `target`; without `text` it has none any more."""
+    """Return the record that labels the record `target`; without `text` it removes the label."""
     named = {"label": text} if text else {}
     return {"type": "label", **named, "target_id": target}
 
@@ -261,7 +261,7 @@ def _details(body: Compaction | BranchSummary) -> Fields:
 
 
 def _compaction(entry: Entry, body: Compaction, writing: WriteContext) -> list[Fields]:
-    """Return a compaction, preceded by the messages it kept verbatim, where it begins."""
+    """Return a compaction, preceded by the messages that it retained."""
     retained = () if entry.id in writing.kept_over else body.retained or ()
     records = [_message_record(each, entry, n, writing) for n, each in enumerate(retained)]
     kept = None

@@ -1,7 +1,7 @@
-"""pi's messages as perdure's: parts, media, usage, stop reasons.
+"""Convert pi's messages to perdure's: parts, media, usage, stop reasons.
 
 Provider signatures, details of tool results and the raw pieces of truncated calls are not
-converted. The stored original of an import keeps them.
+converted. The stored original of an import contains them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNREADABLE_MEDIA = "[an image that could not be read]"
 
 
 def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
-    """Return the message in `fields`; None if its role is not in `ROLES`, or it has no content."""
+    """Return the message in `fields`; None if its role is not in `ROLES`, or without content."""
     role = fields.get("role")
     read = _READERS.get(role) if isinstance(role, str) else None
     return None if read is None else read(fields, media)
@@ -58,7 +58,7 @@ def custom_message_of(fields: Fields, media: Media) -> CustomMessage | None:
 
 
 def retained_of(items: Iterable[object], media: Media) -> tuple[Message, ...]:
-    """Return the messages a compaction kept verbatim, except those outside the context."""
+    """Return the messages that a compaction retained, except messages outside the context."""
     kept: list[Message] = []
     for item in items:
         fields = fields_of(item)

@@ -1,7 +1,7 @@
 """Entries as records of a pi file of version 3.
 
 Shape of a record: the keys in pi's own order, without ``id``, ``parentId`` and ``timestamp``, which
-`placed` inserts at pi's place. pi has one record per tool result.
+`placed` inserts where pi writes them. pi has one record per tool result.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def place_record(record: Mapping[str, object], id: str, parent: str | None, at: 
 
 
 def records_of(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
-    """Return the records for `entry`, each below the one before; one at least."""
+    """Return the records for `entry`, at least one; the parent of each is the record before it."""
     made = [] if entry.id in writing.undone else _records(entry, body, writing)
     return made or [custom(OURS + entry.kind, carried_fields(entry, is_escaped=False))]
 
@@ -186,12 +186,12 @@ def _block(part: Part, writing: WriteContext) -> list[Fields]:
 
 
 def is_image(part: MediaPart) -> bool:
-    """Whether pi has a block for `part`: it would send every other one as an image, too."""
+    """Whether pi has a block for `part`: pi would send every other part as an image, too."""
     return part.mime_type.startswith("image/")
 
 
 def is_written(part: Part, role: str) -> bool:
-    """Whether there is anything for `part` in a message of `role`."""
+    """Whether `part` is written to a message of `role`."""
     if role == "assistant":
         is_thought = isinstance(part, ThinkingPart) and not part.is_redacted
         return is_thought or isinstance(part, TextPart | ToolCallPart)
@@ -201,7 +201,7 @@ def is_written(part: Part, role: str) -> bool:
 
 
 def usage(usage: Usage) -> Fields:
-    """Return usage as pi's; the cost of a call is known as a whole only."""
+    """Return usage in pi's form; only the total cost of a call is known."""
     counts = (
         usage.input_tokens,
         usage.output_tokens,
@@ -230,7 +230,7 @@ def title(title: str) -> Fields:
 
 
 def label(target: str, text: str | None) -> Fields:
-    """Return the record that labels the record `target`; without `text` it has none any more."""
+    """Return the record that labels the record `target`; without `text` it removes the label."""
     fields: Fields = {"type": "label", "targetId": target}
     return {**fields, "label": text} if text else fields
 

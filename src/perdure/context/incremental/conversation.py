@@ -1,8 +1,8 @@
 """The messages of a window in a form where adding an entry costs only that entry's size.
 
 A `Conversation` is an immutable value; `extend` returns a new one. Changes other than added entries
-(a moved leaf, a compaction, an undone one, a pin) need a new conversation. `build_context` is the
-definition: for any sequence of entries, a conversation's prompt equals its window's context.
+(a moved leaf, a compaction, an undone compaction, a pin) need a new conversation. `build_context`
+is the definition: for any sequence of entries, a conversation's prompt equals its window's context.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ MOST_OPEN = 3
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """The messages of a window: the `settled` and the `open` ones.
+    """The messages of a window: the `settled` messages and the `open` messages.
 
-    `tail` is `open`, paired after the settled ones, and `sizes` has its messages' sizes. `leaf`
+    `tail` contains the `open` messages, paired after the settled ones; `sizes` contains the sizes
+    of its messages. `leaf`
     is the end of the branch, `state` its inherited state. `is_fresh`: usage reported from now on
-    counts. `pins` and `pinned` are the window's, and `pinned_calls` the ids of calls whose result
-    would be pinned too.
+    counts. `pins` and `pinned` come from the window; `pinned_calls` are the ids of calls whose
+    result would be pinned too.
     """
 
     leaf: EntryId | None
@@ -56,7 +57,7 @@ class Conversation(msgspec.Struct, frozen=True):
     def extend(self, entries: Sequence[Entry]) -> Conversation | None:
         """Return this conversation with `entries`, which follow its leaf and only add messages.
 
-        Returns None if one of them may belong to a pinned entry.
+        Returns None if one of the entries may belong to a pinned entry.
         """
         added: list[ContextMessage] = []
         pinned_calls = self.pinned_calls
@@ -149,7 +150,7 @@ def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...])
 
 
 def _is_complete(tail: Paired) -> bool:
-    """Return True if no following message changes it, except a result."""
+    """Return True if no later message can change `tail`, except a result."""
     if not tail.messages or tail.calls.owed:
         return False
     return tail.messages[-1].message.role != "assistant"  # a failed answer may be retried

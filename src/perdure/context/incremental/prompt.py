@@ -1,4 +1,4 @@
-"""The messages of a conversation to send: all of them, or those within a budget."""
+"""The messages of a conversation to send: all of them, or as many as fit a budget."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class Prompt(msgspec.Struct, frozen=True):
     """The messages of a request.
 
     Shape: `messages` and `tokens` are as in `Context`; `dropped` counts the entries of the omitted
-    messages. `call_ids` holds the ids of all their calls, `handles` the handles of all media.
-    `is_counted`: some of `tokens` was reported by a provider, including the rest of the request.
+    messages. `call_ids` contains the ids of all calls in the messages, `handles` the handles of all
+    media. `is_counted`: `tokens` includes usage that a provider reported, also for the rest of the
+    request.
     Units: `size` is the messages' size in tokens, unscaled.
     """
 
@@ -59,8 +60,8 @@ def prompt_of(
 ) -> Prompt:
     """Return the part of `conversation` to send; the cost depends mostly on its open messages.
 
-    A conversation over the budget is trimmed as by `build_context`; with `max_messages` also one
-    with more messages, without counting the summary and pinned ones.
+    A conversation over the budget, or with more messages than `max_messages`, is trimmed as by
+    `build_context`; `max_messages` does not count the summary and pinned messages.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
     settled, tail, sizes = conversation.settled, conversation.tail.messages, conversation.sizes

@@ -76,11 +76,12 @@ class Layers(msgspec.Struct, Generic[T], frozen=True):
 class Settled(msgspec.Struct, frozen=True):
     """The settled messages.
 
-    Shape: `said` are the messages in the form of ``emit``, `paired` the same in the form of
-    ``repair_pairs``. `sizes` are the unscaled tokens of `paired`, `size` is their sum. `messages`
-    are in the form of ``merge_neighbours``, except `last`, which may be merged with later ones.
-    `reported_at` is the index in `paired` of the newest usage that a provider reported (-1 without
-    one), `reported` is that usage in tokens. `handles` has the handles of all media.
+    Shape: `said` are the messages in the form of ``emit``; `paired` are the same messages in the
+    form of ``repair_pairs``. `sizes` are the unscaled tokens of `paired`, `size` is their sum.
+    `messages` are in the form of ``merge_neighbours``, except `last`, which may be merged with
+    later messages. `reported_at` is the index in `paired` of the newest usage that a provider
+    reported (-1 without one), `reported` is that usage in tokens. `handles` has the handles of all
+    media.
     """
 
     said: Layers[ContextMessage] = Layers()
@@ -122,7 +123,7 @@ class Settled(msgspec.Struct, frozen=True):
         )
 
     def before(self, messages: Sequence[ContextMessage]) -> Sequence[ContextMessage]:
-        """Return `messages`, preceded by the settled one they may be merged with."""
+        """Return `messages`, preceded by the settled message with which they may be merged."""
         return messages if self.last is None else (self.last, *messages)
 
 

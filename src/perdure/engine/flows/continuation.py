@@ -1,4 +1,4 @@
-"""What a flow does next without a person: runnable work, or a step of its own."""
+"""The next work of a flow without a person: runnable work, or a step of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.session.notes import SideBody
 
 
 def can_continue(state: FlowState) -> bool:
-    """Whether something is left that needs no person: work, or a step of the flow itself."""
+    """Whether there is work that needs no person: work of roles, or a step of the flow itself."""
     run, phase = state.run, state.run.improvement_phase
     is_busy = bool(run.running_nodes or (phase is not None and phase.running_roles))
     return bool(is_busy or runnable(state) or roles_to_look_back(state) or next_bodies(state))

@@ -1,8 +1,8 @@
 """Follow a flow's log: read new entries into the state, and append decisions.
 
 Reads only new entries, and none that this process appended, so the cost does not depend on the
-length of the log. Each decision is made on the state it is appended to: if another process was
-faster, it is made again. So a decision to append may be based on the cached state.
+length of the log. Each decision uses the state to which it is appended. If another process appended
+first, the decision is made again. So a decision to append may be based on the cached state.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Journal:
         return self._state
 
     async def _first(self) -> FlowState:
-        """Return the state to start from: the one cached by this process, if it still applies.
+        """Return the initial state: the state cached by this process, if it still applies.
 
         Raises: as `state`.
         """
@@ -100,9 +100,9 @@ class Journal:
         return Write(stream=self.flow, entries=entries, expected_head=state.head)
 
     async def append(self, decide: Decide) -> FlowState:
-        """Append what `decide` returns for the flow, based on its state at the append.
+        """Append the bodies that `decide` returns for the state of the flow at the append.
 
-        Durable: on return. Raises: what `decide` raises; then nothing was appended.
+        Durable: on return. Raises: the errors of `decide`; then nothing was appended.
         """
         while True:
             state = await self.state()
@@ -122,7 +122,7 @@ class Journal:
 
 
 def _following(head: int, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield those of `entries` that follow seq `head` without a gap."""
+    """Yield the `entries` that follow seq `head` without a gap."""
     for entry in entries:
         if entry.seq == head + 1:
             head = entry.seq

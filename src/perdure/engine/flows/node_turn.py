@@ -1,7 +1,7 @@
 """A turn of a flow: claims its node in its first commit and finishes it in its last.
 
-Each attempt to commit decides on the newest state of the flow. If another process has changed the
-claimed work, the turn is abandoned before anything is appended.
+Each attempt to commit uses the newest state of the flow. If another process has changed the claimed
+work, the turn is abandoned before anything is appended.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class NodeTurn:
         return await (journal.state() if is_doubtful else journal.latest_or_read())
 
     async def _check_recovered(self) -> None:
-        """Reject the open turn of another part: its process died after it had finished this one.
+        """Reject an open turn of another part: its process died after it had finished this part.
 
         Raises: NodeClaimLost.
         """
@@ -132,7 +132,7 @@ class NodeTurn:
             raise NodeClaimLost(self._part.role)
 
     async def _listen(self, entries: Sequence[NewEntry]) -> None:
-        """Remember the answer by which the turn's end is judged."""
+        """Remember the answer, which decides the effect of the turn's end."""
         if self._said is None:
             is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
             self._said = AnswerText() if is_begun else await self._last_answer()
@@ -156,7 +156,7 @@ class NodeTurn:
         return (claim,)
 
     def _entry_markers(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
-        """Return the marker where a node begins in its session: a role may enter it repeatedly."""
+        """Return the marker of a node's start in its session: a role may enter it repeatedly."""
         part = self._part
         if not isinstance(part, NodePart) or state.at_node.get(part.role) == part.node:
             return ()

@@ -1,7 +1,7 @@
 """Park nodes and roles that cannot continue until a person answers.
 
-A node that could not begin keeps its queued reply for another process. This process retries it only
-after its reply or its configuration has changed.
+A node that could not begin retains its queued reply for another process. This process retries it
+only after its reply or its configuration has changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Attempt = tuple[str | None, RoleConfiguration | None]
 
 
 class ParkedWork:
-    """Parks nodes and roles of one flow, and remembers those that could not begin here."""
+    """Parks nodes and roles of one flow, and remembers work that could not begin here."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -33,12 +33,12 @@ class ParkedWork:
         return self._unable.get(work.target) == _attempt(state, work)
 
     async def park(self, state: FlowState, body: Parked) -> None:
-        """Park, unless the flow has changed since `state`: then the next pass decides."""
+        """Park, unless the flow has changed since `state`; after a change the next pass decides."""
         head = state.head
         await self._journal.append(lambda now: (body,) if now.head == head else ())
 
     async def park_unbegun(self, state: FlowState, work: Work | RoleWork, body: Parked) -> None:
-        """Park `work`, which could not begin; its reply stays queued."""
+        """Park `work`, which could not begin; its reply remains queued."""
         if work.text is not None:
             self._unable[work.target] = _attempt(state, work)
             body = msgspec.structs.replace(body, keeps_reply=True)

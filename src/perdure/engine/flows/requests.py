@@ -1,6 +1,6 @@
 """Requests of flows: programs append them, workers run the flow until it is completed.
 
-A request is open until a ``flow_request_closed`` is about it. A later request replaces it.
+A request is open until a ``flow_request_closed`` refers to it. A later request replaces it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def close_flow_request(
 
 
 async def end_of_request(log: LogReader, flow: StreamId, request: int) -> FlowRequestClosed | None:
-    """Return what closed the request at seq `request`; None while it is open."""
+    """Return the end of the request at seq `request`; None while the request is open."""
     about = entry_id(flow, request)
     for entry in await log.entries(flow, after=request, kind=FlowRequestClosed.kind):
         body = body_of(entry)

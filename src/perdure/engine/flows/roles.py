@@ -62,16 +62,16 @@ class Roles(Protocol):
         ...
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """Run a turn that `message` begins to its end, however it ends.
+        """Run the turn that `message` begins, until it has ended with any outcome.
 
-        Raises: LeaseHeld when another process runs one; what `companion` raises.
+        Raises: LeaseHeld when another process runs a turn; the errors of `companion`.
         """
         ...
 
     async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
         """Run the open turn of a dead process to its end; do nothing if it is closed.
 
-        Raises: LeaseHeld while that process lives; what `companion` raises.
+        Raises: LeaseHeld while that process lives; the errors of `companion`.
         """
         ...
 

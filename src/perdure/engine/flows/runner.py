@@ -67,7 +67,7 @@ class FlowRunner:
 
         Shape: the flow then waits for a person, or is completed.
         Raises: SessionNotFound; CorruptLog; StoreError; ConfigError if the record folder cannot be
-        written. Running work is then suspended, and continues when the flow is run again.
+        written. If it raises, running work is suspended, and continues when the flow is run again.
         """
         wakes = self._wakes()
         woken: asyncio.Task[int | None] | None = None
@@ -113,7 +113,7 @@ class FlowRunner:
         self._collect()
 
     def _leave_alone(self, role: str, held: LeaseHeld) -> None:
-        """Skip the session of `role` for a while: another process holds it.
+        """Skip the session of `role` for a while: another process works in it.
 
         If that process dies, its turn is continued here.
         """
@@ -128,13 +128,13 @@ class FlowRunner:
             await self._journal.state()
 
     async def _is_newest(self, state: FlowState) -> bool:
-        """Return whether `state` is the newest state, not only the newest cached one."""
+        """Return whether `state` is the newest state in the log, not only in the cache."""
         return (await self._journal.state()).head == state.head
 
     # ------------------------------------------------------------ one pass
 
     async def _redrawn(self, state: FlowState) -> FlowState:
-        """Return the flow with the graph that its files define now; ignores an unusable one."""
+        """Return the flow with the graph that its files define now; ignore an unusable graph."""
         drawing = self._ground.drawing
         if drawing is None or state.run.improvement_phase is not None:
             return state
@@ -247,7 +247,7 @@ class FlowRunner:
         message: str | None,
         repair: RepairAsked | None = None,
     ) -> None:
-        """Run the turn that `message` begins (None: the open one), and its repairs."""
+        """Run the turn that `message` begins (None: the open turn), and its repairs."""
         while True:
             last_answer = partial(self._roles.last_answer, part.session)
             turn = NodeTurn(self._ground, part, last_answer, repair)

@@ -1,7 +1,7 @@
-"""Who configures a role, per dimension: its files, a person, or a selector.
+"""Whether its files, a person or a selector configures a role, per dimension.
 
 A selector is a model that gets the offers and answers in one line. An invalid choice is returned
-with the reason, at most three times; then a person is asked. Pure.
+with the reason, at most three times; after that a person is asked. Pure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
     @property
     def is_for_selector(self) -> bool:
-        """Whether a selector has something to choose from."""
+        """Whether there is a choice for a selector."""
         return _is_any(self.by_selector)
 
     @property
@@ -53,19 +53,19 @@ class Undecided(msgspec.Struct, frozen=True):
 
 
 def who_configures(state: FlowState, dimension: Dimension) -> Configuring:
-    """Return who configures roles in that dimension."""
+    """Return whether files, people or selectors configure roles in that dimension."""
     if dimension == "skills" and state.skills_configuring is not None:
         return state.skills_configuring
     return state.configuring
 
 
 def is_configuring(state: FlowState) -> bool:
-    """Whether roles may have to wait until something is chosen for them."""
+    """Whether roles may have to wait for a choice."""
     return any(who_configures(state, dimension) != "given" for dimension in DIMENSIONS)
 
 
 def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
-    """Return which of `offers` are still to be chosen for `role`.
+    """Return the `offers` from which a choice for `role` is still missing.
 
     A running selector chooses from the offers with which it began.
     """
@@ -90,7 +90,7 @@ def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
 def opening(
     state: FlowState, role: str, offers: Offers, refused: str | None = None
 ) -> SelectorOpened:
-    """Return the next selector of `role`; `refused` is the error of the previous one, if any."""
+    """Return the next selector of `role`; `refused` is the error of the previous one, or None."""
     before = state.selecting.get(role)
     number = len(state.selectors.get(role, ())) + 1
     session = selector_session(state.run.flow_id, role, number)
@@ -111,7 +111,7 @@ def selection(
 ) -> RoleConfigured:
     """Return the configuration in the answer of a selector.
 
-    Raises: InvalidEntry unless it chooses exactly what there is to choose.
+    Raises: InvalidEntry if the answer does not choose exactly the missing dimensions.
     """
     choice = choice_in(answer)
     check_offered(choice, opened.offers)

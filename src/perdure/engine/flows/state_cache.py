@@ -1,4 +1,4 @@
-"""Cache of folded flow states: reading a flow again folds only the entries since.
+"""Cache of folded flow states: reading a flow again folds only the newer entries.
 
 Each open store of a process has one cache. States are immutable values. A cached state is used only
 if its last entry still exists and the trusted entries are unchanged; otherwise the whole log is

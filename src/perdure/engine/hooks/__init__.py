@@ -1,1 +1,1 @@
-"""Hooks: a program observes, changes, blocks or supplies what a session is about to do."""
+"""Hooks: a program observes, changes, blocks or replaces the next action of a session."""

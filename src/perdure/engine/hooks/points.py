@@ -79,7 +79,8 @@ class SessionShutdown(HookPoint, frozen=True):
 class BeforeModelCall(HookPoint, frozen=True):
     """A model is about to be called, its intent is in the log.
 
-    A `ModelRequest` goes out instead (of the same model), a `Message` is the answer without a call.
+    If a hook answers with a `ModelRequest`, it is sent instead (to the same model); a `Message` is
+    used as the answer without a call.
     """
 
     name: ClassVar[HookName] = "before_model_call"
@@ -102,7 +103,7 @@ class AfterModelCall(HookPoint, frozen=True):
 class ToolAsked(HookPoint, frozen=True):
     """A tool is about to run, its intent is in the log: its arguments are final.
 
-    A `ToolOutput` is its result without a run.
+    A `ToolOutput` from a hook becomes the result, and the tool does not run.
     """
 
     name: ClassVar[HookName] = "tool_call"
@@ -113,10 +114,10 @@ class ToolAsked(HookPoint, frozen=True):
 
 
 class ToolAnswered(HookPoint, frozen=True):
-    """A tool has run, or its result was supplied. A `ToolOutput` is the result before its use.
+    """A tool has run, or its result was supplied. A `ToolOutput` answer replaces the result.
 
-    `outcome` is how it ended. If the tool raised an error or timed out, `output` is the text for
-    the model. A call that a hook blocked has not run.
+    `outcome` is the outcome of the run. If the tool raised an error or timed out, `output` is the
+    text for the model. A call that a hook blocked has not run.
     """
 
     name: ClassVar[HookName] = "tool_result"
@@ -129,7 +130,7 @@ class ToolAnswered(HookPoint, frozen=True):
 
 
 class BeforeCompact(HookPoint, frozen=True):
-    """A context is about to be compacted. A text answer is the summary, made without a model.
+    """A context is about to be compacted. A text answer becomes the summary; no model is called.
 
     `history` leaves the context; `previous_summary` is the summary of earlier compactions.
     """
@@ -152,7 +153,7 @@ class Compacted(HookPoint, frozen=True):
 
 
 class BeforeFork(HookPoint, frozen=True):
-    """A session is about to be forked, `at` an entry or as a whole (None)."""
+    """A session is about to be forked: up to the entry `at`, or as a whole (None)."""
 
     name: ClassVar[HookName] = "session_before_fork"
     takes: ClassVar[tuple[type, ...]] = (Block,)

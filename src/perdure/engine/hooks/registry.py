@@ -58,7 +58,7 @@ class Hooks:
     ) -> Callable[[], None]:
         """Run `hook` at the point `name` from now on.
 
-        `is_guard` says whether its failure blocks; None is as the point has it.
+        `is_guard` says whether a failure of the hook blocks; None: as the point defines.
         Shape: returns the function that removes the hook.
         Raises: WrongArgument for an unknown point.
         """
@@ -75,13 +75,13 @@ class Hooks:
         return bool(self.at(name))
 
     async def tell(self, point: points.HookPoint) -> None:
-        """Run the hooks of a point that takes no answer."""
+        """Run the hooks of a point that accepts no answer."""
         await self.ask(point)
 
     async def ask(self, point: P) -> tuple[P, object]:
         """Run the hooks; return the point as they changed it, and the final answer.
 
-        Shape: the answer is a `Block`, a value of a type the point takes, or None.
+        Shape: the answer is a `Block`, a value of a type that the point accepts, or None.
         """
         for registered in self.at(point.name):
             answer = await _answer(registered, point)

@@ -46,9 +46,9 @@ class HookedModels:
         return self._models.info(model)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Call the model as the hooks have it; where there is none, straight.
+        """Call the model with the changes of the hooks; without hooks, call it directly.
 
-        Raises: ModelRefused when one blocks; ModelError.
+        Raises: ModelRefused when a hook blocks; ModelError.
         """
         if self._hooks.has("before_model_call") or self._hooks.has("after_model_call"):
             return self._stream_request(request)

@@ -36,7 +36,7 @@ class ClusterReport(Protocol):
 
 
 def chosen_cluster_report() -> ClusterReport | None:
-    """Return what takes the measurements of a worker; None without OpenTelemetry."""
+    """Return the receiver of a worker's measurements; None without OpenTelemetry."""
     if _METRICS_API not in sys.modules:
         return None
     try:
@@ -47,7 +47,7 @@ def chosen_cluster_report() -> ClusterReport | None:
 
 
 def told_models(models: ModelClient, observer: Observer) -> ModelClient:
-    """Return `models` with requests reported to `observer`; unchanged if nothing observes."""
+    """Return `models` with requests reported to `observer`; unchanged without an observer."""
     if _SPANS not in sys.modules:
         return models
     listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)

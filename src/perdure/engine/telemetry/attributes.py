@@ -93,7 +93,7 @@ def of_usage(usage: Usage | None) -> Attributes:
 
 
 def usage_of(happened: Input | None) -> Usage | None:
-    """Return the usage of the call that ended so, if known."""
+    """Return the usage of the ended call, if known."""
     if isinstance(happened, inputs.Answered):
         return happened.message.usage
     if isinstance(happened, inputs.Summarised | inputs.CallFailed | inputs.Aborted):
@@ -118,8 +118,9 @@ def shown_message(message: Message) -> str:
 def shown_messages(messages: Sequence[Message]) -> str:
     """Return `messages` in the conventions' form, with secrets masked.
 
-    Shape: a JSON list of at most `MAX_CONTENT` characters: the newest messages, after one that
-    states how many are omitted; a single message that is too long has its texts cut.
+    Shape: a JSON list of at most `MAX_CONTENT` characters. It contains the newest messages, after
+    one message that states how many are omitted. If a single message is too long, its texts are
+    cut.
     """
     kept: list[str] = []
     room = MAX_CONTENT - _ROOM_FOR_NOTE
@@ -144,7 +145,7 @@ def shown_instructions(text: str) -> str:
 
 
 def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
-    """Return the tool declarations of a request in the same form: those that fit."""
+    """Return the tool declarations of a request in the same form, as many as fit."""
     shown: list[str] = []
     room = MAX_CONTENT
     for tool in tools:

@@ -1,4 +1,4 @@
-"""Measurements of queued turns, for OpenTelemetry: what waits, for how long, and takeovers.
+"""Measurements of queued turns, for OpenTelemetry: waiting turns, delays, and takeovers.
 
 The figures of a database are the same from every worker that reports them. Loads the API of
 OpenTelemetry, not its SDK.

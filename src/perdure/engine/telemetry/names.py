@@ -1,4 +1,4 @@
-"""Every name that perdure passes to OpenTelemetry: the GenAI conventions' first, then its own.
+"""Every name that perdure passes to OpenTelemetry: first the GenAI conventions' names, then ours.
 
 The conventions are not stable yet; a change of them changes this file.
 Source: OpenTelemetry semantic conventions for generative AI, as of 1.42 and of their own repository

@@ -1,6 +1,7 @@
 """Report each model call's request, and the start of its answer, to OpenTelemetry.
 
-Reported on the current span, the span of the call. The content of a request is reported only
+The request is reported on the current span, the span of the call. The content of a request is
+reported only
 if requested. Answers are passed through unchanged.
 """
 

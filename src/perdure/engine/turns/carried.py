@@ -1,6 +1,6 @@
-"""The entries from which the state is computed that a new turn carries on.
+"""The entries from which the inherited state of a new turn is computed.
 
-Not part of `recovery`: to read what is in force in a session needs no turn machine.
+This module is not part of `recovery`: reading the state in force needs no turn machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Atomic commits of a turn together with entries of other streams.
 
-A turn that is part of a larger unit begins and ends in one commit with it, so no crash can separate
-the two.
+A turn that is part of a larger unit begins and ends in one commit with the unit. So no crash can
+separate the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perdure.stores.protocol import Write
 
 
 class CoCommit(msgspec.Struct, frozen=True):
-    """Writes to other streams, contents they name, and `notes` for the turn's own stream.
+    """Writes to other streams, the contents of these writes, and `notes` for the turn's own stream.
 
     Shape: `notes` are side entries that follow the turn's own entries of that commit, and may refer
     to them. `writes` never target the turn's own stream.
@@ -31,11 +31,11 @@ class CommitParticipant(Protocol):
     """Takes part in the commits of one turn."""
 
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
-        """Return what to commit together with `entries`, the turn's next ones.
+        """Return the writes to commit together with `entries`, the next entries of the turn.
 
         Called before every commit of the turn, and again if a commit was rejected because the
-        turn's stream or another one had moved. An exception ends the run of the turn; nothing was
-        appended then.
+        turn's stream or another stream had changed. An exception ends the run of the turn; nothing
+        was appended then.
         """
         ...
 

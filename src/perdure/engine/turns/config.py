@@ -31,7 +31,7 @@ PARK_MS = 30_000
 
 
 class SilenceLimits(ShortRepr, frozen=True):
-    """How long a model's provider may send nothing; see `ModelRequest`. Units: seconds."""
+    """The longest silence of a model's provider; see `ModelRequest`. Units: seconds."""
 
     first_byte_timeout_s: float | None = None
     stream_idle_timeout_s: float | None = None
@@ -40,9 +40,9 @@ class SilenceLimits(ShortRepr, frozen=True):
 class Limits(ShortRepr, frozen=True):
     """Limits that end a turn with an error. Zero or less means the default.
 
-    `max_turns` counts the turns that a session ran under its own agent, `max_tool_rounds` the
-    answers of one turn that call tools, `max_correctable_rounds` those among them with an error
-    that the model can correct (an unknown tool, invalid arguments).
+    `max_turns` counts the turns that a session ran under its own agent. `max_tool_rounds` counts
+    the answers of one turn that call tools. `max_correctable_rounds` counts the answers among them
+    with an error that the model can correct (an unknown tool, invalid arguments).
     """
 
     max_turns: int = MAX_TURNS
@@ -58,7 +58,7 @@ class Limits(ShortRepr, frozen=True):
                 msgspec.structs.force_setattr(self, name, value if value > 0 else default)
 
     def over(self, below: Limits) -> Limits:
-        """Return these limits, with those of `below` where these are the defaults."""
+        """Return these limits; the limits of `below` replace those that have the default."""
         default = Limits()
         chosen = {
             name: mine
@@ -72,14 +72,14 @@ CompactionStrategy = Literal["tail", "node"]
 
 
 class CompactionSettings(ShortRepr, frozen=True):
-    """When a context is compacted, and how far.
+    """Settings for the compaction of a context: when, and how much.
 
-    `strategy` selects what is summarized: ``tail`` everything older than the retained tail;
-    ``node`` everything since a flow entered the current node, without a tail.
+    `strategy` selects the entries to summarize. ``tail``: all entries older than the retained tail.
+    ``node``: all entries since a flow entered the current node, without a tail.
     Units: tokens; `keep_recent_tokens` remain unchanged, `summary_tokens` is the maximum size of a
     summary. With `reserve_tokens` the trigger is window - reserve, else `trigger` x window.
     `max_messages` limits the messages sent to a model, not counting the summary and pinned entries:
-    the oldest exchanges are left out whole and reported (``session:trimmed``).
+    the oldest exchanges are omitted completely and reported (``session:trimmed``).
     """
 
     is_enabled: bool = True
@@ -95,17 +95,18 @@ class CompactionSettings(ShortRepr, frozen=True):
 
 
 class MemoryConfig(ShortRepr, frozen=True):
-    """What a session's turns remember of earlier sessions, within which budget.
+    """Settings for the memory of earlier sessions in a session's turns, with its limits.
 
     Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
     the same subject. `max_working_tokens` limits a request: instructions, tools, recalled texts (at
     most a quarter), history (its newest exchanges) and the new message; None: the model's window.
     `extractor` looks for facts in each session that ended: "model" asks the agent's own model, or
-    an object or async function of the program (`perdure.types.Extractor`). A stored snapshot names
-    those "program". `knowledge` are folders of Markdown and text files; turns recall their
-    passages. One that is not absolute is below the session's working folder. `embedder` also
-    recalls by meaning: ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the
-    program (`perdure.types.Embedder`), which a stored snapshot names "program".
+    an object or async function of the program (`perdure.types.Extractor`). For an object or
+    function, a stored snapshot contains "program". `knowledge` are folders of Markdown and text
+    files; turns recall their passages. A folder that is not absolute is below the session's working
+    folder. With `embedder`, turns also recall by meaning: ``static:FOLDER``, ``minilm:FOLDER``,
+    PROVIDER:MODEL, or an object of the program (`perdure.types.Embedder`), for which a stored
+    snapshot contains "program".
     """
 
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -130,7 +131,7 @@ class MemoryConfig(ShortRepr, frozen=True):
             )
 
     def stored(self) -> MemoryConfig:
-        """Return it as a snapshot contains it."""
+        """Return the settings in the form that a snapshot contains."""
         stored = self
         if self.extractor not in (None, *STORED_EXTRACTORS):
             stored = msgspec.structs.replace(stored, extractor="program")
@@ -144,7 +145,7 @@ STORED_EXTRACTORS = ("model", "program")
 
 
 class WorkingLimit(msgspec.Struct, frozen=True):
-    """The size of a request, and of the history in it beside instructions, tools and memory.
+    """The size of a request, and of its history without instructions, tools and memory.
 
     Units: tokens.
     """
@@ -154,7 +155,7 @@ class WorkingLimit(msgspec.Struct, frozen=True):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the history is compacted: of a smaller one a summary would take most."""
+        """Whether the history is compacted: a summary would fill most of a smaller history."""
         return self.history >= _LEAST_COMPACTED
 
 
@@ -164,7 +165,7 @@ OnExceed = Literal["fail", "warn", "pause_for_approval"]
 
 
 class Budget(ShortRepr, frozen=True):
-    """What a session may spend on models, and what happens before a call that could exceed it.
+    """The amount a session may spend on models, and the reaction to a call that may exceed it.
 
     ``fail`` ends the turn, ``warn`` makes the call and warns once a turn, ``pause_for_approval``
     asks in the inbox. A model without a known price counts as over budget.
@@ -192,8 +193,9 @@ class Link(msgspec.Struct, frozen=True):
 class PermissionCheck(Protocol):
     """A policy's decision about a tool call (made by `tools.permission_check`).
 
-    `text` is the question to the person, or the reason given to the model; `grant` is what the
-    answer "always" allows for the rest of the session, None if there is no such answer.
+    `text` is the question to the person, or the reason given to the model. `grant` is the
+    permission that the answer "always" gives for the rest of the session; None if there is no such
+    answer.
     """
 
     @property
@@ -261,7 +263,7 @@ def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -
 
 
 class ToolFacts(msgspec.Struct, frozen=True):
-    """What the machine must know of a tool: its effects, and how to handle a lost run.
+    """The facts about a tool that the machine needs: its effects, and the policy for a lost run.
 
     `is_async`: it is a coroutine function, so a run of it occupies no thread.
     """
@@ -276,14 +278,15 @@ OutputProblem = Callable[[str], str | None]
 
 
 class TurnConfig(msgspec.Struct, frozen=True):
-    """Everything except the log that the machine's decisions depend on.
+    """All inputs of the machine's decisions, except the log.
 
-    `model`, tried as `retry` says, is the first of the chain; `fallbacks` follow. `cost` and
-    `judge` are pure functions of their arguments. With `ends_when_denied` a denied tool call ends
-    the turn; otherwise the model continues without it.
-    Units: `window_tokens` is the model's context window, None if unknown (then nothing is compacted
-    before the provider rejects a request as too large). `working` is the limit of its requests in
-    the agent's memory. `output_problem` says what is wrong with the text of an answer.
+    `model` is the first model of the chain, with the retry policy `retry`; `fallbacks` follow.
+    `cost` and `judge` are pure functions of their arguments. With `ends_when_denied` a denied tool
+    call ends the turn; otherwise the model continues without it.
+    Units: `window_tokens` is the model's context window; None if unknown (then the context is
+    compacted only after the provider rejects a request as too large). `working` is the limit of its
+    requests in the agent's memory. `output_problem` returns the problem of an answer's text, if
+    any.
     """
 
     agent: str

@@ -1,6 +1,7 @@
 """The effects a runner performs, derived from a turn's state.
 
-At most one effect is open; running tools is one, also where several run side by side.
+At most one effect is open. Running tools counts as one effect, even if several tools run in
+parallel.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class RunTool(msgspec.Struct, frozen=True):
-    """Run the tool whose intent is in the log, and those `beside` it; the outcome is of `tool`."""
+    """Run `tool`, whose intent is in the log, and the tools in `beside`; `tool` has the outcome."""
 
     tool: OpenTool
     beside: tuple[OpenTool, ...] = ()

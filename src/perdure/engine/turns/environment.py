@@ -146,7 +146,7 @@ class Delegation(Protocol):
 
 
 class ToCompact(msgspec.Struct, frozen=True):
-    """Input for the texts around a summary: what a compaction is about to do.
+    """Input for the texts around a summary: the planned compaction.
 
     `unanswered` is the text of the user's newest message if it would leave the context without an
     answer; `kept` is the text of the message that follows the summary.
@@ -169,13 +169,13 @@ FrameOf = Callable[[ToCompact], Awaitable[SummaryFrame | None]]
 
 
 class WorkingMemory(Protocol):
-    """What a session remembers of earlier ones. Units: `max_tokens` limits a request."""
+    """The memory that a session has of earlier ones. Units: `max_tokens` limits a request."""
 
     @property
     def max_tokens(self) -> int | None: ...
 
     async def recall(self, message: str) -> ContextRecalled | None:
-        """Return what belongs to a turn that begins with `message`; None if nothing does."""
+        """Return the memory for a turn that begins with `message`; None if there is none."""
         ...
 
     async def texts(self, recalled: ContextRecalled) -> list[str]:
@@ -187,14 +187,14 @@ class WorkingMemory(Protocol):
 class Environment:
     """Everything a runner uses besides the rules of the log.
 
-    `owner` names this process to others that find the session in use; `is_gone` returns whether the
-    process of such a name is certainly dead. `invoked_by` are the sessions whose turns wait for
-    this one's; `person_waits` knows which of them wait for a person. `permissions` limits what
-    tools may access and `vault` holds named secrets; `delegation` lets them invoke other agents,
-    None if there are none. `frame_of` returns the texts around the summary of a ``node``
-    compaction.
-    Units: `lease_ttl_ms` milliseconds: how long a session stays blocked after its process died
-    without notice.
+    `owner` names this process for other processes that find the session in use; `is_gone` returns
+    whether the process with such a name is certainly dead. `invoked_by` are the sessions whose
+    turns wait for this session's turn; `person_waits` records which of them wait for a person.
+    `permissions` limits the access of tools, and `vault` contains named secrets. `delegation` lets
+    tools invoke other agents; None if there are no other agents. `frame_of` returns the texts
+    around the summary of a ``node`` compaction.
+    Units: `lease_ttl_ms` milliseconds: the time for which a session is blocked after its process
+    died without notice.
     """
 
     stream: StreamId
@@ -241,7 +241,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """What all requests of the session share, except the messages.
+    """The parts that all requests of the session share: all parts except the messages.
 
     Units: `size` is the tokens of the instructions and the tools, estimated without any correction.
     """

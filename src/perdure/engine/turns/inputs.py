@@ -15,13 +15,13 @@ from perdure.session.messages import MediaPart, Message, Usage
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """The user sends a message. `number` is the turn's, `base` the leaf it begins at.
+    """The user sends a message. `number` is the turn's number; it begins at the leaf `base`.
 
     `ran` turns of the session have called a model. `spent`, `granted_microcents`, `parked` and
     `grants` are carried over from the log so far. `contents` are the media named by the message.
     `is_reopening`: the session had ended.
-    `recalled` is what the turn remembers of earlier sessions. `request` is the seq of the
-    ``turn_requested`` that the turn answers.
+    `recalled` contains the texts that the turn recalled from earlier sessions. `request` is the seq
+    of the ``turn_requested`` that the turn answers.
     Units: `context_tokens` estimates the context before `message`.
     """
 
@@ -41,7 +41,7 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The model's complete answer arrived. `trimmed`: what was omitted from its request.
+    """The model's complete answer arrived. `trimmed`: the messages omitted from its request.
 
     `is_estimated`: the usage in `message` is not the provider's own count. `contents` are
     referenced by its tool calls and stored in the same commit.
@@ -68,8 +68,9 @@ class NothingToSummarise(msgspec.Struct, frozen=True):
 class CallFailed(msgspec.Struct, frozen=True):
     """The model call failed, possibly after part of the answer had arrived (`has_begun`).
 
-    `partial` is the displayable part of the answer; `usage` is what the call used, None if nothing;
-    `is_estimated`: it is an estimate. `is_renewed`: the rejected key has been replaced.
+    `partial` is the displayable part of the answer. `usage` is the usage of the call, None if
+    nothing was used; `is_estimated`: the usage is an estimate. `is_renewed`: the rejected key has
+    been replaced.
     Units: `random01` is a random number from 0 to 1, for the jitter of the wait.
     """
 
@@ -119,9 +120,9 @@ class Aborted(msgspec.Struct, frozen=True):
     """The turn was ended from outside.
 
     `partial` is the received part of the answer, `usage` its usage. `is_cancel`: True if the turn
-    ends because its chat is being closed. `is_interrupted`: True if this process may not run the
-    turn. `delegated` is the session that the tool had opened for another agent. `returned` are the
-    outcomes of the open tools that had ended, by the seq of their intent.
+    ends because its chat is being closed. `is_interrupted`: True if this process is not allowed to
+    run the turn. `delegated` is the session that the tool had opened for another agent. `returned`
+    are the outcomes of the open tools that had ended, by the seq of their intent.
     """
 
     partial: Message | None = None
@@ -140,7 +141,7 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The process that performed the open effect is dead; this one takes over.
+    """The process that performed the open effect is dead; this process takes over.
 
     `has_begun`: some of the answer had arrived; `partial` is the stored part of it.
     """

@@ -43,7 +43,7 @@ class Claim:
     """A claim to the lease of one session.
 
     `is_gone` returns whether the owner of a lease is certainly dead; its lease is then taken over
-    at once. `owner` names only this process: a leftover lease of its own, for example after a
+    at once. `owner` names only this process. An old lease of this process, for example after a
     failed commit, is also taken over at once.
     Units: `ttl_ms` milliseconds, the term of a lease.
     """
@@ -57,12 +57,12 @@ class Claim:
 
 
 async def is_led_elsewhere(claim: Claim) -> bool:
-    """Whether one read shows that another process holds the lease of the session."""
+    """Return whether a single read shows that another process holds the lease of the session."""
     return await led_elsewhere(claim) is not None
 
 
 async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
-    """Return the error that names the other process which holds the lease now; None without one."""
+    """Return the error that names the other process holding the lease now, or None."""
     return led_by_other(claim, await claim.store.state(claim.stream))
 
 
@@ -77,15 +77,16 @@ def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
 
 
 def _lease_held(claim: Claim, owner: str, until: int) -> LeaseHeld:
-    """Return the error for a lease of `owner`, which says if that is the process of `claim`."""
+    """Return the error for a lease of `owner`; its text says if this is the process of `claim`."""
     process, own = (name.rpartition(", ")[2] for name in (owner, claim.owner))
     return LeaseHeld(claim.stream, owner, until, is_here=process == own)
 
 
 def led_here(claim: Claim) -> LeaseHolder | None:
-    """Return what leads the session in this process for the same owner; None without one.
+    """Return the holder that leads the session in this process for the same owner, or None.
 
-    It may be of another store that has a session with this id: see `LeaseHolder.can_stop`.
+    The holder may belong to another store with a session of the same id: see
+    `LeaseHolder.can_stop`.
     """
     with _LED_LOCK:
         found = [each for each in _LED if each.leads(claim.stream, claim.owner)]
@@ -99,7 +100,7 @@ def leads_here(store: object, stream: StreamId) -> bool:
 
 
 class Stopping(Protocol):
-    """Takes the request to end a turn."""
+    """Receives the request to end a turn."""
 
     def ask(self, *, is_cancel: bool = False) -> None: ...
 
@@ -107,7 +108,7 @@ class Stopping(Protocol):
 class LeaseHolder:
     """The lease of one session, held by this process. Created by `leading`.
 
-    `stopping` takes requests to end the turn that it leads.
+    `stopping` receives requests to end the turn that the holder leads.
     """
 
     def __init__(self, claim: Claim, stopping: Stopping | None = None) -> None:
@@ -122,7 +123,7 @@ class LeaseHolder:
 
     @property
     def lease(self) -> Lease:
-        """Return the lease, which must have been taken."""
+        """Return the lease; it must have been acquired before."""
         assert self._lease is not None
         return self._lease
 
@@ -148,7 +149,7 @@ class LeaseHolder:
         """Make `commit`, whose first write is to the session, as the lease holder.
 
         Takes the lease first if needed; `is_last` releases it with this commit.
-        Raises: LeaseHeld; as ``SessionStore.commit``.
+        Raises: LeaseHeld; also the errors of ``SessionStore.commit``.
         """
         is_able = self._claim.store.capabilities.leases_in_commits
         if self._lease is None and not is_able:
@@ -224,9 +225,10 @@ class LeaseHolder:
     async def _reporting_dead_holder(
         self, taken: Callable[[str | None], Coroutine[Any, Any, T]]
     ) -> T:
-        """Return the result of `taken`, which is passed a holder that is certainly dead.
+        """Call `taken` with a holder that is certainly dead, if any, and return its result.
 
-        A cancelled caller still waits for it: a taken lease must be released.
+        A cancelled caller still waits for the result, because a lease that was taken must be
+        released.
         """
         self._is_taking = True
         try:
@@ -245,7 +247,7 @@ class LeaseHolder:
     def _is_left(self, owner: str) -> bool:
         """Whether `owner` no longer needs its lease.
 
-        It is dead, or runs no turn in this process.
+        The owner is dead, or runs no turn in this process.
         """
         claim = self._claim
         if owner != claim.owner:
@@ -255,16 +257,16 @@ class LeaseHolder:
         return not any(each.leads(claim.stream, owner) for each in others)
 
     def leads(self, stream: StreamId, owner: str) -> bool:
-        """Whether it holds the lease of the session for `owner`, or may be about to."""
+        """Return whether this holds the session's lease for `owner`, or may soon acquire it."""
         is_its = self._claim.stream == stream and self._claim.owner == owner
         return is_its and (self._lease is not None or self._is_taking)
 
     def is_of(self, store: object, stream: StreamId) -> bool:
-        """Whether it leads, or is about to lead, the session in the open `store`."""
+        """Return whether this leads, or will soon lead, the session in the open `store`."""
         return self._claim.stream == stream and self._claim.store is store
 
     def can_stop(self, claim: Claim) -> bool:
-        """Whether it leads a turn of the session of `claim`, in the same open store."""
+        """Return whether this leads a turn of the session of `claim` in the same open store."""
         is_its = self._claim.stream == claim.stream and self._claim.store is claim.store
         return is_its and self._stopping is not None
 
@@ -294,7 +296,7 @@ async def leading(
 
     Without `is_begun`, the block's first commit acquires it.
 
-    `stopping` takes requests of other chats in this process to end the turn.
+    `stopping` receives requests from other chats in this process to end the turn.
     Raises: LeaseHeld if another process holds it.
     """
     leadership = LeaseHolder(claim, stopping)

@@ -1,7 +1,7 @@
-"""The turn machine: the inputs allowed in each phase, and the entries each one appends.
+"""The turn machine: the inputs allowed in each phase, and the entries that each input appends.
 
-Rule 1: every decision about the next step of a turn is made here and in the modules of this package
-that this one imports; none of them reads a clock, a disk or a network.
+Rule 1: this module and the modules of this package that it imports make every decision about the
+next step of a turn. None of them reads a clock, a disk or a network.
 Rule 2: a step returns entries. The effect to perform is read from the state that results from
 folding these entries (``effects.effect_of``). So the log alone determines the actions of a process
 after a crash.
@@ -85,8 +85,8 @@ def step(
     """Return the step that `happened` leads to. `bounds` as in `Scribe`.
 
     Units: `at` is Unix milliseconds.
-    Raises: InvalidTransition if that cannot happen in the state's phase; Unexamined if `bounds`
-    lacks the facts to which the approval of a pending call is bound.
+    Raises: InvalidTransition if `happened` is not allowed in the phase of the state; Unexamined if
+    `bounds` lacks the facts to which the approval of a pending call is bound.
     """
     handler = RULES.get((state.phase, type(happened)))
     if handler is None:

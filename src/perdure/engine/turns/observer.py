@@ -1,6 +1,6 @@
 """Observers of a running turn, for telemetry. An observer changes nothing.
 
-Without an observer a turn pays for two calls and an effect for one.
+Without an observer, the overhead is two function calls per turn and one per effect.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
 
 
 class IdleState(msgspec.Struct, frozen=True):
-    """State of a session without an open turn; one that `has_ended` must be reopened."""
+    """State of a session without an open turn; if it `has_ended`, it must be reopened."""
 
     head: int
     leaf: EntryId | None
@@ -108,7 +108,7 @@ class Recollection:
     async def so_far(self, head: int) -> TurnState:
         """Return the state of the log up to `head`, its last entry, for a new turn.
 
-        Reads only what others have appended since the last turn.
+        Read only the entries that others have appended since the last turn.
         Raises: SessionNotFound.
         """
         left = self.left
@@ -143,7 +143,7 @@ async def give_up(claim: Claim) -> TurnState | None:
 
 
 async def interrupt(claim: Claim) -> None:
-    """Close an open turn that is not in force here, as interrupted; nothing of it is performed.
+    """Close an open turn as interrupted, without performing any of its effects.
 
     Raises: LeaseHeld while its process is alive.
     """

@@ -1,7 +1,8 @@
 """Requests of turns: programs append them, workers answer them.
 
 A request is open until a ``turn_started`` or ``turn_refused`` is about it. Only the owner of the
-session's lease appends either, at a head up to which it has checked that the request is open.
+session's lease appends these entries. It first checks that the request is open up to the head at
+which it appends.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ async def break_turn(claim: Claim, reason: str) -> None:
 async def requested_stop(
     store: LogReader, stream: StreamId, turn: int, request: int | None
 ) -> TurnStopRequested | None:
-    """Return the newest request to stop the turn begun at seq `turn`, or its `request`."""
+    """Return the newest stop request for the turn begun at seq `turn`, or for its `request`."""
     after = turn if request is None else min(turn, request)
     about = {entry_id(stream, turn), entry_id(stream, after)}
     found = await store.entries(stream, after=after, kind=TurnStopRequested.kind)
@@ -130,7 +131,7 @@ async def requested_stop(
 
 
 async def stop_of_turn(store: LogReader, stream: StreamId, turn: int) -> TurnStopRequested | None:
-    """Return the newest request to stop the turn begun at seq `turn`, or the request it answers."""
+    """Return the newest stop request for the turn at seq `turn`, or for the request it answers."""
     (begun,) = await store.entries(stream, after=turn - 1, limit=1)
     request = None if begun.about is None else entry_place(begun.about)[1]
     return await requested_stop(store, stream, turn, request)

@@ -1,6 +1,6 @@
 """The runner: append the machine's decision, perform the effect it waits for, repeat until done.
 
-The runner itself decides nothing. Each step is one commit at the head it was computed for; if
+The runner itself decides nothing. Each step is one commit at the head for which it was computed. If
 others appended in between, the runner folds in their entries and computes the step again. It stops
 when its lease is lost: an outcome that arrives later is logged as a ``late_outcome``.
 """
@@ -81,9 +81,9 @@ _HAS_STRAY_COUNTS = sys.version_info < (3, 13)
 
 
 class StopRequest:
-    """Whether and how the owner ends a turn.
+    """A request of the owner to end a turn.
 
-    `is_asked`: a stop was requested. `has_cut`: it cancelled an effect that had not ended.
+    `is_asked`: a stop was requested. `has_cut`: the request cancelled an effect that had not ended.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,8 @@ class StopRequest:
     async def uncut(self, effect: Awaitable[T]) -> T | None:
         """Return the outcome of `effect`; None if a stop request cancelled it.
 
-        The turn's task performs it. A cancellation of the task ends here if it targets the effect.
+        The turn's task performs the effect. A cancellation of the task is caught here if it targets
+        only the effect.
         Raises: CancelledError if the turn itself is cancelled.
         """
         task = asyncio.current_task()
@@ -137,9 +138,9 @@ class StopRequest:
 class TurnRunner:
     """Runs one turn to its end under a lease held by the caller.
 
-    After a request to `stopping`, no new effect begins and the turn ends as soon as the open one
-    can be cancelled. An outcome that exists by then is logged, unless it is a failure. `branch`
-    receives every entry of the turn; `companion` adds to its commits.
+    After a request to `stopping`, no new effect begins. The turn ends as soon as the open effect
+    can be cancelled. If an outcome exists at that time, it is logged, except for a failure.
+    `branch` receives every entry of the turn; `companion` adds to its commits.
     """
 
     def __init__(
@@ -168,8 +169,8 @@ class TurnRunner:
     async def begin(self, state: TurnState, begin: Begin) -> TurnState:
         """Open the turn in the session at `state`; return its new state.
 
-        Raises: HeadConflict if others have appended since, so the turn must begin elsewhere; else
-        as `run`.
+        Raises: HeadConflict if others have appended since, so that the turn must begin at another
+        entry; also the errors of `run`.
         """
         with within(session=self._environment.stream, turn=begin.number):
             return await self._commit_step(state, begin)
@@ -178,7 +179,7 @@ class TurnRunner:
         """Continue a turn that has begun or was lost from `state` to its end.
 
         Raises: LeaseLost if another process took over the session; StoreBehind if the store lost
-        entries of the turn; StoreError; what the participant raises.
+        entries of the turn; StoreError; the errors of the companion.
         """
         environment = self._environment
         watched = environment.observer.turn(self._config, state, happened)
@@ -255,7 +256,7 @@ class TurnRunner:
         return fold(decided.state, appended[len(decided.entries) :])
 
     async def _decide(self, state: TurnState, happened: Input, at: int) -> Step:
-        """Return the step for `happened`, after reading what approvals are bound to."""
+        """Return the step for `happened`, after reading the facts to which approvals are bound."""
         bounds: dict[int, Bound] = {}
         while True:
             try:
@@ -307,7 +308,7 @@ class TurnRunner:
     async def _outcome_of(self, effect: Effect, state: TurnState) -> Input:
         """Perform `effect`, unless the turn is aborted before or during it.
 
-        Raises: what the store raises; any other exception breaks the turn.
+        Raises: the errors of the store; any other exception breaks the turn.
         """
         try:
             return self.failure.after(await self._run_effect(effect, state))
@@ -387,7 +388,7 @@ class TurnRunner:
 
 
 def _seq_of(effect: Effect) -> int:
-    """Return the seq of the intent that `effect` carries out; -1 without one."""
+    """Return the seq of the intent that `effect` carries out; -1 if it has no intent."""
     if isinstance(effect, CallModel):
         return effect.call.seq
     return effect.tool.seq if isinstance(effect, RunTool) else -1
@@ -396,7 +397,8 @@ def _seq_of(effect: Effect) -> int:
 async def _is_cut(environment: Environment, effect: Effect) -> bool:
     """Flush the live events of `effect`; return whether the turn was cancelled meanwhile.
 
-    The outcome of the effect is then recorded before the turn stops: it may have been paid.
+    The outcome of the effect is then recorded before the turn stops, because it may have cost
+    money.
     """
     try:
         await environment.bus.settle(environment.stream, _seq_of(effect))
@@ -415,7 +417,7 @@ def _observed(
 
 
 class Failure:
-    """The error with which the newest effect of a turn failed: `cause`, None if it did not."""
+    """The error of the newest effect of a turn: `cause`, or None if the effect did not fail."""
 
     def __init__(self) -> None:
         self.cause: Exception | None = None
@@ -423,7 +425,8 @@ class Failure:
     def after(self, happened: Input) -> Input:
         """Return `happened`; if a model call failed, its error is the cause.
 
-        Not that of a provider which is not set up: its status is missing, and the reason says all.
+        If the provider is not set up, `cause` stays None: the error has no status, and its reason
+        is complete.
         """
         self.cause = None
         if isinstance(happened, CallFailed):

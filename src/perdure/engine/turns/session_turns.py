@@ -1,4 +1,4 @@
-"""The turns of one session: their configuration, and each one from its lease to its end."""
+"""The turns of one session: their configuration, and each turn from its lease to its end."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ from perdure.session.messages import Message
 class Signals:
     """Signals between a turn and its caller. Create inside a running event loop.
 
-    `begun` resolves to the seq after which the turn's events begin, once the turn holds the lease;
+    `begun` resolves once the turn holds the lease, to the seq after which the turn's events begin.
     `stored` resolves once the turn cannot be lost: it began, or its request is in the log.
-    `stopping` requests its end. `companion` takes part in its commits. While the turn is only
-    followed, `held` names the process that runs it, or `leader` runs it in this one. `cause` is
-    the error that it failed with here.
+    `stopping` requests the end of the turn. `companion` takes part in the commits of the turn.
+    While the caller only follows the turn, `held` names the other process that runs the turn, or
+    `leader` is the holder in this process that runs it. `cause` is the error with which the turn
+    failed in this process.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
@@ -67,7 +68,7 @@ class Signals:
         self.is_stored()
 
     def stop(self, *, is_cancel: bool = False) -> None:
-        """Request the end of the turn, also where it runs for another chat of this process."""
+        """Request the end of the turn, even if it runs for another chat of this process."""
         self.stopping.ask(is_cancel=is_cancel)
         if self.leader is not None:
             self.leader.stop(is_cancel=is_cancel)
@@ -93,7 +94,7 @@ class Terms:
     history: History = "full"
 
     def model_on(self, branch: BranchState) -> str:
-        """Return the model the branch was last switched to, else the session's."""
+        """Return the model that the branch was last switched to, or the session's model."""
         change = branch.model_change
         body = body_of(change) if change is not None else None
         return body.model if isinstance(body, ModelChange) else self.models[0]
@@ -103,7 +104,7 @@ class Terms:
         return self.config_of(self.model_on(branch))
 
     def settings_on(self, branch: BranchState) -> RequestSettings:
-        """Return what all requests of a turn on the branch share."""
+        """Return the settings that all requests of a turn on the branch share."""
         change = branch.thinking_change
         body = body_of(change) if change is not None else None
         if isinstance(body, ThinkingChange) and body.level in get_args(ThinkingLevel):
@@ -193,10 +194,10 @@ class SessionTurns:
                 return self._known.left
 
     async def lost_turn(self, signals: Signals, seq: int | None = None) -> TurnState:
-        """Resume the turn of a process that died; `seq`: only if the turn has it.
+        """Resume the turn of a process that died; with `seq`, only the turn that has this seq.
 
-        Raises: LeaseHeld while that process is alive; InvalidTransition if no turn is open, or
-        another one.
+        Raises: LeaseHeld while that process is alive; InvalidTransition if no turn is open, or if
+        the open turn is not `seq`.
         """
         await self._load_models()
         async with leading(self.environment.claim, stopping=signals.stopping) as leadership:

@@ -1,4 +1,4 @@
-"""The turn state as a fold of its log: what is open, what is due, and what comes next.
+"""The turn state as a fold of its log: the open effect, the pending work, and the next step.
 
 Rule: everything the machine knows about a turn is folded here from entries, and nowhere else. A
 process that dies loses only the effect it was performing. The process that takes over folds the
@@ -64,10 +64,10 @@ class Phase(StrEnum):
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A model call without an outcome in the log (or, in BACKOFF, the one to be repeated).
+    """A model call without an outcome in the log (or, in BACKOFF, the call to be repeated).
 
-    `tries` counts the attempts at its model, `attempt` those at the call; `next_link` is the
-    position in the chain of the next attempt.
+    `tries` counts the attempts with the current model, `attempt` counts all attempts of the call;
+    `next_link` is the position in the chain of the next attempt.
     """
 
     seq: int
@@ -101,16 +101,17 @@ class TurnState(msgspec.Struct, frozen=True):
     """A session's open turn.
 
     Shape: `head` is the last seq folded in; `pending` are the tool calls of the last answer without
-    a result, in order, including the open ones: `open_tool`, then those that run `beside` it.
-    `lost` counts the lost runs of such calls, by idempotency key. `awaits` is the message announced
-    by the previous entry; `queued` are entries of others that wait to be adopted; `ran` counts the
-    session's turns that called a model, including this one once it does. `parked` maps each paused
-    provider to the end of its pause (Unix milliseconds); `renewed` are the providers whose key was
-    renewed, `granted` what tools may do without asking, `recalled` what the turn was given from
-    memory. `refused_answers` counts those that do not fit the type of the agent's answers.
+    a result, in order, including the open calls: `open_tool`, then the calls in `beside`, which run
+    at the same time. `lost` counts the lost runs of such calls, by idempotency key. `awaits` is the
+    message announced by the previous entry; `queued` are entries of others that wait to be adopted;
+    `ran` counts the session's turns that called a model, including this turn after its first call.
+    `parked` maps each paused provider to the end of its pause (Unix milliseconds); `renewed` are
+    the providers whose key was renewed, `granted` are the permissions of tools to act without
+    asking, `recalled` are the texts recalled from memory. `refused_answers` counts the answers that
+    do not fit the type of the agent's answers.
     Units: `started_at` and `answered_at` are Unix milliseconds; `context_tokens` estimates the size
-    of the next request, None if unknown; `limit_microcents` is what a person granted beyond the
-    budget's limit.
+    of the next request, None if unknown; `limit_microcents` is the amount that a person granted
+    beyond the budget's limit.
     """
 
     stream: StreamId
@@ -167,7 +168,7 @@ def fold(state: TurnState, entries: Iterable[Entry]) -> TurnState:
 
 
 def after(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    """Return `state` after `entry`, the next one, whose body is `body`."""
+    """Return `state` after `entry`, the next entry, whose body is `body`."""
     state = msgspec.structs.replace(state, head=entry.seq)
     rule = _RULES.get(entry.kind)
     return state if rule is None else rule(state, entry, body)
@@ -377,7 +378,7 @@ def _tool_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 
 def _without(state: TurnState, run: OpenTool) -> TurnState:
-    """Return `state` without the lost `run` beside the open tool; its call stays pending."""
+    """Return `state` without the lost `run` of a parallel tool; its call remains pending."""
     lost = {**state.lost, run.started.idempotency_key: run.started.attempt}
     left = tuple(other for other in state.beside if other.seq != run.seq)
     return msgspec.structs.replace(state, beside=left, lost=lost)

@@ -1,6 +1,7 @@
-"""A flow as a folder of A-Society's: what its logs say, as the files that program keeps.
+"""Export a flow as a folder of A-Society: the content of its logs in that program's files.
 
-Path -> bytes; nothing is written here. The same logs and the same record give the same bytes.
+The result maps paths to bytes; this module writes no files. The same logs and the same record give
+the same bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _NOT_WRITTEN = ("recordName", "recordSummary")
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """Shape: `files` is path in the folder -> content; `left_out` are sentences on other files."""
+    """Shape: `files` maps path in the folder to content; `left_out` explains omitted files."""
 
     files: dict[str, bytes]
     left_out: tuple[str, ...] = ()
@@ -50,7 +51,7 @@ class Exported(msgspec.Struct, frozen=True):
 async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
     """Return the files of `flow`: its state, its roles and selectors, its record.
 
-    Raises: SessionNotFound; CorruptLog when it is no flow; LimitExceeded.
+    Raises: SessionNotFound; CorruptLog if the stream is not a flow; LimitExceeded.
     """
     log = decode_entries(await store.entries(flow))
     state = flow_state(log, marks_of(store).is_own)
@@ -63,7 +64,7 @@ async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
 async def _record(
     store: SessionStore, state: FlowState, log: Iterable[tuple[Entry, object]]
 ) -> RecordFiles:
-    """Return the files of the record folder, and handed-over files that it no longer has.
+    """Return the files of the record folder, and handed-over files that the folder lacks now.
 
     The folder of a received flow is not read before its user has named it.
     """
@@ -124,7 +125,7 @@ async def _logs(
 
 
 async def _remaining_entries(store: LogReader, session: StreamId) -> list[tuple[Entry, object]]:
-    """Return the rest of `session`: nothing if it was erased, or removed whole."""
+    """Return the remaining entries of `session`; none if it was erased or completely removed."""
     try:
         return decode_entries(await store.entries(session))
     except SessionNotFound:
@@ -132,7 +133,7 @@ async def _remaining_entries(store: LogReader, session: StreamId) -> list[tuple[
 
 
 def decode_entries(entries: list[Entry]) -> list[tuple[Entry, object]]:
-    """Return each entry with its body, without erased ones."""
+    """Return each entry with its body; erased entries are omitted."""
     return [(entry, body_of(entry)) for entry in entries if not entry.is_erased]
 
 

@@ -1,7 +1,8 @@
 """A-Society's folder of a flow: read and checked, with its messages converted.
 
-It has ``flow.json`` beside ``roles/<instance>/transcript.json`` and ``feed.json``. Only the version
-of the state that perdure writes can be opened; folders of others are still found. Writes nothing.
+It has ``flow.json`` beside ``roles/<instance>/transcript.json`` and ``feed.json``. Only the state
+version that perdure writes can be opened; folders with other versions are still found. Writes
+nothing.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class RoleFiles(msgspec.Struct, frozen=True):
 class FlowFolder(msgspec.Struct, frozen=True):
     """A folder that can be opened. `run` is its complete ``flow.json``.
 
-    `record_folder` is where its record was found, `record` its content. `workspace` is its
-    workspace, if that may be read.
+    `record_folder` is the path of the record folder, `record` its content. `workspace` is its
+    workspace, if reading it is allowed.
     """
 
     run: Data
@@ -85,7 +86,7 @@ class Readable(msgspec.Struct, frozen=True):
     workspace: Path | None = None
 
     def workspaces(self, folder: Path, run: Data) -> Iterator[Path]:
-        """Yield where the workspace of the flow in `folder` may be: only folders of these."""
+        """Yield the possible workspaces of the flow in `folder`, only from the readable folders."""
         if self.workspace is not None:
             yield self.workspace
         whole, given = Path(os.path.realpath(folder)), os.path.realpath(self.given)
@@ -115,7 +116,7 @@ def _flow_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def _folders(folder: Path, looked_at: list[int]) -> list[Path]:
-    """Return the folders in `folder` by name, without links; `looked_at` counts what was in it.
+    """Return the folders in `folder` by name, without links; `looked_at` counts all items in it.
 
     Raises: LimitExceeded.
     """
@@ -141,9 +142,9 @@ def flow_id_in(folder: Path) -> str:
 
 
 def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
-    """Read the flow in `folder`. Without `readable`, read nothing outside of it.
+    """Read the flow in `folder`. Without `readable`, read nothing outside of the folder.
 
-    Raises: FormatError if it has another version or is malformed.
+    Raises: FormatError if the flow has another version or is malformed.
     """
     readable = readable or Readable(folder)
     run = _run(folder / FLOW)
@@ -159,8 +160,9 @@ def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
 def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path]:
     """Yield the possible record folders of the flow in `folder`: by its state, or in its workspace.
 
-    A folder that names a workspace it is not in was moved or received: the named one is not read.
-    Its workspace is then the one whose state folder contains it, if that may be read.
+    If a folder names a workspace that does not contain it, the folder was moved or received. The
+    named workspace is then not read. The workspace whose state folder contains the folder is used
+    instead, if reading it is allowed.
     """
     whole = Path(os.path.realpath(folder))
     if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):
@@ -251,7 +253,7 @@ def _feed(path: Path, root: Path) -> tuple[Data, ...]:
 def messages_of(history: Iterable[Mapping[str, Any]], path: Path | str = "") -> Iterator[Message]:
     """Convert the messages of a transcript.
 
-    Raises: FormatError for one of an unknown form.
+    Raises: FormatError for a message of an unknown form.
     """
     for number, said in enumerate(history, 1):
         try:
@@ -295,7 +297,7 @@ def _object(path: Path, root: Path) -> Data:
 
 
 def _data(value: object) -> Data:
-    """Return `value` if it is an object, else an empty one."""
+    """Return `value` if it is an object; otherwise return an empty object."""
     return cast("Data", value) if isinstance(value, dict) else {}
 
 

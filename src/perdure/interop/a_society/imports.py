@@ -33,13 +33,13 @@ async def import_flow(
     *,
     above: Mapping[StreamId, int] = MappingProxyType({}),
 ) -> StreamId:
-    """Append the flow in `folder`, whose workflow is `graph`; its id.
+    """Append the flow in `folder`, whose workflow is `graph`, and return its id.
 
-    `improvement` is the order in which its roles look back, where they had begun to. `above` is
-    stream to the epoch above which its leases begin, where its id was that of an erased one.
+    `improvement` is the order in which the roles look back, if they had already begun. `above` maps
+    each stream whose id belonged to an erased stream to the epoch above which its leases begin.
 
-    Durable: when this returns. Units: `at` is Unix milliseconds. Raises: SessionExists when it is
-    there already.
+    Durable: when this returns. Units: `at` is Unix milliseconds. Raises: SessionExists if the flow
+    is already in the store.
     """
     id = StreamId(folder.run["flowId"])
     sessions = {role.role: StreamId(f"{id}__{role.role}") for role in folder.roles}

@@ -1,7 +1,7 @@
 """The record folder of a flow as a set of files: workflow, artifacts, findings.
 
-Regular files only, within limits, without following links. Dot files and credentials stay where
-they are, and are reported: they belong to the machine, not to the flow.
+Regular files only, within limits, without following links. Dot files and credentials are not
+included, but reported: they belong to the machine, not to the flow.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class RecordFiles(msgspec.Struct, frozen=True):
 
 
 def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles:
-    """Return the files of the record `folder`, those called `names` only where they are given.
+    """Return the files of the record `folder`, or only the files `names` if they are given.
 
-    Blocks. Raises: LimitExceeded for more files or bytes than an import may have.
+    Blocks. Raises: LimitExceeded if the files or bytes exceed the limits of an import.
     """
     files: dict[str, bytes] = {}
     left_out: dict[str, str] = {}
@@ -58,7 +58,7 @@ def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Yield the relative paths of all files below `folder`; of a dot folder only its own path."""
+    """Yield the relative paths of all files below `folder`; for a dot folder, only its own path."""
     seen = 0
     for place, folders, names in os.walk(folder):
         seen += len(folders) + len(names)

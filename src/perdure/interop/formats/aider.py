@@ -1,10 +1,10 @@
 """Read the history of Aider: ``.aider.chat.history.md``, a text with all its runs in a folder.
 
 Each run begins with a heading that has its time, and becomes a session. Questions begin with four
-marks, output of Aider with ``>``; the rest are answers. Both marks may also be in code of an
-answer, and belong to it. Commands are kept out of the context, and output outside the conversation.
-A block of lines is one item: what Aider adds to a block after an import stays in the import
-original. It writes an answer at once.
+marks, output of Aider with ``>``; the rest are answers. Code in an answer can contain both marks;
+they then belong to the answer. Commands are excluded from the context, and output is stored outside
+the conversation. A block of lines is one item. If Aider extends a block after an import, the added
+lines stay in the import original. Aider writes each answer in one piece.
 Source: ``io.py`` and ``utils.py`` of Aider-AI/aider 0.86.
 """
 
@@ -72,7 +72,7 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 
 
 class _Text(msgspec.Struct, frozen=True):
-    """A line as text. `is_code`: it is in a code block that ends."""
+    """A line as text. `is_code`: the text is in a code block that has an end."""
 
     line: Line
     text: str
@@ -160,8 +160,8 @@ def _kind(text: _Text) -> str:
 def _with_code(texts: list[_Text]) -> list[_Text]:
     """Mark the lines of code blocks.
 
-    A block must end before the next question, which Aider writes below a blank line: an answer that
-    was cut off has no end.
+    A block must end before the next question, because a cut answer has no end. Aider writes a
+    question below a blank line.
     """
     ends: dict[int, list[int]] = {}  # number of marks -> lines that may end such a block, backwards
     following = [len(texts)] * (len(texts) + 1)  # the next question from each line on

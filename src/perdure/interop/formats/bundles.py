@@ -1,6 +1,6 @@
 """Operations on a whole bundle: its final state, its name, and cutting out a branch.
 
-Pure. Every export that is no plain copy (a single branch, another leaf) is a bundle first.
+Pure. Every export that is not a plain copy (a single branch, another leaf) is a bundle first.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _ABOUT_SESSION = (
 class FinalState(msgspec.Struct, frozen=True):
     """The state of a session after all of its entries.
 
-    Shape: `labels` and `undone` refer to entries of the bundle. `system_prompt` is the last one of
-    its agent.
+    Shape: `labels` and `undone` refer to entries of the bundle. `system_prompt` is the last system
+    prompt of its agent.
     """
 
     leaf: EntryId | None
@@ -116,7 +116,7 @@ def models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
 
 
 def cut_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
-    """Return only the branch to `leaf`, like a fork of that path: its labels, no turn ledger.
+    """Return only the branch to `leaf`, with its labels but without the turn ledger, like a fork.
 
     Shape: the entries are renumbered. Import originals are removed.
     """

@@ -1,7 +1,7 @@
-"""The conversation of a session as its next request has it: what another program continues.
+"""The conversation that the next request of a session contains; another program continues it.
 
-Pure. Compactions are applied, every tool call has a result, and ids and names are derived from the
-session and its leaf: the same conversation always gives the same file.
+Pure. Compactions are applied, and every tool call has a result. Ids and names are derived from the
+session and its leaf, so the same conversation always gives the same file.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """What another program continues.
+    """The conversation that another program continues.
 
-    Shape: `id` is derived from the session and its leaf: a session that went on gives another one.
-    `left_out` counts the entries of the session that are not in its context. `media` are the
+    Shape: `id` is derived from the session and its leaf: a session that was continued gets another
+    id. `left_out` counts the entries of the session that are not in its context. `media` are the
     contents by handle.
     """
 
@@ -61,7 +61,7 @@ class Conversation(msgspec.Struct, frozen=True):
         return Handover(self.session, str(self.leaf), lines).mark
 
     def base64(self, part: MediaPart) -> str | None:
-        """Return the content of `part`; None if the store no longer has it."""
+        """Return the content of `part`; None if the store no longer contains it."""
         content = self.media.get(part.handle)
         return None if content is None else b64encode(content).decode()
 
@@ -105,6 +105,6 @@ def allowed_id(call_id: str) -> str:
 
 
 def named(part: MediaPart) -> str:
-    """Return the text that stands for a medium whose content cannot be written."""
+    """Return the text that replaces media whose content cannot be written."""
     name = f" {part.name}" if part.name else ""
     return f"[{part.mime_type}{name}, {part.byte_length} bytes, not exported]"

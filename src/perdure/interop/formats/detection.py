@@ -16,9 +16,10 @@ _BEGINNING_BYTES = 65_536
 
 
 def detect_format(content: Content) -> Format | None:
-    """Return the format of the session in `content`; None when no line shows one.
+    """Return the format of the session in `content`; None if no line identifies a format.
 
-    Several programs write bare messages between records of their own, which decide.
+    Several programs write bare messages between their own records; these records then determine the
+    format.
     """
     start = content.read(0, _BEGINNING_BYTES)
     for name, format in FORMATS.items():

@@ -1,7 +1,8 @@
 """The mark in a file that hands a session to another program: which session, at which entry.
 
-An import finds by it that the first lines of a file are copies of a session. The id of the session
-in the other program is made of the mark, so a file with another id has no valid one.
+An import uses the mark to detect that the first lines of a file are copies of a session. The
+session id in the other program is derived from the mark, so the mark is invalid in a file with
+another id.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class Item(msgspec.Struct, gc=False):
 
     `parent` and `about` are positions of items. `references` are fields of the body that name an
     entry, by the position of its item. Items of one line differ by `ordinal`. `group` marks the
-    parts of one answer, of which only one has its usage. `meta` is the source's metadata of a
-    message.
+    parts of one answer; only one of these parts has the usage of the answer. `meta` is the source's
+    metadata of a message.
     """
 
     body: ItemBody
@@ -93,7 +93,7 @@ def named_by_path(header: SourceHeader, path: Path) -> SourceHeader:
 
 
 class Malformed(NamedTuple):
-    """A line that could not be read, or not fully, and why."""
+    """A line that could not be read completely, and the reason."""
 
     number: int
     reason: str
@@ -102,9 +102,10 @@ class Malformed(NamedTuple):
 class SourceHeader(msgspec.Struct, frozen=True):
     """Facts about the session of a source. `session` is its foreign id, `metadata` plain data.
 
-    `parent` is the foreign id of the session it was started from; `is_subagent`: a call made there
-    started it. `is_saved_whole`: its program rewrites the whole file at each save, so an older
-    version is no prefix of a newer one. `handover` is perdure's mark in a file that it wrote.
+    `parent` is the foreign id of the session that this session was started from; `is_subagent`: a
+    call in that session started it. `is_saved_whole`: its program rewrites the whole file at each
+    save, so an older version is not a prefix of a newer version. `handover` is perdure's mark in a
+    file that it wrote.
     """
 
     session: str | None = None
@@ -120,9 +121,10 @@ class SourceHeader(msgspec.Struct, frozen=True):
 class ParsedSource(msgspec.Struct, frozen=True):
     """A parsed source.
 
-    Shape: every one of `items` comes after those it references. `leaf` is the position of the item
-    that the conversation continues from. `blobs` are the media the items reference. `malformed`
-    lines that still gave an item (so that its children keep their place) are in both.
+    Shape: each of `items` comes after the items that it references. `leaf` is the position of the
+    item that the conversation continues from. `blobs` are the media the items reference.
+    `malformed` lines that still gave an item (so that its children keep their place) are in both
+    lists.
     """
 
     format: str

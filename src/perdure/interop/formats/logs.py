@@ -36,7 +36,7 @@ _SOME_BYTES = 64 * 1024
 
 
 class LogStretch(msgspec.Struct, frozen=True):
-    """Consecutive entries, and the contents that they reference first."""
+    """Consecutive entries, and the contents that they are the first to reference."""
 
     entries: tuple[Entry, ...]
     blobs: tuple[bytes, ...]
@@ -46,7 +46,7 @@ class LogFile:
     """The log in `content`; every line was found to be valid.
 
     Shape: entries are returned under the ids of the requested stream, their own or another.
-    Raises: FormatError if it is not valid, or if it was changed since the check.
+    Raises: FormatError if the log is invalid, or if the file changed since the check.
     """
 
     def __init__(self, content: Content) -> None:
@@ -74,7 +74,7 @@ class LogFile:
         self._refusal = rules.refusal
 
     def check(self) -> None:
-        """Raises: FormatError if stores would reject it."""
+        """Raises: FormatError if stores would reject the log."""
         if self._refusal is not None:
             raise FormatError(self._content.name, f"it is not a log: {self._refusal}")
 
@@ -154,7 +154,7 @@ class LogFile:
         return content
 
     def some(self, first: int, piece_bytes: int) -> int:
-        """Return how many entries from seq `first` on have about `piece_bytes`; at least one."""
+        """Return how many entries from seq `first` on make up about `piece_bytes`; at least one."""
         size = count = 0
         while first + count < len(self) and (not count or size < piece_bytes):
             size += self._lengths[first + count]
@@ -220,7 +220,7 @@ class _Rules:
             self.apply()
 
     def apply(self) -> None:
-        """Check the collected entries against the rules, unless one was rejected already."""
+        """Check the collected entries against the rules; do nothing if one was already rejected."""
         if self.refusal is None:
             try:
                 self._apply()
@@ -242,7 +242,7 @@ class _Rules:
 
 
 class _NewIds(Mapping[EntryId, EntryId]):
-    """Maps the ids of a log of `count` entries to those in another stream."""
+    """Maps the ids of a log of `count` entries to the ids in another stream."""
 
     def __init__(self, old: StreamId, new: StreamId, count: int) -> None:
         self._old, self._new, self._count = old, new, count

@@ -1,4 +1,4 @@
-"""Counts what a format cannot express of a session, and describes it in words.
+"""Counts the content of a session that a format cannot express, and describes it in words.
 
 Pure. Losses common to all foreign formats are found here; others by their writers.
 """
@@ -56,7 +56,7 @@ _PLACE = ("format", "session")
 
 
 def difference_text(added: int, *, is_rewritten: bool) -> str:
-    """Return how an export differs from its imported file: `added` lines, or also the others."""
+    """Return how an export differs from its imported file: lines `added`, and perhaps rewritten."""
     lines = "1 line" if added == 1 else f"{added} lines"
     also = ", and its lines rewritten" if is_rewritten else ""
     return f"the file differs from the imported one: {lines} added here{also}"
@@ -84,7 +84,7 @@ class Losses:
                 self.add(MISPLACED)
 
     def add_meta(self, entry: Entry, held: Collection[str] = ()) -> None:
-        """Count the fields of the source about the message `entry` that are not `held`."""
+        """Count the fields of the source about the message `entry` that are not in `held`."""
         for name in meta_of(entry.body):
             self.add(f"message field {name!r}", name not in held)
 
@@ -94,7 +94,7 @@ class Losses:
         aliases: Mapping[str, EntryId],
         held: Mapping[EntryId, str],
     ) -> None:
-        """Count the foreign ids of entries of `tree` that the file, by `held`, calls otherwise."""
+        """Count the foreign ids of `tree` entries that have another id in the file (`held`)."""
         ids = frozenset(tree)
         lost = sum(entry in ids and held.get(entry) != alias for alias, entry in aliases.items())
         self.add("foreign id of an entry", lost)
@@ -119,7 +119,7 @@ class Losses:
             self.add(f"session field {name!r}")
 
     def add_notes(self, entries: Iterable[Entry]) -> None:
-        """Count the notes of perdure's own among `entries`, which no format has a record for."""
+        """Count perdure's own side entries among `entries`; no format has a record for them."""
         self._notes += Counter(
             entry.kind
             for entry in entries

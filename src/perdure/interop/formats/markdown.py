@@ -1,9 +1,9 @@
 """A transcript as Markdown, readable as text and with every renderer of CommonMark.
 
-No text can leave its place: it cannot end its message, start another one, or be read as HTML. No
-renderer loads an image or runs a link from a text, and control characters are made visible. User
-text is quoted, model text is plain with lowered headings, tool input and output is fenced and
-folded.
+A text cannot change the structure: it cannot end its message, start another one, or be read as
+HTML. No renderer loads an image or runs a link from a text, and control characters are made
+visible. User text is quoted, model text is plain with lowered headings, tool input and output is
+fenced and folded.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def render_markdown(transcript: Transcript, *, has_all_branches: bool = False) -
 
 
 def losses_of(transcript: Transcript) -> list[str]:
-    """Return what Markdown cannot express of `transcript`."""
+    """Return the content of `transcript` that Markdown cannot express."""
     pieces = [piece for line in transcript.lines for piece in line.pieces]
     media = sum(isinstance(piece, Medium) for piece in pieces)
     media += sum(len(piece.media) for piece in pieces if isinstance(piece, Result))
@@ -150,7 +150,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def _answers(transcript: Transcript, lines: Iterable[TranscriptLine]) -> dict[int, _Answer]:
-    """Call (by identity) -> its result, the first that follows it under its id."""
+    """Map each call (by identity) to its result: the first later result with its id."""
     waiting: dict[str, Called] = {}
     found: dict[int, _Answer] = {}
     for line in lines:
@@ -186,7 +186,7 @@ def _entry(
 
 
 def _number(transcript: Transcript, line: TranscriptLine) -> str:
-    """Return the number of the entry, by which commands name it; with ``↑`` if a fork shares it."""
+    """Return the entry's number as used in commands, with ``↑`` if a fork shares the entry."""
     session, _, number = line.id.rpartition("/")
     return number if session == transcript.facts.id else f"↑{number}"
 
@@ -268,9 +268,9 @@ def fold_block(title: str, inside: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return `text`, made `inert`, as a block quote that nothing in it can leave.
+    """Return `text`, made `inert`, as a block quote that its content cannot end.
 
-    Tabs at the start of its lines become spaces: after a ``>`` they would be narrower.
+    Tabs at the start of a line become spaces, because tabs after a ``>`` would be narrower.
     """
     lines = (
         _LEADING_SPACE.sub(lambda found: found[0].expandtabs(4), line)
@@ -309,8 +309,8 @@ def inert(text: str) -> str:
 def _code_length(lines: Sequence[str], at: int) -> int:
     """Return the number of lines of the fenced code at `at`; 0 if there is none.
 
-    Code at the margin extends to its end, or that of the text. Indented code may belong to a list:
-    it counts only if it ends at the same place either way.
+    Code at the margin extends to its end, or to the end of the text. Indented code may belong to a
+    list: it counts only if it ends at the same place either way.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:
@@ -328,7 +328,7 @@ def _code_length(lines: Sequence[str], at: int) -> int:
 
 
 def _close_fence(code: Sequence[str]) -> list[str]:
-    """Return fenced `code` with its end, which the text may lack."""
+    """Return fenced `code` with a closing fence, even if the text lacks one."""
     opened = _FENCE.match(code[0])
     assert opened is not None
     closed = _FENCE.match(code[-1]) if len(code) > 1 else None
@@ -343,7 +343,7 @@ def _inert_stretch(lines: Sequence[str]) -> list[str]:
 
 
 def _is_ambiguous(line: str) -> bool:
-    """Whether a renderer may pair the backticks of `line` otherwise than within the line."""
+    """Return whether a renderer could pair the backticks of `line` beyond the end of the line."""
     if "\\`" in line or "|" in line:
         return True
     ends = [0, *(end for _, end in _code_spans(line))]

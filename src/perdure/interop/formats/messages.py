@@ -1,9 +1,9 @@
 """Read bare messages: objects with a role and a content, in one JSON document or one per line.
 
 The document is a list of messages, or an object with a list `messages`. Messages are in the form of
-the chat interfaces of OpenAI or Anthropic, and are one chain. They have no ids: each is identified
-by a digest of itself and of those before it, so a longer file adds only its new messages. The path
-of the file names the session.
+the chat interfaces of OpenAI or Anthropic, and form one chain. Messages have no ids. Each is
+identified by a digest of itself and all earlier messages, so a longer file adds only its new
+messages. The path of the file names the session.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_beginning(start: bytes) -> bool:
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a message; lines of other programs may look like one."""
+    """Return whether `fields` is a message; lines of other programs can have the same form."""
     return "type" not in fields and text_in(fields, "role") in _ROLES and _has_content(fields)
 
 
@@ -85,7 +85,7 @@ class _Reader:
         self.draft.count_lines()
 
     def read_document(self) -> None:
-        """Read a document; one that is cut off or no JSON has only malformed lines."""
+        """Read a document; a truncated or non-JSON document has only malformed lines."""
         try:
             document = _document.decode(self._content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -147,7 +147,7 @@ def _has_content(fields: Fields) -> bool:
 
 
 def _bodies_of(fields: Fields, media: Media) -> list[ItemBody]:
-    """Return what the message says: results of tools come first."""
+    """Return the bodies of the message; tool results come first."""
     role, content = text_in(fields, "role"), fields.get("content")
     if role not in _ROLES or not _has_content(fields):
         return []
@@ -174,7 +174,7 @@ def _bodies_of(fields: Fields, media: Media) -> list[ItemBody]:
 
 
 def _call(item: object) -> Part:
-    """Return the call; one without an id or a name stays as it is."""
+    """Return the call; a call without an id or a name stays unchanged."""
     fields = fields_of(item) or {}
     function = object_in(fields, "function") or {}
     written = text_in(function, "arguments") or ""

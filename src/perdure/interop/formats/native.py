@@ -35,8 +35,8 @@ class Bundle(msgspec.Struct, frozen=True):
     """A self-contained session.
 
     Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which has no fork.
-    `aliases` are foreign ids of its entries. `stored_ids` are the ids that entries have in the
-    store, where they differ: those of a fork, and of a single branch.
+    `aliases` are foreign ids of its entries. `stored_ids` are the ids of entries in the store, if
+    they differ: for a fork and for a single branch.
     """
 
     header: StreamHeader
@@ -251,7 +251,7 @@ def move_entry(
 ) -> Entry:
     """Return `entry` as the entry `seq` of `stream`; other entries have the new `ids`.
 
-    `body` replaces its own, if given.
+    `body` replaces the entry's body, if given.
     """
     return Entry(
         stream=stream,

@@ -27,7 +27,7 @@ class RecordLines:
         self._lost = lost
 
     def line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
-        """Return the line of `record`; what is nested too deeply becomes text, and is a loss."""
+        """Return the line of `record`; data nested too deeply becomes text and counts as a loss."""
         line = self._codec.line(self._codec.placed(record, name, parent, at))
         flat = shallow(line)
         if flat is None:
@@ -55,10 +55,10 @@ def changed_labels(
     said: Mapping[EntryId, str],
     last: Mapping[EntryId, str],
 ) -> Iterator[tuple[Entry, str, str | None]]:
-    """Yield note, record and text of each label that is new in the file or changed.
+    """Yield side entry, record and text of each label that is new in the file or changed.
 
-    `newest` has the newest note about each entry, `now` the labels, `said` those of the file, and
-    `last` the record of each entry.
+    `newest` maps each entry to its newest side entry; `now` are the current labels, `said` the
+    labels in the file; `last` maps each entry to its record.
     """
     for target, note in newest.items():
         if now.get(target) != said.get(target) and target in last:

@@ -35,14 +35,15 @@ from perdure.interop.reports import Format
 class SourceFormat(msgspec.Struct, frozen=True):
     """How files of one program are recognized and read.
 
-    `parse` reads a whole file, `reader` a file of lines, one line at a time. A file is of the
-    format when `is_beginning` accepts its first bytes or `is_record` one of its lines.
+    `parse` reads a whole file, `reader` a file of lines, one line at a time. A file has the format
+    if `is_beginning` accepts its first bytes or `is_record` accepts one of its lines.
 
-    A program may store several sessions in a file: `database` says how in a database, and `cut`
-    returns the sessions of another file. `gather` returns the session of a file with one
+    A program may store several sessions in one file: `database` describes how a database stores
+    them, and `cut` returns the sessions of another file. `gather` returns the session of a file
+    with one
     of its names, or of the folder of that file. `file_names` are patterns of names that do not end
     with ``.jsonl``.
-    `at_path` adds to the header what only the path of the file says.
+    `at_path` adds to the header the facts that only the path of the file contains.
     """
 
     title: str

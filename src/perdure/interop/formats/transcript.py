@@ -1,7 +1,8 @@
 """A session for display: the tree as numbered lines, parts as plain text, timed results.
 
-Pure, and free of any format's syntax: Markdown and HTML are both made of it. `encode` of a
-`Transcript` is the data of the HTML page, so names and defaults here are what its script reads.
+This module is pure and contains no format's syntax: Markdown and HTML are both made from it.
+`encode` of a `Transcript` is the data of the HTML page; the page's script reads the names and
+defaults defined here.
 Shape: `number`s count the tree entries from 0 in log order; parents come before their children.
 """
 
@@ -96,7 +97,7 @@ class Medium(msgspec.Struct, frozen=True, omit_defaults=True, tag="media"):
 
 
 class Called(msgspec.Struct, frozen=True, tag="call"):
-    """A tool call: `args` as indented JSON, `brief` its most telling argument, on one line."""
+    """A tool call: `args` as indented JSON, `brief` its most informative argument, on one line."""
 
     id: str
     name: str
@@ -128,10 +129,10 @@ Piece = Said | Thought | Medium | Called | Result | Strange
 class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the tree.
 
-    Shape: `id` is the id in the store: a fork shares entries of other sessions. `role` is the
-    message's role, `STATE`, else the kind. `first_kept` is the number of the first
-    entry a compaction keeps; None keeps nothing before it. `is_outside`: it is never sent to a
-    model.
+    Shape: `id` is the id in the store: a fork shares entries of other sessions. `role` is the role
+    of the message, `STATE`, or else the kind of the entry. `first_kept` is the number of the first
+    entry that a compaction keeps; None: it keeps no earlier entries. `is_outside`: it is never sent
+    to a model.
     Units: `at` is Unix milliseconds, `cost_microcents` 1e-8 US dollars.
     """
 
@@ -207,7 +208,7 @@ def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> 
 
 
 def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
-    """Return what a transcript of `bundle` omits; with `is_branch` other branches as well."""
+    """Return the content of `bundle` that a transcript omits; `is_branch`: other branches too."""
     states = sum(_is_state(entry) for entry in bundle.entries)
     left = Counter(e.kind for e in bundle.entries if e.lane == "side" and e.kind not in _TOLD)
     lost = Losses()
@@ -266,7 +267,7 @@ def _facts(
 
 
 def _first_words(lines: Iterable[TranscriptLine]) -> str | None:
-    """Return the start of the first user message; of a slash command only without another one."""
+    """Return the start of the first user message; prefer messages that are not slash commands."""
     command: str | None = None
     for line in lines:
         if line.role == "user":
@@ -404,7 +405,7 @@ def _with(line: TranscriptLine, **changes: object) -> TranscriptLine:
 
 
 def _runs(entries: Iterable[Entry]) -> dict[str, ToolFinished]:
-    """Call id -> how the call ended."""
+    """Map the id of each call to the way the call ended."""
     found: dict[str, ToolFinished] = {}
     for entry in entries:
         if entry.kind == ToolFinished.kind and isinstance(run := readable(entry), ToolFinished):

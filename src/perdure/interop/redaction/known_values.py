@@ -1,7 +1,7 @@
-"""Finding many known values in a text, in a time that does not grow with how many there are.
+"""Find many known values in a text, in time that does not grow with the number of values.
 
-Pure. A session may name ten thousand users or passwords; looking for each in every text would take
-the product of both.
+Pure. A session may name ten thousand users or passwords, so a separate search for each value in
+every text would be too slow.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def users(text: str) -> Iterator[str]:
 
 
 def _may_have_home(text: str) -> bool:
-    """Whether it pays to look closer: most texts name no path of the kind."""
+    """Return whether a text may contain a home directory; most texts contain none."""
     lowered = text.lower()
     return any(hint in lowered for hint in _HINTS)
 
@@ -122,7 +122,7 @@ def is_person(name: str) -> bool:
 
 
 def is_telling(folder: str) -> bool:
-    """Whether `folder` is a path that can be replaced everywhere without making nonsense."""
+    """Return whether `folder` is specific enough to be replaced everywhere."""
     return len(folder.strip("/\\")) > 1 and ("/" in folder or "\\" in folder)
 
 
@@ -144,6 +144,6 @@ def people(names: KnownValues, text: str) -> Iterator[Find]:
 
 
 def _small(character: str) -> str:
-    """Return `character` in lower case, if that is one character."""
+    """Return `character` in lower case, if the result is one character."""
     small = character.lower()
     return small if len(small) == 1 else character

@@ -1,8 +1,8 @@
-"""Texts with placeholders where secrets and telling paths were, the same for the same everywhere.
+"""Replace secrets and identifying paths with placeholders; equal values get equal placeholders.
 
-Pure, in two passes: `Redactor.learn` sees every text first, so that a value recognised in one place
-(``password=…``) is replaced in all others, and numbers follow the order of the whole. A number
-says nothing about a value, as a hash of a short one would.
+Pure, in two passes: `Redactor.learn` sees every text first. So a value recognised in one place
+(``password=…``) is replaced in all others, and numbers follow the order in the whole session. A
+number reveals nothing about a value, unlike the hash of a short value.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Redactor:
         return sort in self._sorts
 
     def holds_some(self, text: str) -> bool:
-        """Whether there is anything to replace in `text`; counts nothing."""
+        """Return whether `text` contains a value to replace; nothing is counted."""
         return bool(self._find(text))
 
     @property
@@ -148,9 +148,10 @@ def _matches(shape: re.Pattern[str] | None, text: str, kind: str) -> Iterable[Fi
 
 
 def _without_overlap(found: Iterable[Find]) -> list[Find]:
-    """Return `found` in order; of overlapping ones the first, at the same start the longest.
+    """Return `found` in order; of overlapping spans the first, or the longest at the same start.
 
-    The rest of a dropped one is joined to the kept one, so that everything found is replaced.
+    The rest of a dropped span is joined to the remaining span, so that everything found is
+    replaced.
     """
     joined: list[Find] = []
     for find in sorted(found, key=lambda each: (each.start, -each.end)):

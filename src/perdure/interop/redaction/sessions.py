@@ -70,10 +70,10 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
-    """Return `bundle` with placeholders for everything of `sorts`.
+    """Return `bundle` with placeholders for all values of `sorts`.
 
-    Shape: ids, order and tree stay; import originals are replaced by a note. The id of an origin is
-    replaced in `Bundle.stored_ids`, and removed from the header.
+    Shape: ids, order and tree stay the same; import originals are replaced by a note. The id of an
+    origin is replaced in `Bundle.stored_ids`, and removed from the header.
     """
     wanted = set(sorts)
     chosen: tuple[Redaction, ...] = tuple(sort for sort in REDACTIONS if sort in wanted)
@@ -107,13 +107,13 @@ def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
 
 
 def _renamed(id: EntryId, names: Mapping[str, str]) -> EntryId:
-    """Return `id` with its session as `names` has it."""
+    """Return `id` with its session replaced according to `names`."""
     session, slash, seq = id.rpartition("/")
     return EntryId(names.get(session, session) + slash + seq)
 
 
 class _Value(msgspec.Struct, frozen=True):
-    """The body of an entry as plain data; text if it is no JSON."""
+    """The body of an entry as plain data; text if the body is not JSON."""
 
     plain: object
     is_json: bool
@@ -216,7 +216,7 @@ def _header(redactor: Redactor, header: StreamHeader, chosen: Sequence[Redaction
 
 
 def _text(blob: bytes) -> str | None:
-    """Return `blob` as text, if it is one."""
+    """Return `blob` as text, if it is text."""
     try:
         return None if b"\0" in blob else blob.decode()
     except UnicodeDecodeError:

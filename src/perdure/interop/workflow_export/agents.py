@@ -119,7 +119,7 @@ def agent_of(snapshot: Mapping[str, object], dialect: Dialect = "perdure") -> Ex
 
 
 def _as_relavium(agent: dict[str, object]) -> tuple[dict[str, object], list[str]]:
-    """Return `agent` with the keys that relavium has, and the names of those it lacks."""
+    """Return `agent` with relavium's keys, and the names of the settings that relavium lacks."""
     lost = [key for key in (*_OWN, "budget", "delegation") if key in agent]
     kept = {key: value for key, value in agent.items() if key not in lost}
     effort = kept.get("reasoning_effort")
@@ -134,7 +134,7 @@ def _as_relavium(agent: dict[str, object]) -> tuple[dict[str, object], list[str]
 
 
 def _unwritten(snapshot: Mapping[str, object], agent: Mapping[str, object]) -> Iterator[str]:
-    """Yield the settings of `snapshot` that `agent`, made of it, does not have."""
+    """Yield the settings of `snapshot` that are missing in `agent`, which was made from it."""
     keys = {"id": "id", "model": "model", **_RENAMED, "fallbacks": "fallback_chain"}
     keys |= dict.fromkeys(_BUDGET, "budget") | dict.fromkeys(_DELEGATION, "delegation")
     for name, value in snapshot.items():
@@ -149,7 +149,7 @@ def _setting_fields(
     convert: Callable[[object], object],
     key: str | None = None,
 ) -> dict[str, object]:
-    """Return the setting `name` under its `key`, nothing where it says nothing or is unreadable."""
+    """Return the setting `name` under its `key`; nothing if it is empty or unreadable."""
     value = snapshot.get(name)
     if value is None or value == DEFAULTS.get(name):
         return {}
@@ -165,7 +165,7 @@ def _group(snapshot: Mapping[str, object], names: tuple[str, ...], key: str) -> 
 
 
 def _model(named: object) -> tuple[str, str]:
-    """Return the provider, as documents call it, and its model; texts that may be empty."""
+    """Return the provider's name in documents, and its model; both texts can be empty."""
     provider, _, model = str(named or "").partition(":")
     return _PROVIDERS.get(provider, provider), model or provider
 
@@ -206,7 +206,7 @@ def _tools(described: object) -> list[str] | None:
 
 
 def _plain(value: object) -> object:
-    """Return `value` if a file holds it as one line, or as a line for each of its keys."""
+    """Return `value` if a file can contain it as one line, or as one line per key."""
     if _is_plain(value):
         return value
     fields = _mapping(value)

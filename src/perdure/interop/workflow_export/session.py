@@ -43,11 +43,11 @@ _ENDINGS: Mapping[Dialect, str] = {"perdure": "workflow.yaml", "relavium": "rela
 
 
 class SessionWorkflow(msgspec.Struct, frozen=True):
-    """The document, and what it lacks.
+    """The document, and the content that it lacks.
 
-    Shape: `left_out` counts the entries of other branches, `omitted` the turns of this one without
-    an answer, `unknown` the unreadable parts of messages. `agent` describes the lost settings of
-    the session's agent.
+    Shape: `left_out` counts the entries of other branches, `omitted` the turns of this branch
+    without an answer, `unknown` the unreadable parts of messages. `agent` describes the lost
+    settings of the session's agent.
     """
 
     workflow: Workflow
@@ -119,7 +119,7 @@ def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
 
 
 def _last_binding(bundle: Bundle) -> SessionStarted | AgentBound | None:
-    """Return what bound the session's agent last, in its newest workspace; None: nothing did."""
+    """Return the last binding of the session's agent, in its newest workspace, or None."""
     bound: SessionStarted | AgentBound | None = None
     for entry in bundle.entries:
         if entry.kind not in (SessionStarted.kind, AgentBound.kind, WorkspaceChanged.kind):
@@ -151,10 +151,10 @@ def _remarks(made: SessionWorkflow) -> list[str]:
 
 
 def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
-    """Return the variables of the session, and what else its instructions name, in name order.
+    """Return the session's variables, and other names in its instructions, in name order.
 
-    Values are no templates: an opener in one is spaced out. The working directory is left out,
-    since every run has its own.
+    Values are not templates: a space is inserted into every template opener in a value. The working
+    directory is left out, since every run has its own.
     """
     workspace = bound.workspace or {}
     variables = _texts(workspace.get("variables"))
@@ -172,7 +172,8 @@ def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
 def with_resolved_prompt(agent: ExportedAgent, bound: SessionStarted | AgentBound) -> ExportedAgent:
     """Return `agent` with the instructions that its model was given, for a format without context.
 
-    A value that reads as ``{{ctx.name}}`` is spaced out, so that a run does not fill it again.
+    If a value looks like ``{{ctx.name}}``, a space is inserted, so that a run does not fill it
+    again.
     """
     prompt = bound.system_prompt
     if prompt is None:

@@ -1,4 +1,4 @@
-"""Ids out of titles: Relavium's ASCII slug, and one that says non-ASCII titles in ASCII.
+"""Make ids from titles: Relavium's ASCII slug, and a slug that transliterates non-ASCII titles.
 
 Both are fixed tables and rules: a title has the same id in every release. Characters that
 are not in the tables become their Unicode name, which never changes, or their number.
@@ -44,7 +44,7 @@ _FIRST_SYLLABLE, _LAST_SYLLABLE = "가", "힣"
 
 
 def ascii_slug(title: str) -> str:
-    """Return `title` as the seed does it: all non-ASCII characters are gaps."""
+    """Return Relavium's slug of `title`: all non-ASCII characters are gaps."""
     return _join(title.lower())
 
 
@@ -59,7 +59,7 @@ def _join(text: str) -> str:
 
 
 def _to_ascii(letter: str) -> str:
-    """Return `letter` in ASCII; a blank for what is not part of a word."""
+    """Return `letter` in ASCII; a blank if it is not part of a word."""
     if letter.isascii():
         return letter
     if letter in _TABLE:

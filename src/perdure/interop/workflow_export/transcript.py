@@ -1,7 +1,7 @@
 """A branch as messages of an agent session: numbered from 0, in path order, complete.
 
 Text without a speaker (summaries, messages of extensions) is a ``system`` message. There are no
-provider signatures and no inline media, because the log has none.
+provider signatures and no inline media, because the log contains none.
 """
 
 from __future__ import annotations

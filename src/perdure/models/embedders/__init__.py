@@ -1,1 +1,1 @@
-"""Embedders: texts become vectors, so that a recall also finds what is said in other words."""
+"""Embedders convert texts to vectors, so that recall also finds texts with other words."""

@@ -25,8 +25,7 @@ async def vectors_of(
 ) -> list[list[float]]:
     """Return the vector of each of `texts`.
 
-    Raises: EmbedderUnavailable for any failure, for an answer of another form, and after
-    `timeout_s`.
+    Raises: EmbedderUnavailable for any failure, for a malformed answer, and after `timeout_s`.
     """
     name = embedder.model
     cut = [text[:MOST_CHARACTERS] for text in texts]

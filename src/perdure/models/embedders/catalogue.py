@@ -1,7 +1,7 @@
 """Make the embedder that a configuration names.
 
 A provider is one of `models.catalogue` that speaks OpenAI's protocol, with the address and the key
-that its models have.
+that its models use.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MODULES = {
 def embedder_of(
     name: str, folder: Path, environment: Mapping[str, str], lookup: Lookup = in_keyring
 ) -> Embedder:
-    """Return the embedder `name`; a folder in it is below `folder` unless it is absolute.
+    """Return the embedder `name`; a relative folder in the name is below `folder`.
 
-    Reads the files of a local one. Raises: ConfigError.
+    Reads the files of a local embedder. Raises: ConfigError.
     """
     check_name(name)
     kind, _, rest = name.partition(":")

@@ -35,7 +35,7 @@ class _Answer(msgspec.Struct):
 class EmbeddingEndpoint:
     """`Embedder` at ``{address}/embeddings``.
 
-    `is_local_open` allows an address in the local network: one that the configuration names.
+    `is_local_open` allows an address in the local network that the configuration names.
     Raises: ConfigError for an address that is not allowed.
     """
 
@@ -61,7 +61,7 @@ class EmbeddingEndpoint:
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vectors of the endpoint's answer, in the order of `texts`.
 
-        If the endpoint refuses long texts, it is asked for their beginnings.
+        If the endpoint refuses long texts, the request is repeated with their beginnings.
         """
         try:
             response = await self._answer(texts)

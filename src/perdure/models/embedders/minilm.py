@@ -1,8 +1,8 @@
 """A small sentence model of the BERT family, such as all-MiniLM-L6-v2, on this machine.
 
 The folder has ``tokenizer.json`` and either ``model.safetensors`` with ``config.json``, which numpy
-computes, or ``model.onnx``, which ONNX Runtime computes. The vector of a text is the mean of those
-of its tokens.
+computes, or ``model.onnx``, which ONNX Runtime computes. The vector of a text is the mean of its
+token vectors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _AT_ONCE = 16
 
 
 class SentenceModel:
-    """`Embedder` of a folder with a model. Raises: ConfigError for one that cannot be read."""
+    """`Embedder` of a folder with a model. Raises: ConfigError if the model cannot be read."""
 
     def __init__(self, folder: Path) -> None:
         names = ("tokenizer.json", "*tokenizer*.json")
@@ -54,7 +54,7 @@ class SentenceModel:
         return await asyncio.to_thread(self._vectors, list(texts))
 
     def _vectors(self, texts: list[str]) -> list[Floats]:
-        """Compute texts of about one length together, because a batch is as long as its longest."""
+        """Compute texts of similar length together: a batch is as long as its longest text."""
         ids = [encoded.ids or [0] for encoded in self._tokenizer.encode_batch(texts)]
         order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         found: dict[int, Floats] = {}

@@ -1,4 +1,4 @@
-"""What an embedder is, and the names of those that a configuration may have."""
+"""The embedder protocol, and the embedder names that a configuration can contain."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Embedder(Protocol):
 
     @property
     def model(self) -> str:
-        """The name of the model. Vectors are compared only with those of the same name."""
+        """The name of the model. Vectors are compared only if they have the same model name."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return a vector for each of `texts`, all with as many numbers."""
+        """Return a vector for each of `texts`, all of the same length."""
         ...
 
 
@@ -50,7 +50,7 @@ def check_name(name: str) -> None:
 
 
 def check_embedder(embedder: object) -> None:
-    """Raise ConfigError or WrongArgument unless `embedder` is one, or the name of one."""
+    """Raise ConfigError or WrongArgument unless `embedder` is an embedder or the name of one."""
     if isinstance(embedder, str):
         check_name(embedder)
     elif not isinstance(embedder, Embedder):

@@ -1,4 +1,4 @@
-"""Static word vectors: the vector of a text is the mean of those of its tokens. No model runs.
+"""Static word vectors: the vector of a text is the mean of its token vectors. No model runs.
 
 Reads the weights of wordllama (`weights/*.safetensors` and `tokenizers/*.json` of its package) and
 of model2vec (`model.safetensors` and `tokenizer.json`).
@@ -26,7 +26,7 @@ from perdure.models.embedders.weights import (
 
 
 class StaticVectors:
-    """`Embedder` of a folder with weights. Raises: ConfigError for one that cannot be read."""
+    """`Embedder` of a folder with weights. Raises: ConfigError if the weights cannot be read."""
 
     def __init__(self, folder: Path) -> None:
         weights = require_file(folder, ("*.safetensors", "weights/*.safetensors"), MOST_BYTES)

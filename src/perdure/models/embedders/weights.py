@@ -1,6 +1,6 @@
 """The files of a local embedder: weights and a tokenizer, in a folder that the configuration names.
 
-Nothing is downloaded. The formats hold data only: reading them runs no code of theirs.
+Nothing is downloaded. The formats contain only data: reading a file never runs code from it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Floats = NDArray[np.float32]
 
 
 def file_in(folder: Path, patterns: tuple[str, ...], most: int) -> Path | None:
-    """Return the only file in `folder` that matches the first pattern that any matches.
+    """Return the only match in `folder` of the first pattern that has a match.
 
-    Raises: ConfigError if several match, or if it is larger than `most` bytes.
+    Raises: ConfigError if several files match, or if the file is larger than `most` bytes.
     """
     for pattern in patterns:
         found = sorted(path for path in folder.glob(pattern) if path.is_file())
@@ -47,7 +47,7 @@ def file_in(folder: Path, patterns: tuple[str, ...], most: int) -> Path | None:
 
 
 def require_file(folder: Path, patterns: tuple[str, ...], most: int) -> Path:
-    """Return the file as `file_in`. Raises: ConfigError; it names what is missing."""
+    """Return the same file as `file_in`. Raises: ConfigError, which names the missing file."""
     if not folder.is_dir():
         raise ConfigError(f"the embedder folder {folder} does not exist")
     found = file_in(folder, patterns, most)
@@ -77,7 +77,7 @@ def tokenizer_in(path: Path) -> Tokenizer:
 
 
 def digest_of(path: Path) -> str:
-    """Return a digest of a file: other weights have vectors that cannot be compared."""
+    """Return a digest of a file: vectors of different weights cannot be compared."""
     with path.open("rb") as file:
         found = blake2b(digest_size=6)
         while block := file.read(1 << 20):

@@ -1,9 +1,9 @@
 """Anthropic's messages API. Imported lazily: its SDK takes two seconds.
 
-Older models think within a budget of tokens; the API then requires the reasoning of the open tool
-round back and rejects requests without it. If it is no longer in memory (in another process), the
-request is sent without thinking. Newer models decide themselves how much they think and accept
-both.
+Older models think within a token budget. The API then requires that requests repeat the reasoning
+of the open tool round. If the reasoning is no longer in memory (in another process), the request is
+sent without thinking. Newer models decide themselves how much to think, and accept requests with or
+without the reasoning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BUDGET_TOKENS: Mapping[ThinkingLevel, int] = {
 
 
 class AnthropicMessages(WireClient):
-    """The models of Anthropic, or of a proxy before it."""
+    """The models of Anthropic, or of a proxy in front of it."""
 
     rehearsal = MESSAGES
     own_provider = "anthropic"
@@ -80,7 +80,7 @@ class AnthropicMessages(WireClient):
         return settings
 
     def _can_think(self, request: ModelRequest) -> bool:
-        """Whether the reasoning that the API wants to see again is there."""
+        """Return whether the reasoning that the API requires again is available."""
         answers = [m for m in open_rounds(request.messages) if m.role == "assistant"]
         return not answers or (
             answers[-1].model == request.model and self._rounds.recall(answers[-1]) is not None
@@ -97,7 +97,7 @@ def _refuses_sampling(profile: ModelProfile) -> bool:
 
 
 def _budget_tokens(request: ModelRequest) -> int | None:
-    """Return the budget for thinking; None: none, or less than the API accepts."""
+    """Return the thinking budget; None if there is none, or if it is below the API's minimum."""
     budget = _BUDGET_TOKENS.get(request.thinking_level)
     if budget is not None and request.max_output_tokens is not None:
         budget = min(budget, request.max_output_tokens - LEAST_ANSWER_TOKENS)

@@ -1,6 +1,7 @@
-"""Limits on the answers of providers: size, silence before and during them, no compression.
+"""Limits on the answers of providers: size, waiting time before and during them, no compression.
 
-The size of compressed data cannot be limited on the wire, so it is not requested, and rejected.
+The size of compressed data cannot be limited on the wire, so compression is not requested, and
+compressed answers are rejected.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 class Patience:
-    """How long one call waits for bytes, and whether the first one has arrived.
+    """The time limits of one call's waits for bytes, and whether the first byte has arrived.
 
     Units: seconds.
     """

@@ -98,11 +98,11 @@ class Connection(NamedTuple):
 class WireClient(ABC):
     """A `ModelClient` for the models ``<provider>:<name>`` at one address.
 
-    `base_url` None is the address of the provider itself, which needs `api_key`; other servers may
-    do without one. The key is removed from all error texts. `context_window` is for servers whose
+    `base_url` None means the provider's own address, which requires `api_key`; other servers may
+    need no key. The key is removed from all error texts. `context_window` is for servers whose
     models the library's list does not include.
-    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
-    name none, None: `limits.model_silence_s`.
+    Units: `connect_timeout_s` and `stream_idle_timeout_s` are seconds; the latter is the default
+    for requests without this limit; None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -145,7 +145,7 @@ class WireClient(ABC):
             return ModelInfo(model, self._window)
 
     def prepare(self, model: str) -> None:
-        """Load and build what the first call of `model` needs. Not for an event loop's thread."""
+        """Load and build everything for the first `model` call. Do not call in an event loop."""
         self.info(model)
         if type(self) not in _rehearsed:
             _rehearsed.add(type(self))
@@ -186,7 +186,7 @@ class WireClient(ABC):
 
     @abstractmethod
     def _connect(self, connection: Connection) -> None:
-        """Make the library's provider, with the SDK that it calls once and never again."""
+        """Make the library's provider with an SDK that never retries a call."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -212,9 +212,9 @@ class WireClient(ABC):
         )
 
     def _takes_schema(self, request: ModelRequest) -> bool:
-        """Whether to send the schema of the answer: only providers themselves are known to take it.
+        """Return whether to send the answer's schema: only providers' own servers surely accept it.
 
-        Elsewhere the system prompt alone asks for such an answer.
+        For other servers, only the system prompt requests such an answer.
         """
         if not self._address.startswith(PROVIDERS[self.own_provider].default_url):
             return False
@@ -258,7 +258,7 @@ class WireClient(ABC):
 
 
 def _is_ended(response: StreamedResponse) -> bool:
-    """Whether the provider gave a reason for the end of the answer, even an unknown one."""
+    """Return whether the provider gave a reason for the end of the answer, even an unknown one."""
     return response.finish_reason is not None or "finish_reason" in (
         response.provider_details or {}
     )

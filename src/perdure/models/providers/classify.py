@@ -99,8 +99,8 @@ def model_error(
 ) -> ModelError:
     """Convert `error`, raised while `model` was called at `address`, to a `ModelError`.
 
-    `has_begun`: part of an answer had arrived; then a missing end means that it was cut off,
-    otherwise that there was no answer at all. `silence` names the limit that a read timed out at.
+    `has_begun`: part of an answer had arrived. A missing end then means that the answer was cut
+    off; otherwise there was no answer at all. `silence` names the limit at which a read timed out.
     `secrets` are removed from all texts.
     """
     if isinstance(error, ModelError):
@@ -135,7 +135,7 @@ def is_overflow(text: str) -> bool:
 
 
 def used_and_limit(text: str) -> tuple[int | None, int | None]:
-    """Return the tokens used and allowed according to `text`; None for a missing one."""
+    """Return the tokens used and allowed according to `text`; None for a missing number."""
     for pattern, order in _USED_AND_LIMIT:
         found = pattern.search(text)
         if found:
@@ -145,7 +145,7 @@ def used_and_limit(text: str) -> tuple[int | None, int | None]:
 
 
 def _is_unended(error: Exception, *, has_begun: bool) -> bool:
-    """Return whether the stream had no end, or nothing at all."""
+    """Return whether the stream had no end, or was empty."""
     if isinstance(error, UnexpectedModelBehavior):
         return not has_begun
     return isinstance(error, ModelAPIError) and _NO_END in str(error)
@@ -169,7 +169,7 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
 
 
 def _of_api_error(error: ModelAPIError, model: str, secrets: Collection[str]) -> ModelError:
-    """Return the error for one without a status: sent in a stream, or a body that is no answer."""
+    """Return the error for an API error without a status: sent in a stream, or an invalid body."""
     said = _provider_message(error) or str(error)
     reason = redact_text(said, secrets)
     if isinstance(error.__cause__, ValueError):  # of a decoder: each library has its own

@@ -1,7 +1,7 @@
 """Google's Gemini API (``generateContent``). Imported lazily: its SDK takes two seconds.
 
 Its thought signatures come with the parts of an answer and are returned with them during the turn.
-If they are no longer in memory, the library sends the placeholder that Google documents.
+If the signatures are no longer in memory, the library sends the placeholder that Google documents.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class OpenAICompatible(WireClient):
 
 
 def openai_sdk(connection: Connection) -> AsyncOpenAI:
-    """Return a client of OpenAI's library that never calls twice."""
+    """Return a client of OpenAI's library that never retries a call."""
     return AsyncOpenAI(
         base_url=connection.url,
         api_key=connection.api_key,
@@ -86,7 +86,7 @@ def openai_sdk(connection: Connection) -> AsyncOpenAI:
 
 
 def without_sampling(settings: ModelSettings, profile: ModelProfile) -> ModelSettings:
-    """Return `settings` without temperature for reasoning models, which reject one."""
+    """Return `settings` without temperature for reasoning models, which reject it."""
     can_stop = profile.get("openai_supports_reasoning_effort_none", False)
     is_reasoning = settings.get("thinking") is not False or not can_stop
     if profile.get("openai_supports_reasoning", False) and is_reasoning:

@@ -124,9 +124,9 @@ class ClosableClient(ModelClient, Protocol):
 def rehearse(
     make: Callable[[httpx2.AsyncBaseTransport], ClosableClient], model: str, events: Sequence[Event]
 ) -> None:
-    """Have a client made by `make` call `model` and read `events` as the answer.
+    """Let a client made by `make` call `model` and read `events` as the answer.
 
-    Not for the thread of an event loop. A failed rehearsal does not affect the call.
+    Do not call this in the thread of an event loop. A failed rehearsal does not affect the call.
     """
     content = "".join(map(_written, events))
     headers = {"content-type": "text/event-stream"}

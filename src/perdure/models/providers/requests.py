@@ -1,7 +1,7 @@
 """Convert requests to pydantic-ai's types, which are used only in this package.
 
-Media that a wire format does not support, or whose bytes are missing, become a line of text that
-says so: a conversation must stay sendable with any attachment.
+Media that a wire format does not support, or whose bytes are missing, are replaced by a line of
+text that explains this, so that a conversation with any attachment can be sent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def wire_messages(
 ) -> list[ModelMessage]:
     """Return the messages of `request` for a wire format that supports media of `media_types`.
 
-    Omits reasoning, except that of the open tool rounds in `rounds`.
+    Omits reasoning, except the reasoning of the open tool rounds in `rounds`.
     """
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     under_way = len(request.messages) - len(open_rounds(request.messages))

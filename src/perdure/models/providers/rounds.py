@@ -1,4 +1,4 @@
-"""Answers with tool calls, kept in memory unchanged while their turn may continue.
+"""Answers with tool calls, stored unchanged in memory while their turn may continue.
 
 Providers sign or encrypt the reasoning before a tool call and require it back, unchanged, with the
 tool's result. The log stores no signatures (``docs/log-format.md``), so they exist only here: after
@@ -39,7 +39,7 @@ class RoundMemory:
         self._answers: OrderedDict[_Key, ModelResponse] = OrderedDict()
 
     def keep(self, model: str, answer: ModelResponse) -> None:
-        """Remember `answer` of `model`, unless it has no calls: then it ends its turn."""
+        """Store `answer` of `model` if it has calls; an answer without calls ends its turn."""
         parts = [kept for part in answer.parts if (kept := _replayable_part(part)) is not None]
         ids = tuple(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
         if not ids:
@@ -66,7 +66,7 @@ class RoundMemory:
 
 
 def open_rounds(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the newest of `messages`: those of the current turn.
+    """Return the newest of `messages`, which belong to the current turn.
 
     A user message right after a tool's result steers the turn and does not end it.
     """

@@ -1,6 +1,6 @@
 """The nodes of a flow that worked and still owe a handoff, updated with each entry.
 
-Each entry of the log changes the open work of a few nodes, so the fold computes only theirs.
+Each entry of the log changes the open work of a few nodes, so the fold updates only these nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def with_debts(state: FlowState) -> FlowState:
 
 
 def with_debts_of(state: FlowState, nodes: Iterable[str]) -> FlowState:
-    """Return `state`, in which only what `nodes` have done and handed over has changed."""
+    """Return `state` updated for `nodes`, the only nodes whose work or handoffs changed."""
     return _with_debts(state, state.owing_ids, nodes)
 
 

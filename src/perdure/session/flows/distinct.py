@@ -9,8 +9,8 @@ from typing import Self
 class Distinct(tuple[str, ...]):
     """Strings, each once, oldest first: a tuple with constant-time lookup.
 
-    Tuples that were extended from each other share their lookup table: each contains the items
-    whose position is within its length.
+    Tuples that were extended from each other share a lookup table. Each tuple contains the items
+    whose position is below its length.
     """
 
     places: dict[str, int]
@@ -50,7 +50,8 @@ def distinct(items: tuple[str, ...]) -> Distinct:
 def own_places(items: tuple[str, ...]) -> dict[str, int]:
     """Return a lookup table of `items` that can be extended.
 
-    It is the table of `items` itself, unless others have extended them: then it is theirs.
+    It is the table of `items` itself if no other tuple has extended it; otherwise it is a new
+    table.
     """
     if isinstance(items, Distinct) and len(items.places) == len(items):
         return items.places

@@ -14,8 +14,8 @@ _Found = dict[str, list[str]]
 class Indexed(Along):
     """An `Along` that finds the edges of an item without scanning every edge.
 
-    Those that were extended from each other share `found`: it may name edges along which only
-    another of them sent the item.
+    Values that were extended from each other share `found`. It can name edges along which the item
+    was sent only in another of these values.
     """
 
     def __init__(self, along: Along, found: _Found) -> None:
@@ -31,7 +31,7 @@ def newest_edge_with(along: Along, item: str) -> str | None:
 
 
 class EdgeHistory:
-    """What was sent along edges during a fold; mutable, because it is not shared yet."""
+    """The artifacts sent along edges during a fold; mutable, because they are not shared yet."""
 
     def __init__(self, before: Along) -> None:
         self._before = before
@@ -47,7 +47,7 @@ class EdgeHistory:
             self._added.append((key, item))
 
     def after(self) -> Along:
-        """Return what has been sent along the edges so far."""
+        """Return the artifacts sent along the edges so far."""
         if not self._growing:
             return self._before
         before = self._before

@@ -1,7 +1,7 @@
 """The feed of a role: a projection of two logs for an operator.
 
-The flow's log records when the role started, handed over or was sent back; the log of its session
-records what it thought, said and did. A feed is computed from both, entry by entry. It is never
+The flow's log records the start, the handoffs and the returns of the role; the log of its session
+records its reasoning, text and actions. A feed is computed from both, entry by entry. It is never
 stored, and no item is dropped. An item changes only while it is the newest (text is added) or
 pending (its outcome is missing). So a reader with a `FeedPoint` can continue from there, over any
 number of pages, and gets the same feed as a full read.
@@ -56,9 +56,10 @@ class FeedItem(ShortRepr, frozen=True, rename="camel", omit_defaults=True):
 class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """The position up to which a role's feed was read, and the state needed to continue.
 
-    `open` is the item to which the next text is added; `pending` are those without an outcome, by
-    tool call; `asked` are the open questions, by entry. `nodes` are the nodes the role has started.
-    `entry` is what the next turn starts with: a message perdure wrote, or what a person said.
+    `open` is the item to which the next text is added; `pending` are the items without an outcome,
+    by tool call; `asked` are the open questions, by entry. `nodes` are the nodes the role has
+    started. `entry` is the kind of the message that starts the next turn: composed by perdure, or
+    said by a person.
     """
 
     role: str
@@ -170,7 +171,7 @@ def _reflecting(point: FeedPoint, body: kinds.ImprovementClaimed) -> _Step:
 
 
 def _on_park(point: FeedPoint, body: kinds.NodeParked | kinds.ImprovementParked) -> _Step:
-    """Waits are states of the flow and not shown; failures are."""
+    """Show failures; waits are states of the flow and are not shown."""
     if body.role != point.role or body.reason not in ("autonomous-abort", "consent-denied"):
         return point, ()
     return _add_item(point, "error", "Stopped", body.detail or f"the turn ended: {body.reason}")

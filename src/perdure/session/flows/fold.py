@@ -1,8 +1,8 @@
 """The fold of a flow's log: how each entry changes the flow's state.
 
-A table with one small function per kind. The fold makes no decisions and rejects nothing: whatever
-is in the log happened. So the same log gives the same state in every process, and the cost of a new
-entry does not depend on the length of the log.
+A table with one small function per kind. The fold makes no decisions and rejects nothing, because
+everything in the log has happened. So the same log gives the same state in every process, and the
+cost of a new entry does not depend on the length of the log.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def flow_state(
 ) -> FlowState:
     """Return the flow's state after `log`, all its entries, each with its decoded body.
 
-    `is_own` tells which of them give authority.
+    `is_own` returns which entries give authority.
     Raises: CorruptLog if it does not start with a ``flow_started`` or an import.
     """
     entries = iter(log)

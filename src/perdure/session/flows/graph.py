@@ -40,7 +40,7 @@ class FlowNode(ShortRepr, frozen=True, omit_defaults=True):
 
 
 class FlowEdge(ShortRepr, frozen=True):
-    """`source` hands over to `target`; the backward direction is allowed and never written down."""
+    """`source` hands over to `target`; handing back is always allowed and not declared."""
 
     source: str
     target: str

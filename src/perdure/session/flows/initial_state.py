@@ -27,8 +27,8 @@ replace = msgspec.structs.replace
 def initial_state(entry: Entry, body: object, is_own: Callable[[Entry], bool]) -> FlowState:
     """Return the flow's state after the first entry of its log, with its decoded body.
 
-    `is_own` tells whether the entry gives authority; imported ones never do.
-    Raises: CorruptLog if a flow cannot start with it.
+    `is_own` tells whether the entry gives authority; imported entries never do.
+    Raises: CorruptLog if a flow cannot start with this entry.
     """
     if isinstance(body, kinds.FlowStarted):
         state = _state_at_start(entry, body)

@@ -52,7 +52,7 @@ STATE_VERSION = "11"
 class HandoffTarget(ShortRepr, frozen=True, omit_defaults=True):
     """One node that receives an artifact, a path inside the record folder.
 
-    `digest` is the hash of the artifact at its handoff; the store keeps it as a blob.
+    `digest` is the hash of the artifact at its handoff; the store contains it as a blob.
     """
 
     node: str
@@ -72,9 +72,9 @@ class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     """A flow starts. `start` are the nodes that are claimed first; paths are absolute.
 
-    `configuring` tells who chooses a role's configuration: ``given``, its agent and its own files;
-    ``ask``, a person, before it starts; ``auto``, a selector. `skills_configuring` is the same for
-    its skills, if different.
+    `configuring` states how a role's configuration is chosen: ``given``: from its agent and its own
+    files; ``ask``: by a person, before it starts; ``auto``: by a selector. `skills_configuring`
+    states the same for the role's skills, if it is different.
     `feedback` and the fields after it describe the flow for the feedback at its end.
     """
 
@@ -98,8 +98,8 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
 class RunSettings(SideBody, frozen=True, omit_defaults=True):
     """The settings with which a program runs the flow, to be reused at the next run.
 
-    `scenario` is an absolute path; without `commands` roles may be allowed any command. The newest
-    entry replaces all earlier ones, if this user's perdure wrote it.
+    `scenario` is an absolute path; without `commands`, any command can be allowed to roles. The
+    newest entry replaces all earlier ones, if this user's perdure wrote it.
     """
 
     kind: ClassVar[str] = "flow_settings"
@@ -134,8 +134,9 @@ class WorkflowChanged(SideBody, frozen=True):
 class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
     """A node starts, or resumes, work in the session of its role.
 
-    `delivered` are the edge keys whose artifacts its entry message contains, `superseded` those of
-    its own forward handoffs that it withdraws. `text` is the person's reply it consumes.
+    `delivered` are the keys of the edges whose artifacts its entry message contains; `superseded`
+    are the keys of its own forward handoffs that it withdraws. `text` is the person's reply it
+    consumes.
     """
 
     kind: ClassVar[str] = "node_claimed"
@@ -153,8 +154,8 @@ class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
 class NodeParked(SideBody, frozen=True, omit_defaults=True):
     """A node waits for a person. `detail` is the reason, in a sentence.
 
-    `offers` are the possible configurations, if it waits for one. `keeps_reply`: the node could not
-    start, and a queued reply stays queued.
+    `offers` are the possible configurations, if the node waits for a configuration. `keeps_reply`:
+    the node could not start, and a queued reply stays queued.
     """
 
     kind: ClassVar[str] = "node_parked"
@@ -178,7 +179,7 @@ class NodeContinued(SideBody, frozen=True):
 
 
 class HumanReplied(SideBody, frozen=True):
-    """A person's reply to a node, or in the improvement to a role; consumed when it is claimed."""
+    """A person's reply to a node, or in the improvement to a role; a claim consumes the reply."""
 
     kind: ClassVar[str] = "human_replied"
     event: ClassVar[str] = "flow:human_replied"
@@ -264,7 +265,7 @@ class RepairAsked(SideBody, frozen=True, omit_defaults=True):
 
 
 class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
-    """What roles may do without asking. `command` is an exact command, or the name of an MCP tool.
+    """A change of the roles' consent. `command` is an exact command, or the name of an MCP tool.
 
     Shape: either `mode`, or `tool` with `command`, or all three.
     """
@@ -282,8 +283,8 @@ class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
 class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
     """The configuration of a role instance; None leaves the setting of the flow's agent.
 
-    `by` is the person who chose it, `selector` the session in which a model did. `is_partial`: a
-    person has yet to choose the rest.
+    `by` is the person who chose it; `selector` is the session in which a model chose it.
+    `is_partial`: a person must still choose the rest.
     """
 
     kind: ClassVar[str] = "role_configured"
@@ -325,7 +326,7 @@ class ForwardPassClosed(SideBody, frozen=True):
 
 
 class ImprovementChosen(SideBody, frozen=True, omit_defaults=True):
-    """How the roles review the flow. `graph` is their order; None without."""
+    """How the roles review the flow. `graph` is the order of the roles; None without a review."""
 
     kind: ClassVar[str] = "improvement_chosen"
     event: ClassVar[str] = "flow:improvement_chosen"
@@ -397,7 +398,7 @@ class FlowCompleted(SideBody, frozen=True):
 
 
 class NeededAgent(ShortRepr, frozen=True, omit_defaults=True):
-    """An agent that a flow needs of its worker: its id, and the hash of the schema of each tool."""
+    """An agent that the worker of a flow must have: its id, and the hash of each tool's schema."""
 
     agent: str
     tools: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -405,10 +406,10 @@ class NeededAgent(ShortRepr, frozen=True, omit_defaults=True):
 
 
 class FlowRequested(SideBody, frozen=True, omit_defaults=True):
-    """A program asks that workers run the flow, until a ``flow_request_closed`` is about this.
+    """A program requests that workers run the flow, until a ``flow_request_closed`` about this.
 
-    `agents` are those of its roles. `folders` are its workspace and its record folder, which the
-    worker must have. `offered` and `on_interrupt` are the options of the program's `Flows`.
+    `agents` are the agents of its roles. `folders` are its workspace and its record folder, which
+    the worker must have. `offered` and `on_interrupt` are the options of the program's `Flows`.
     """
 
     kind: ClassVar[str] = "flow_requested"
@@ -421,9 +422,10 @@ class FlowRequested(SideBody, frozen=True, omit_defaults=True):
 
 
 class FlowRequestClosed(SideBody, frozen=True, omit_defaults=True):
-    """Workers run the flow no more, as the ``flow_requested`` it is about had asked.
+    """Workers no longer run the flow for the ``flow_requested`` entry that this is about.
 
-    `code` is ``completed``, ``replaced`` if a later request takes its place, or that of an error.
+    `code` is ``completed``, ``replaced`` if a later request takes its place, or the code of an
+    error.
     """
 
     kind: ClassVar[str] = "flow_request_closed"
@@ -457,9 +459,9 @@ class DocumentBound(SideBody, frozen=True, omit_defaults=True):
     """The flow runs a workflow document: it defines the prompts and agents of the nodes.
 
     `workflow` is the document in the fields of ``perdure.workflow.document``, without its metadata.
-    `passive` are the nodes without an agent: the flow's inputs and outputs. `inputs` and `context`
-    fill the templates, as given and computed once; `agents` are the snapshots of its agents, by the
-    names its nodes use.
+    `passive` are the nodes without an agent: the flow's inputs and outputs. `inputs` (as given) and
+    `context` (computed once) fill the templates; `agents` are the snapshots of its agents, by the
+    names that its nodes use.
     """
 
     kind: ClassVar[str] = "flow_document"

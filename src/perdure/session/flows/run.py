@@ -1,7 +1,7 @@
 """`FlowRun`: the state of a flow, in A-Society's field names.
 
 ``fold`` computes it from the flow's log; it is never stored. Its JSON is A-Society's state file,
-and what ``perdure flow show --json`` prints.
+and the output of ``perdure flow show --json``.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsentState(ShortRepr, frozen=True, rename="camel"):
-    """What roles may do without asking. In ``no-access`` the grants are stored but not in force."""
+    """The current consent of the roles. In ``no-access`` the grants are stored but not in force."""
 
     mode: ConsentMode = "no-access"
     bash: CommandGrants = CommandGrants()
@@ -124,7 +124,7 @@ class FeedbackContext(ShortRepr, frozen=True, omit_defaults=True, rename="camel"
 class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
     """Progress of the review.
 
-    Shape: roles are role instances, without that of the feedback; paths are relative to the
+    Shape: roles are role instances, without the role of the feedback; paths are relative to the
     workspace, or absolute if outside. `improvement_workflow_path` is None until that file exists.
     """
 
@@ -221,9 +221,9 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
 
     `start` are the nodes not yet claimed for the first time. `sessions` is role instance -> the
     stream of its session. `repairs` is the newest requested repair, by node (in the improvement: by
-    role), until one of its turns ends in another way. `digests` are the hashes of what was sent
-    along an edge, by `edge_key`. `improvement` is the order of the review. `stopping` are the nodes
-    and roles whose turn a person wants to stop. `document` is set if the flow runs a workflow
+    role), until one of its turns ends in another way. `digests` are the hashes of the artifacts
+    sent along an edge, by `edge_key`. `improvement` is the order of the review. `stopping` are the
+    nodes and roles whose turn a person wants to stop. `document` is set if the flow runs a workflow
     document.
     """
 
@@ -283,10 +283,10 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def consent(self) -> ConsentState:
-        """Return what roles may do without asking."""
+        """Return the current consent of the roles."""
         return self.run.consent_state if self.consent_in_force is None else self.consent_in_force
 
     @property
     def is_foreign(self) -> bool:
-        """Return True if it was received: its recorded consent, folder and turns have no effect."""
+        """Return True for a received flow: its recorded consent, folder and turns have no force."""
         return self.consent_in_force is not None

@@ -68,7 +68,7 @@ def media(
     """Return `content` as a part of a message: an image, audio, video, a PDF or plain text.
 
     `mime_type` is detected for common formats if it is not given.
-    Raises: WrongArgument if a message cannot hold it: other type, too large, name too long.
+    Raises: WrongArgument if a message cannot contain it: other type, too large, name too long.
     """
     held = bytes(content)
     kind = mime_type or type_of(held)
@@ -90,8 +90,8 @@ def content(
 ) -> InlineMedia:
     """Return `data` as content of any type, to be stored next to the log.
 
-    A `Custom`, a `Note` or a `CustomMessage` holds it in its data; the log stores its `handle`, and
-    `Store.content` reads it. For messages use `media`.
+    A `Custom`, a `Note` or a `CustomMessage` contains it in its data; the log stores its `handle`,
+    and `Store.content` reads it. For messages use `media`.
     Raises: WrongArgument for an invalid `media_type`, and for too much data.
     """
     if not _ANY_TYPE.fullmatch(media_type):

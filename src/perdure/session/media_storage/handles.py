@@ -47,7 +47,7 @@ class Settled(msgspec.Struct, frozen=True):
 def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...]]:
     """Return `message` in its durable form, and the contents its media name.
 
-    Raises: ValueError if it has more media than a message can hold.
+    Raises: ValueError if it has more media than a message can contain.
     """
     inline = [part for part in message.parts if isinstance(part, InlineMedia)]
     if len(inline) > MAX_PARTS:
@@ -90,7 +90,7 @@ def settled_data(value: object) -> Settled:
 
 
 def _is_durable(value: object, depth: int) -> bool:
-    """Return True for plain JSON without media; False if only `_taken_out` can tell."""
+    """Return True for plain JSON without media; False if `_taken_out` must check the value."""
     kind = type(value)
     if kind is str:
         return _DATA_URL.match(cast("str", value)) is None

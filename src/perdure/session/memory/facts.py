@@ -1,7 +1,7 @@
 """Fold the entries of a memory stream into facts.
 
-A fact is what its newest version says; older versions are its history. A version whose sources were
-all erased is erased with them, and a fact with its newest version.
+The text of a fact is its newest version; older versions are its history. A version whose sources
+were all erased is erased with them, and a fact is erased with its newest version.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ class FactVersion(ShortRepr, frozen=True, kw_only=True):
 class Fact(ShortRepr, frozen=True, kw_only=True):
     """Something an agent remembers about `subject`.
 
-    Shape: `sources` are the entries that say so. `agent` None: any agent of the subject.
+    Shape: `sources` are the entries that the fact comes from. `agent` None: any agent of the
+    subject.
     `history` are the earlier versions, oldest first.
-    Units: Unix milliseconds; `at` is the time of the newest version, `valid_from` and `valid_to`
-    limit when it is true; None: no limit. `is_received`: the newest version was read from a file.
+    Units: Unix milliseconds; `at` is the time of the newest version; `valid_from` and `valid_to`
+    limit the time in which the fact is true; None: no limit. `is_received`: the newest version was
+    read from a file.
     """
 
     id: EntryId

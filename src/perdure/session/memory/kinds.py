@@ -1,7 +1,7 @@
-"""Bodies of the entries of memory: episodes in the streams of sessions, facts in those of memory.
+"""Bodies of the entries of memory: episodes in session streams, facts in memory streams.
 
 Each call of `remember`, `correct` or `forget` is one entry of a stream of kind ``memory``. There is
-one such stream for each subject of a namespace, and one for what has no subject.
+one such stream for each subject of a namespace, and one for facts without a subject.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ RecallReason = Literal["words", "neighbours", "speaker", "date", "time", "vector
 
 
 class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
-    """Entries `first` to the one it is about are an episode: a session from its start to its end.
+    """An episode of a session: the entries from `first` to the entry that this is about.
 
     Written in the commit of the ``session_ended`` that it is about. `messages`, `turns` and
-    `tool_calls` count what the session's own log holds of them in that range.
+    `tool_calls` count these items in that range of the session's own log.
     Units: Unix milliseconds.
     """
 
@@ -52,7 +52,8 @@ class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
 class FactRemembered(SideBody, frozen=True, omit_defaults=True):
     """A fact about the subject of the stream; this entry's id is the id of the fact.
 
-    `sources` are the entries that say so. `agent` is the agent that remembers it; None: any agent.
+    `sources` are the entries that the fact comes from. `agent` is the agent that remembers it;
+    None: any agent.
     Units: `valid_from` and `valid_to` are Unix milliseconds; None: no limit.
     """
 
@@ -68,7 +69,7 @@ class FactRemembered(SideBody, frozen=True, omit_defaults=True):
 
 
 class FactCorrected(SideBody, frozen=True, omit_defaults=True):
-    """A newer version of the fact it is about; the older ones are its history."""
+    """A newer version of the fact that this is about; the older versions are its history."""
 
     kind: ClassVar[str] = "fact_corrected"
     event: ClassVar[str] = "memory:fact_corrected"
@@ -107,7 +108,7 @@ class FactsReceived(SideBody, frozen=True):
 
 
 class FactsDue(SideBody, frozen=True):
-    """The extractor of `agent` has to extract the facts of the episode whose end this is about.
+    """The extractor of `agent` must extract the facts of the episode whose end this is about.
 
     Written in the commit of that end, if the session's agent has an extractor.
     """
@@ -119,10 +120,10 @@ class FactsDue(SideBody, frozen=True):
 
 
 class FactsCaptured(SideBody, frozen=True, omit_defaults=True):
-    """The extraction of the ``facts_due`` it is about was made; one commit with its facts.
+    """The extraction of the ``facts_due`` that this is about is done; one commit with its facts.
 
-    `facts` are the ids of the new facts. `problem` says why it failed. `model` and `usage` are set
-    if a model was asked.
+    `facts` are the ids of the new facts. `problem` is the reason why the extraction failed. `model`
+    and `usage` are set if a model was called.
     """
 
     kind: ClassVar[str] = "facts_captured"
@@ -149,11 +150,11 @@ class RecalledText(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ContextRecalled(SideBody, frozen=True, omit_defaults=True):
-    """What was recalled for the turn that it is about; every model call of the turn is sent it.
+    """The texts recalled for the turn that this is about; all its model calls receive them.
 
-    It names the texts and contains none: what is erased is not sent any more. `facts` are ids.
-    `boundary` marks the recalled text in a request; it cannot be
-    guessed. `problem` says why nothing, or not all, was recalled.
+    It refers to the texts but contains none, so erased texts are not sent any more. `facts` are
+    ids. `boundary` marks the recalled text in a request; it cannot be
+    guessed. `problem` is the reason why nothing, or not everything, was recalled.
     """
 
     kind: ClassVar[str] = "context_recalled"

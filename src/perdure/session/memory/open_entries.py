@@ -1,7 +1,7 @@
 """Entries that wait for another entry of their stream: a question for its answer, for example.
 
-Stores list them in the commit that appends one, so that finding all of a namespace costs only what
-is found.
+Stores list these entries in the commit that appends one, so the cost of finding all of a namespace
+depends only on the number found.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPEN_KINDS = (*OPENING, *CLOSING)
 
 
 def unclosed(notes: Iterable[Entry], kind: str) -> list[Entry]:
-    """Return the entries of `kind` among `notes` (of `OPEN_KINDS`) that no note of theirs closes.
+    """Return the entries of `kind` among `notes` (of `OPEN_KINDS`) that none of the notes closes.
 
     A note about an entry of another stream closes nothing.
     """

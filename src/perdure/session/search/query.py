@@ -29,7 +29,7 @@ _OPERATORS: dict[str, Operator] = {"AND": "AND", "OR": "OR", "NOT": "NOT"}
 
 
 class Phrase(msgspec.Struct, frozen=True):
-    """One or more consecutive words. `is_prefix`: the last one is a prefix."""
+    """One or more consecutive words. `is_prefix`: the last word is a prefix."""
 
     terms: tuple[str, ...]
     is_prefix: bool = False

@@ -46,7 +46,7 @@ _OF_TOOLS = (ToolCallPart, ToolResultPart)
 class Searchable(msgspec.Struct, frozen=True):
     """The searchable part of an entry. `tools` are the names of the tools it calls or answers.
 
-    `author` is the speaker of a message, `said_at` when it was said; None if it does not tell.
+    `author` is the speaker of a message, `said_at` the time when it was said; None if unknown.
     """
 
     role: SearchRole
@@ -65,7 +65,7 @@ def searchable_of(entry: Entry) -> Searchable | None:
 
 
 def searchable_title(header: StreamHeader) -> Searchable | None:
-    """Return the title a stream was created with, which is not in an entry; None without one."""
+    """Return the title that a stream was created with, which is not in an entry; or None."""
     if header.kind != "session" or not header.title:
         return None
     return Searchable("title", header.title)

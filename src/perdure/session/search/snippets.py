@@ -125,7 +125,7 @@ def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
 
 
 def _places(text: str, phrase: Phrase) -> Iterator[Span]:
-    """Yield start and end of `phrase` in `text`; holds only a few words in memory."""
+    """Yield start and end of `phrase` in `text`, with only a few words in memory."""
     more, standing = words(text), list[Word]()
     while stretch := list(islice(more, _SLICE)):
         standing += stretch

@@ -1,7 +1,7 @@
 """Split text into searchable words and fold them.
 
-Every backend indexes and matches the words made here, and nothing else splits or folds text, so all
-of them find the same. The rules:
+Every backend indexes and matches the words made by this module, and nothing else splits or folds
+text. So all backends find the same entries. The rules:
 
 - A word is a stretch of letters, digits and their marks; anything else separates, ``_`` too:
   ``foo_bar`` and ``src/foo.py`` are words in a row, which a query of the same form finds as such.
@@ -92,7 +92,7 @@ def _plain_run() -> re.Pattern[str]:
 
 @cache
 def _cut() -> re.Pattern[str]:
-    """Matches the places where no word continues: separators, and between one-character words."""
+    """Matches the places where a word ends: separators, and between one-character words."""
     return re.compile(f"[^A-Za-z0-9\x80-\U0010ffff]|[{_PLAIN}](?=[{_PLAIN}])")
 
 

@@ -12,7 +12,7 @@ from perdure.stores.access.process import OwnProcess
 
 
 class Serial(Protocol):
-    """An object with a lock that guards its calls."""
+    """An object with a lock that serializes its calls."""
 
     process: OwnProcess
     lock: threading.RLock

@@ -1,6 +1,6 @@
-"""Work that a cancelled call still finishes.
+"""Finish work whose caller was cancelled.
 
-It takes a lease, records what was paid, or gives a connection back to its pool.
+Such work acquires a lease, records the cost of a call, or returns a connection to its pool.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ FINISH_S = 10.0
 
 
 async def finished(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, which runs to its end even if the caller is cancelled.
+    """Return the result of `work`, which finishes even if the caller is cancelled.
 
-    `work` is itself cancelled if it does not end within `FINISH_S` of the first cancellation.
-    Raises: CancelledError after that end, however often the caller was cancelled.
+    The function cancels `work` if it does not end within `FINISH_S` of the first cancellation.
+    Raises: CancelledError after `work` has ended, however often the caller was cancelled.
     """
     task = asyncio.ensure_future(work)
     try:

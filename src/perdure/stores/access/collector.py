@@ -1,7 +1,8 @@
 """Pause Python's garbage collector while a long log is decoded, or modules are loaded.
 
 The collector runs after every few hundred new objects and scans them repeatedly. Decoding 100,000
-entries spends 20 to 45 % of its time there, and longer logs more. None of the objects is garbage.
+entries spends 20 to 45 % of its time in the collector, and longer logs more. None of the new
+objects is garbage.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ _LOADED = 500
 def collector_paused() -> Generator[None]:
     """Pause the collector during a block without `await`, in any thread.
 
-    Only one block at a time pauses it; concurrent and nested blocks change nothing. So it runs
-    between blocks even if many threads read. A disabled collector stays disabled.
+    Only one block at a time pauses the collector; concurrent and nested blocks change nothing. So
+    the collector runs between blocks even if many threads read. A disabled collector stays
+    disabled.
     """
     if not gc.isenabled() or not _pausing.acquire(blocking=False):
         yield
@@ -37,11 +39,12 @@ def collector_paused() -> Generator[None]:
 
 @contextmanager
 def collector_paused_to_load() -> Generator[None]:
-    """Pause the collector while modules are loaded, and count what they hold as old.
+    """Pause the collector while modules are loaded, and count their objects as old.
 
-    Modules stay, and have tens of thousands of objects: the next collection would scan them all.
-    Garbage that other code left before waits for a full collection. So this is only for loading,
-    which ends. Objects that the program froze stay frozen, and then nothing is counted as old.
+    Modules remain loaded and contain tens of thousands of objects, which the next collection would
+    otherwise scan. Earlier garbage of other code then waits for a full collection. So use this only
+    for loading, which ends. Objects that the program froze remain frozen, and then no object is
+    counted as old.
     """
     with collector_paused():
         before = gc.get_count()[0]

@@ -24,9 +24,9 @@ LEAST_BYTES = 512
 
 
 class FileGuard:
-    """The identities of a store's file and of the files beside it at opening.
+    """The identities of a store's file and its side files when the store was opened.
 
-    Data written to a file without a name is lost when the last process closes it.
+    Data written to a deleted file is lost when the last process closes it.
     """
 
     def __init__(
@@ -43,7 +43,8 @@ class FileGuard:
     def check(self) -> None:
         """Check that every name still refers to the same file; costs 1 us per file.
 
-        Raises: StoreUnavailable if one does not; StoreCorrupt if the store's file was truncated.
+        Raises: StoreUnavailable if a name is missing or refers to another file; StoreCorrupt if the
+        store's file was truncated.
         """
         for name, known in self._known:
             try:

@@ -1,4 +1,4 @@
-"""Limit the term of leases: a forged one, or one of a wrong clock, must not lock a session."""
+"""Limit the term of leases: a forged lease or a wrong clock must not lock a session."""
 
 from __future__ import annotations
 

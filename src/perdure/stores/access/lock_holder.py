@@ -45,7 +45,7 @@ def holder_of(path: Path) -> str:
 def holder_of_byte(path: Path, byte: int) -> str | None:
     """Describe the process with an exclusive lock on `byte` of the file, without opening it.
 
-    None if there is none, or if the operating system does not provide it.
+    None if no process holds it, or if the operating system does not provide it.
     """
     pids = _pids(path, byte)
     return _process_names(pids) if pids else None

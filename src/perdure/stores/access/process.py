@@ -23,7 +23,7 @@ class OwnProcess:
         return os.getpid() == self._pid
 
     def check(self) -> None:
-        """Raises: StoreUnavailable in a forked child: it has neither threads nor locks."""
+        """Raises: StoreUnavailable in a forked child, which lacks the threads and locks."""
         if os.getpid() != self._pid:
             raise StoreUnavailable(self._address, FORKED)
 

@@ -37,7 +37,7 @@ class Configurable(Protocol):
 
 
 def harden(db: Configurable) -> None:
-    """Enable SQLite's defenses, before anything of the file is read."""
+    """Enable SQLite's defenses before reading anything from the file."""
     for switch, value in _SWITCHES:
         db.config(switch, value)
     for limit, value in LIMITS:

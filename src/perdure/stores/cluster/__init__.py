@@ -1,1 +1,1 @@
-"""Work that several machines share: what a store keeps of it beside the log."""
+"""Work that several machines share: its state in a store, outside the log."""

@@ -1,7 +1,7 @@
-"""Limits of the work that workers share: turns at once, requests a minute, turns that wait.
+"""Limits of shared work: concurrent turns, requests per minute, waiting turns.
 
-A limit has a subject: ``namespace:NAME``, ``model:PROVIDER:NAME`` or ``provider:NAME``. The store
-has it, so all workers of a database apply the same ones.
+A limit has a subject: ``namespace:NAME``, ``model:PROVIDER:NAME`` or ``provider:NAME``. Limits are
+in the store, so all workers of a database apply the same ones.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ KINDS = ("namespace", "model", "provider")
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be done of the work of `subject`; None: no limit.
+    """The limits of the work of `subject`; None: no limit.
 
-    `turns` run at once. `per_minute` is the number of requests to models, at even distances.
-    `waiting` turns of a namespace may wait for workers; further ones are refused.
+    `turns` run at once. `per_minute` is the number of requests to models, spaced evenly. At most
+    `waiting` turns of a namespace can wait for workers; further ones are rejected.
     """
 
     __repr__ = short_repr
@@ -35,10 +35,10 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit and what is done under it. `held` turns wait for the end of one of `running`.
+    """A limit and its current use. `held` turns wait until one of the `running` turns ends.
 
-    Units: seconds; `oldest_s` that the oldest of `held` has waited, `next_request_s` until the next
-    request to a model may be sent.
+    Units: seconds; `oldest_s` is the waiting time of the oldest `held` turn, `next_request_s` the
+    time until the next request to a model is allowed.
     """
 
     __repr__ = short_repr
@@ -53,10 +53,10 @@ class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Slot(msgspec.Struct, frozen=True):
     """A turn of the namespace that a worker runs, or will run once its slot is granted.
 
-    One that is `running` is granted whatever the limits say: it began before they were set. Of the
-    others of a namespace, those of the lowest `rank` are granted first.
-    Shape: `id` is `slot_id` of its worker and work; `subjects` are as of `subjects_of`; `rank` is
-    one of `RANKS`.
+    A slot that is `running` is granted regardless of the limits, because its turn began before they
+    were set. Among the other slots of a namespace, those with the lowest `rank` are granted first.
+    Shape: `id` is the `slot_id` of its worker and work; `subjects` are from `subjects_of`; `rank`
+    is one of `RANKS`.
     """
 
     id: str
@@ -74,7 +74,7 @@ def slot_id(worker: str, work: str) -> str:
 def subjects_of(namespace: str, model: str | None) -> tuple[str, ...]:
     """Return the subjects of a turn or request: namespace, model, provider.
 
-    Without a model, that of its namespace only.
+    Without a model, return the subject of the namespace only.
     """
     if model is None:
         return (f"namespace:{namespace}",)
@@ -82,36 +82,37 @@ def subjects_of(namespace: str, model: str | None) -> tuple[str, ...]:
 
 
 class LimitService(Protocol):
-    """The limits of a database, and what is done under them."""
+    """The limits of a database and their current use."""
 
     async def limits(self) -> Sequence[Limit]:
-        """Return the limits as they were set a second ago at most."""
+        """Return the limits; the result is at most one second old."""
         ...
 
     async def set_limit(self, limit: Limit) -> None:
-        """Replace the limit of its subject; remove it if it has no number. Durable: on return."""
+        """Replace the limit of its subject; remove it if it sets no number. Durable: on return."""
         ...
 
     async def infos(self) -> Sequence[LimitInfo]:
-        """Return every limit with what is done under it, by subject."""
+        """Return every limit with its current use, by subject."""
         ...
 
     async def sync_slots(self, worker: str, slots: Sequence[Slot]) -> set[str]:
-        """Have `slots`, and no others, be those of `worker`; return the ids of granted ones."""
+        """Replace the slots of `worker` with `slots`; return the ids of the granted ones."""
         ...
 
     async def permit_request(self, subjects: Iterable[str]) -> float:
         """Permit a request to a model if the limits of all `subjects` allow one now.
 
-        Units: returns 0 if so, else the seconds after which they might.
+        Units: returns 0 if the request is permitted, otherwise the seconds to wait before the next
+        try.
         """
         ...
 
     def room(self) -> AbstractAsyncContextManager[str | None]:
         """Return a context in which one turn of the store's namespace may be requested.
 
-        The turn counts as waiting from here on. The value is the idempotency key with which its
-        request must be committed, None without a limit.
-        Raises: QueueFull, on entry, if as many turns wait as may.
+        The turn counts as waiting from the entry on. The value is the idempotency key that the
+        commit of the request must use, or None without a limit.
+        Raises: QueueFull, on entry, if the maximum number of turns is waiting.
         """
         ...

@@ -1,4 +1,4 @@
-"""Pass the live events that other processes wrote to the bus of this one, while it watches."""
+"""Pass the live events of other processes to the bus of this process, while it watches."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _batch = msgspec.json.Decoder(Batch)
 
 
 class LiveReceiver:
-    """Registers for streams that are watched here and have an open call elsewhere.
+    """Registers for streams that this process watches and another process has an open call in.
 
-    `_known` has the last event of each stream that was passed to the bus, or that is not meant for
-    it, as its call and its number; and when that was.
+    `_known` maps each stream to its last event that was passed to the bus or was not meant for it:
+    the call, the event's number, and the time.
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -83,7 +83,7 @@ class LiveReceiver:
             self._want(stream)
 
     def made_here(self, stream: StreamId, of: int) -> None:
-        """Take that this process made the call `of`: its rows are ours."""
+        """Record that this process made the call `of`, so the receiver ignores its rows."""
         if self._is_watched(stream) and self._registered:
             self._known[stream] = (of, END, _now())
 
@@ -118,7 +118,7 @@ class LiveReceiver:
             self._awaited.pop(stream, None)
 
     def told(self, streams: Streams) -> None:
-        """Take a notification that there are new rows of `streams`."""
+        """Process a notification of new rows of `streams`."""
         if streams is None:  # perhaps the server lost its unlogged tables
             # A new registration is answered with all texts so far, and a notification of that row.
             # A read before it would take older rows, of a call that the watch did not see begin.
@@ -131,7 +131,7 @@ class LiveReceiver:
             self._start("read", self._read_unread())
 
     async def aclose(self) -> None:
-        """Read nothing more, and end the registrations."""
+        """Stop reading, and end the registrations."""
         async with self._calling:  # no call of the table is cut
             tasks = tuple(self._tasks.values())
             for task in tasks:
@@ -224,9 +224,9 @@ class LiveReceiver:
                 self._take(row)
 
     def _shown(self, rows: list[LiveRow]) -> list[LiveRow]:
-        """Return the rows to take: a call that was open before its watch begins with all texts.
+        """Return the rows to pass on. A call opened before the watch begins with all its texts.
 
-        If such a call has ended, it is not shown any more.
+        If such a call has ended, its events are not shown any more.
         """
         begins: dict[tuple[StreamId, int], int] = {}
         for row in rows:
@@ -242,7 +242,7 @@ class LiveReceiver:
         return call, number
 
     def _take(self, row: LiveRow) -> None:
-        """Pass the events of `row` to the bus, unless it had them or misses earlier ones."""
+        """Pass new events of `row` to the bus; if earlier events are missing, request them."""
         stream, of = row.stream, row.call
         last = self._last(stream)
         if (of, row.last) <= last or not self._is_watched(stream):
@@ -273,7 +273,7 @@ class LiveReceiver:
             self._bus.drop_call(stream, of)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work` in a task, unless one of this name runs: that one does it too."""
+        """Run `work` in a task; if a task of this name already runs, that task does the work."""
         running = self._tasks.get(name)
         if running is not None and not running.done():
             work.close()

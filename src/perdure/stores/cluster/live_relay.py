@@ -10,7 +10,7 @@ from perdure.stores.cluster.live_table import LiveTable
 
 
 class LiveRelay:
-    """Connects `bus` with those of the other processes that use `table`."""
+    """Connects `bus` with the buses of the other processes that use `table`."""
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
         self._sender = LiveSender(bus, table)

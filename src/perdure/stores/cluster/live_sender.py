@@ -1,4 +1,4 @@
-"""Write the live events of this process while others watch; write nothing while nobody does."""
+"""Write the live events of this process, only while other processes watch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class Batch(msgspec.Struct, array_like=True, frozen=True):
-    """The content of a row: the events from number `first` on, and at times all texts so far.
+    """The content of a row: the events from number `first` on, and sometimes all texts so far.
 
     An event is its type, its time and its text. `whole` is for readers that lack earlier events;
     `at` is the time of its newest event. Units: Unix milliseconds.
@@ -56,10 +56,10 @@ class Batch(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _OpenCall:
-    """An open call of this process that is, or may be, watched by others.
+    """An open call of this process that other processes watch, or could watch.
 
-    `readers` None: the table must be read. `written` is the number of the last written event.
-    `epoch` is the epoch of the lease under which it is shown.
+    If `readers` is None, the table must be read. `written` is the number of the last written event.
+    `epoch` is the epoch of the lease under which the call is shown.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -78,7 +78,7 @@ class _OpenCall:
         self.readers, self.looked_at = readers, now
 
     def is_complete(self) -> bool:
-        """Whether the pending events are all that readers lack."""
+        """Whether the pending events are all the events that readers lack."""
         if not self.pending:
             return not self.lacks_whole
         begins = self.pending[0].n
@@ -96,21 +96,22 @@ class NamedStreams:
         return len(self._until)
 
     def add(self, streams: Sequence[StreamId], now: float) -> None:
-        """Take that `streams` were named."""
+        """Record that a notification named `streams`."""
         if now - self._cleaned_at > TERM_S:
             self._cleaned_at = now
             self._until = {each: until for each, until in self._until.items() if until > now}
         self._until.update(dict.fromkeys(streams, now + TERM_S))
 
     def has(self, stream: StreamId, now: float) -> bool:
-        """Whether `stream`, or all streams, were named lately."""
+        """Whether a recent notification named `stream`, or all streams."""
         return any(self._until.get(each, 0.0) > now for each in (stream, ALL))
 
 
 class LiveSender:
     """Writes the events of calls that this process makes, at most every `FLUSH_S`.
 
-    In memory it has the streams that notifications named. For these alone the table is read.
+    In memory, the sender keeps the streams that notifications named. It reads the table for these
+    streams only.
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -162,7 +163,7 @@ class LiveSender:
                 self._cleaning = self._start(self._clean())
 
     def told(self, streams: Streams, *, is_new: bool) -> None:
-        """Take a notification that others registered for `streams`, or renewed it."""
+        """Process a notification that others registered for `streams`, or renewed that."""
         if streams is None:
             self._start(self._load())
             return
@@ -177,7 +178,7 @@ class LiveSender:
                 self._flush_soon(key)
 
     async def aclose(self) -> None:
-        """Write nothing more, and delete what was written."""
+        """Stop writing, and delete the written rows."""
         async with self._calling:  # no call of the table is cut
             tasks = tuple(self._tasks)
             for task in tasks:
@@ -192,7 +193,7 @@ class LiveSender:
     # ------------------------------------------------------------ inside
 
     async def _load(self) -> None:
-        """Read all registrations: the notifications of earlier ones were not received."""
+        """Read all registrations, because the notifications of earlier ones were not received."""
         with suppress(StoreError):
             async with self._calling:
                 watched = await self._table.watched()
@@ -219,7 +220,7 @@ class LiveSender:
                 log_failure(_log, error, "live events could not be written")
 
     async def _look(self) -> None:
-        """Read who watches the calls of which that is not known, or not lately."""
+        """Read the watchers of each call whose watchers are unknown or were not read lately."""
         now = _now()
         unknown: dict[StreamId, None] = {
             key[0]: None
@@ -260,7 +261,7 @@ class LiveSender:
                 call.is_refused = key not in written
 
     def _rows(self, key: Call, call: _OpenCall) -> list[LiveRow]:
-        """Return rows of the events that readers do not have; the next call leaves them out."""
+        """Return rows of the events that readers lack; the next call omits these events."""
         if not call.readers or call.is_refused:
             call.pending = []
             return []

@@ -1,7 +1,7 @@
 """The table of live events that the processes of one namespace share.
 
-It is a wire between processes, not a record: every row may be lost, and the log has the outcome.
-Notifications only wake; what they name is read from the table.
+The table is a channel between processes, not a record: any row may be lost, and the log has the
+outcome. A notification only wakes the process, which then reads the named rows from the table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Streams = Sequence[StreamId] | None
 
 
 class OnWatch(Protocol):
-    """Takes the streams that others registered for; not `is_new`: they renewed it."""
+    """Receives the streams that others registered for; if not `is_new`, they renewed them."""
 
     def __call__(self, streams: Streams, /, *, is_new: bool) -> None: ...
 
@@ -44,7 +44,7 @@ class LiveRow(NamedTuple):
 
 
 class LiveTable(Protocol):
-    """The rows of live events and the handles that watch them. Each call is one round trip.
+    """The rows of live events and the handles that watch them. Each method makes one round trip.
 
     `handle` is the id of the calling store's handle.
     """
@@ -52,7 +52,7 @@ class LiveTable(Protocol):
     handle: str
 
     def attach(self, on_watch: OnWatch, on_rows: Callable[[Streams], None]) -> None:
-        """Call `on_watch` when others register, `on_rows` when they wrote rows for us."""
+        """Call `on_watch` when others register, `on_rows` when they wrote rows for this handle."""
         ...
 
     def listen(self) -> None:
@@ -60,14 +60,14 @@ class LiveTable(Protocol):
         ...
 
     async def register(self, streams: Sequence[StreamId]) -> list[StreamId]:
-        """Ask for the events of those of `streams` that have an open turn; return these.
+        """Register for events of those of `streams` that have an open turn; return these streams.
 
         Durable: until `TERM_S` later.
         """
         ...
 
     async def renew(self, streams: Sequence[StreamId]) -> None:
-        """Renew the registrations of `streams` and end all others of ours; clean the tables."""
+        """Renew the registrations of `streams`, end all others of this handle, clean the tables."""
         ...
 
     async def watched(self) -> list[StreamId]:
@@ -75,7 +75,7 @@ class LiveTable(Protocol):
         ...
 
     async def watchers(self, streams: Sequence[StreamId]) -> Mapping[StreamId, frozenset[str]]:
-        """Return which others have registered for `streams`."""
+        """Return, per stream, the handles that have registered for it."""
         ...
 
     async def write(
@@ -83,13 +83,13 @@ class LiveTable(Protocol):
     ) -> frozenset[tuple[StreamId, int]]:
         """Write `rows` and notify `readers`; return the calls that were written.
 
-        A row is refused if its turn has ended, if the epoch of the stream is another one, or if the
-        stream was erased.
+        A row is rejected if its turn has ended, if its stream has another epoch, or if the stream
+        was erased.
         """
         ...
 
     async def read(self, known: Mapping[StreamId, tuple[int, int]]) -> list[LiveRow]:
-        """Return the rows of streams after call and number, in order; none of fenced processes."""
+        """Return rows after the known call and number, in order; none of fenced processes."""
         ...
 
     async def forget(self, calls: Sequence[tuple[StreamId, int]]) -> None:

@@ -34,8 +34,8 @@ WorkerState = Literal["alive", "draining", "dead"]
 class Work(msgspec.Struct, frozen=True, array_like=True):
     """A piece of work: the turn of the request at seq `request` of a session.
 
-    Without a request it is the open turn begun at seq `turn`. `attempt` tells apart the work that
-    is queued again because it ended without an answer.
+    Without a request, the work is the open turn that began at seq `turn`. `attempt` distinguishes
+    work that is queued again because it ended without an answer.
     """
 
     namespace: str
@@ -46,7 +46,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def id(self) -> str:
-        """The id of the work, from which `work_of` makes it again."""
+        """The id of the work; `work_of` decodes it."""
         return msgspec.json.encode(self).decode()
 
 
@@ -56,7 +56,7 @@ def work_of(id: str) -> Work:
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Work to be queued. `queue` is for workers that satisfy `requires`, which is JSON.
+    """Work to be queued. Workers of `queue` must satisfy `requires`, which is JSON.
 
     Units: `due_at` is Unix milliseconds.
     """
@@ -69,9 +69,9 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class WorkerInfo(ShortRepr, frozen=True, kw_only=True):
-    """A worker as it last reported. `queues` are those that it takes work from.
+    """A worker as it last reported. `queues` are the queues that the worker takes work from.
 
-    Units: seconds; `silent_s` is since its last report.
+    Units: seconds; `silent_s` is the time since the last report.
     """
 
     id: str
@@ -89,9 +89,9 @@ class WorkerInfo(ShortRepr, frozen=True, kw_only=True):
 
 
 class QueueInfo(ShortRepr, frozen=True, kw_only=True):
-    """The work of one queue. `served_by` are the workers that take it; none: it is stuck.
+    """The work of one queue. `served_by` are the workers of the queue; without any, its work waits.
 
-    Units: `oldest_s` seconds that the oldest waiting work has waited.
+    Units: seconds; `oldest_s` is the waiting time of the oldest work.
     """
 
     queue: str
@@ -106,8 +106,8 @@ class QueueInfo(ShortRepr, frozen=True, kw_only=True):
 class ClusterStatus(ShortRepr, frozen=True, kw_only=True):
     """The workers of a database, and the queues of one namespace.
 
-    `counts` has ``takeovers``, ``false_takeovers`` and ``requeued`` since the database was made.
-    Work that a limit holds back counts as running in its queue.
+    `counts` contains ``takeovers``, ``false_takeovers`` and ``requeued``, counted since the
+    creation of the database. Work that a limit holds back counts as running in its queue.
     """
 
     workers: tuple[WorkerInfo, ...]
@@ -129,8 +129,8 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Liveness(Protocol):
     """The reports of one worker, from `start` to `stop`.
 
-    `dead_owners` are the owners of leases that are known to be dead. `queues` are those that the
-    worker takes from, and `running` counts the work that it runs.
+    `dead_owners` are the owners of leases that are known to be dead. `queues` are the queues that
+    the worker takes work from, and `running` returns the number of works that it runs.
     """
 
     dead_owners: frozenset[str]
@@ -139,22 +139,22 @@ class Liveness(Protocol):
     running: Callable[[], int]
 
     def start(self) -> None:
-        """Register the worker, and report from now on. Blocks until it is registered.
+        """Register the worker, and start reporting. Blocks until it is registered.
 
         Raises: the errors of the server's driver.
         """
         ...
 
     def stop(self) -> None:
-        """Report no more, and remove the worker. Blocks."""
+        """Stop reporting, and remove the worker. Blocks."""
         ...
 
 
 class ClusterService(Protocol):
     """Queue work and report on it, for one namespace.
 
-    The library of queues connects with `conninfo`. If that is the address of a pooler, `direct` is
-    the address of the server itself.
+    The queue library connects with `conninfo`. If `conninfo` is the address of a pooler, `direct`
+    is the address of the server itself.
     """
 
     conninfo: str
@@ -166,11 +166,11 @@ class ClusterService(Protocol):
         ...
 
     def may_pass(self, error: BaseException) -> bool:
-        """Whether trying again may help after `error` of the server or its driver."""
+        """Whether a retry may succeed after `error` of the server or its driver."""
         ...
 
     async def enqueue(self, order: Order) -> bool:
-        """Queue work; do nothing if work with its id was queued before.
+        """Queue work; do nothing if work with the same id was queued before.
 
         Durable: on return. Shape: False if no worker has prepared the database yet; the request
         then waits in the log.
@@ -178,7 +178,7 @@ class ClusterService(Protocol):
         ...
 
     async def requirements(self) -> dict[str, bytes]:
-        """Return what the work of each queue of the namespace requires."""
+        """Return the requirements of each queue of the namespace."""
         ...
 
     async def states_of(self, works: Sequence[Work]) -> dict[str, str]:
@@ -186,20 +186,20 @@ class ClusterService(Protocol):
         ...
 
     async def adopt(self) -> None:
-        """Take over waiting work of other protocol numbers that no worker has any more.
+        """Take over waiting work of other protocol versions that no worker supports any more.
 
-        So a rolling upgrade loses no work of the old version, and neither does its way back.
+        So neither a rolling upgrade nor a rollback loses the work of the other version.
         """
         ...
 
     async def busy(self, streams: Sequence[StreamId]) -> set[StreamId]:
-        """Return those of `streams` that have work which is due or runs."""
+        """Return those of `streams` that have due or running work."""
         ...
 
     async def limit_stalls(self) -> None:
-        """Have the server end transactions of this store that stand still as long as a dead worker.
+        """Make the server end transactions that are idle as long as a dead worker.
 
-        A worker that is stopped inside a transaction would keep others from its sessions.
+        A worker that is stopped inside a transaction would block the sessions for other workers.
         """
         ...
 
@@ -220,16 +220,17 @@ class ClusterService(Protocol):
         ...
 
     async def take_upkeep(self, worker: str, every_s: Mapping[str, float]) -> set[str]:
-        """Return the tasks that `worker` has to do now, of those in `every_s`.
+        """Return the tasks of `every_s` that `worker` must do now.
 
-        No other worker gets them until `end_upkeep`, or until this one is dead. Then they are due
-        at once, else again when that many seconds have passed since they began. A task that the
-        worker has already is returned again: the answer of an earlier call may be lost.
+        No other worker receives them until `end_upkeep`, or until this worker is dead. The tasks of
+        a dead worker are due at once; other tasks are due when their seconds in `every_s` have
+        passed since they began. A task that the worker already has is returned again, because the
+        answer of an earlier call may be lost.
         """
         ...
 
     async def end_upkeep(self, worker: str, task: str) -> None:
-        """Say that `worker` has ended `task`, if it still is its task."""
+        """Record that `worker` has ended `task`, if `task` still belongs to it."""
         ...
 
     async def status(self) -> ClusterStatus:

@@ -43,7 +43,7 @@ def erase(
     earlier: list[Certificate],
     random: RandomSource,
 ) -> Certificate:
-    """Implement ``RetentionService.erase``; appends to `earlier`, the certificates so far."""
+    """Implement ``RetentionService.erase``; append the certificate to `earlier`."""
     roots = _roots(heap, request)
     if request.is_of_session:
         request.require_head(heap.streams[roots[0]].state)

@@ -1,7 +1,8 @@
 """The store in this process's memory: for tests, for drafts, and for use without a file.
 
 A `Memory` holds the data. A `MemoryStore` is a handle on one of its namespaces, and several handles
-may share a memory. Closing a handle keeps the data; nothing survives the process.
+may share a memory. Closing a handle does not delete the data, but the data is lost when the process
+ends.
 """
 
 from __future__ import annotations
@@ -348,7 +349,7 @@ async def open_memory(
     random: RandomSource,
     **_: object,
 ) -> MemoryStore:
-    """Return a store private to this process: durability and lock limits have no effect.
+    """Open a store private to this process: durability and lock limits have no effect.
 
     Raises: ConfigError if `address` is not ``memory:``.
     """

@@ -1,8 +1,9 @@
-"""Streams of one namespace in this process's memory, and the reads of what each stream sees.
+"""Streams of one namespace in this process's memory, and the reads of each stream.
 
-Entries are in lists by seq. A fork has only its own entries and reads its origin's. Every tree
-entry has a `Node` with the state inherited along its branch, so that a context costs only what it
-returns. This module only reads; ``in_memory.append`` changes a heap.
+Entries are in lists by seq. A fork has only its own entries and reads the shared ones from its
+origin. Every tree entry has a `Node` with the state inherited along its branch, so the cost of a
+context depends only on the returned entries. This module only reads; ``in_memory.append`` changes a
+heap.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from perdure.stores.verification import (
 class Node:
     """A tree entry's place on its branch, and the newest entries there that a context depends on.
 
-    `depth` counts the entries before it; `messages` counts the messages up to and including it.
+    `depth` counts the entries before the node; `messages` counts the messages up to and including
+    it.
     """
 
     depth: int
@@ -71,7 +73,7 @@ class HeldStream:
 
 
 class KeptCommit(NamedTuple):
-    """The commit of an idempotency key. Units: `at`, its time, is in Unix milliseconds."""
+    """The commit of an idempotency key. Units: `at`, the commit's time, is in Unix milliseconds."""
 
     asked: bytes
     committed: CommitResult
@@ -82,7 +84,7 @@ class KeptCommit(NamedTuple):
 class Heap:
     """One namespace. `log` has every entry in commit order: position n is at index n - 1.
 
-    A removed entry leaves None, so its position is never reused.
+    A removed entry is replaced by None, so its position is never reused.
     """
 
     streams: dict[StreamId, HeldStream] = field(default_factory=dict[StreamId, HeldStream])
@@ -105,7 +107,7 @@ def held_in(heap: Heap, stream: StreamId) -> HeldStream:
 
 
 def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
-    """Yield the stream with its head, then its origin with the last shared seq, and so on."""
+    """Yield the stream with its head, then each origin with the last shared seq."""
     upto = held.state.head
     while True:
         yield held, upto
@@ -190,7 +192,7 @@ def is_on_branch(heap: Heap, reference: EntryId, leaf: EntryId | None) -> bool:
 def branch_in(
     heap: Heap, leaf: EntryId | None, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """Return the entries from the root to `leaf`; only those of `kind`, only the newest `limit`."""
+    """Return the entries from the root to `leaf`, optionally only `kind` and the newest `limit`."""
     found: list[Entry] = []
     for entry in upwards(heap, leaf):
         if limit is not None and len(found) >= limit:
@@ -204,7 +206,7 @@ def branch_in(
 def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
     """Return those of `references` on the branch to `leaf`, with `reach` entries on either side.
 
-    Walks the branch back to the first of them, in memory.
+    Walks the branch in memory, from `leaf` back to the first of `references`.
     """
     sought = {each: heap.nodes[each].depth for each in references if each in heap.nodes}
     if not sought:
@@ -222,7 +224,7 @@ def window_in(
 ) -> ContextWindow:
     """Return ``fold.window_of`` for the branch to `leaf`, without reading all of it.
 
-    With `limit` only its end (``fold.end_of``).
+    With `limit`, return only its end (``fold.end_of``).
     """
     if leaf is None:
         return ContextWindow(None, (), BranchState(), 0)
@@ -251,7 +253,7 @@ def window_in(
 def _compaction_in_force(
     heap: Heap, node: Node, undone: frozenset[EntryId]
 ) -> tuple[Entry | None, frozenset[EntryId]]:
-    """Return the active compaction, and the newer ones, which hide nothing."""
+    """Return the active compaction, and the newer ones, which hide no entries."""
     newest = node.compaction
     passed: list[EntryId] = []
     while newest is not None:
@@ -297,7 +299,7 @@ def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
 
 
 def open_in(held: HeldStream, kind: str) -> list[Entry]:
-    """Return the entries of `kind` in the stream's own log that no entry of it closes, in order."""
+    """Return the entries of `kind` in the stream's own log that are still open, in order."""
     return unclosed((note for each in OPEN_KINDS for note in held.notes.get(each, ())), kind)
 
 

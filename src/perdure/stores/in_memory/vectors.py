@@ -9,7 +9,7 @@ from perdure.stores.search.vectors import VectorModel, VectorState
 
 
 class HeldVectors:
-    """`VectorRows` of one namespace. A text that is removed loses its vectors at once."""
+    """`VectorRows` of one namespace. The vectors of a removed text are deleted at once."""
 
     def __init__(self) -> None:
         self._models: dict[VectorModel, VectorState] = {}
@@ -17,7 +17,7 @@ class HeldVectors:
         self._newest = 0
 
     def snapshot(self) -> HeldVectors:
-        """Return the vectors of this moment, for another thread."""
+        """Return a copy of the current vectors, for another thread."""
         copy = HeldVectors()
         copy._models = self._models.copy()
         copy._rows = {number: rows.copy() for number, rows in self._rows.items()}

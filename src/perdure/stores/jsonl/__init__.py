@@ -1,1 +1,1 @@
-"""Sessions as files of JSON lines, in the layout and form of the agents that write them."""
+"""Sessions as files of JSON lines, in the layout and format of other agents."""

@@ -1,8 +1,8 @@
 """Commit to one session: plan, write the lines with one write call, then update the index.
 
 The caller holds the session's lock and has read the file to its end. A rejected commit leaves the
-file unchanged. A failed write leaves lines without a batch, which readers ignore and the next
-commit skips.
+file unchanged. A failed write leaves lines without a batch; readers ignore these lines and the next
+commit skips them.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Appender:
         return CommitResult((admission.entries[made.count :],), copies=made.ids)
 
     def _record_loss(self, stream: StreamId, log: Log | None, acknowledged: int) -> None:
-        """Record the entries that the feed has but the file lost, before their seqs are reused.
+        """Record entries that are in the feed but lost in the file, before their seqs are reused.
 
         A missing file was removed on purpose: its session counts as erased.
         """
@@ -236,7 +236,8 @@ def _with_copies(write: Write, header: StreamHeader, origin: Log | None) -> Copi
 class BatchFacts(NamedTuple):
     """The facts of a commit as a whole.
 
-    `copies` counts the entries that a fork copied; `asked` is bound to the idempotency key.
+    `copies` counts the entries that a fork copied; `asked` is the fingerprint bound to the
+    idempotency key.
     """
 
     at: int
@@ -269,7 +270,7 @@ class CommitLines:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be written: the commit only checked something."""
+        """Whether there is nothing to write, because the commit only checked a condition."""
         is_keyed = self._facts.key is not None
         return not (self.admission.entries or self._is_new or is_keyed)
 
@@ -307,9 +308,9 @@ class CommitLines:
         return commit_hash(before, self._facts.at, self.admission.epoch, hashed_lines)
 
     def _header_lines(self, lines: list[bytes]) -> tuple[Fields, Ours]:
-        """Add the lines that a file begins with to `lines`; return the record of the last.
+        """Add the first lines of the file to `lines`; return the record of the last one.
 
-        The first has the tool's own keys only: pi passes over files whose first line is too long.
+        The first line has the tool's own keys only: pi skips files whose first line is too long.
         """
         header, codec = self.header, self._codec
         origin = None if header.parent is None else self._shelf.path(header.parent)
@@ -333,7 +334,7 @@ class CommitLines:
         return self._beside(f"{OURS}key", name, parent, self._facts.at), Ours(of=self.header.id)
 
     def _beside(self, custom_type: str, name: str, parent: str | None, at: int) -> Fields:
-        """Return a record of perdure that is no entry."""
+        """Return a record of perdure that is not an entry."""
         id = written_id(EntryId(f"{self.header.id} {name}"))
         return self._codec.placed(self._codec.custom(custom_type, None), id, parent, at)
 

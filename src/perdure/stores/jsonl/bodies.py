@@ -1,4 +1,4 @@
-"""Convert a body to records, with the fields that the records cannot express, and back.
+"""Convert a body to records and back, with the fields that records cannot express.
 
 Usually nothing extra is stored: the record gives the body byte for byte. Otherwise the missing
 fields are stored, or else the whole body. Invariant: `restore_body` of the lines made by

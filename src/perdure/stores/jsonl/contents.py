@@ -1,7 +1,7 @@
 """Read entries of a session file with their bodies, from the positions in the index.
 
-An unreadable entry is returned as an ``opaque`` entry with its remaining bytes, so that everything
-else stays readable; ``verify`` reports it.
+An unreadable entry is returned as an ``opaque`` entry with its remaining bytes, so that other
+entries remain readable; ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def entries_of(
 
 
 def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEntry]:
-    """Yield every entry with its salt and digest; for a tool's own line, with the hashed bytes.
+    """Yield each entry with its salt and digest, and the hashed bytes for a tool's own line.
 
     With `seqs`, only those. Raises: SessionNotFound if the file was removed.
     """
@@ -57,7 +57,7 @@ def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEnt
 
 
 def media_of(log: Log, digest: str) -> bytes | None:
-    """Return a content that a line of the tool's own contains; None otherwise."""
+    """Return a content from a line of the tool's own; None if no such line contains it."""
     seq = log.media.get(digest)
     if seq is None or seq >= len(log.rows):
         return None
@@ -112,7 +112,7 @@ def _foreign_body(log: Log, seq: int, content: bytes) -> bytes:
 
 
 def content_named(shelf: SessionIndex, digest: str) -> bytes | None:
-    """Return the content with that hash: stored beside the sessions, or in a record in use."""
+    """Return the content with that hash, from a separate file or from a record in use."""
     content = blob_of(shelf.folder, digest)
     for log in () if content is not None else shelf.logs():
         content = content or media_of(log, digest)

@@ -72,7 +72,7 @@ def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) 
 
 
 def contents_of(origin: Log, made: CopiedFork) -> tuple[bytes, ...]:
-    """Return the contents that the copies name and that a line of the tool's in `origin` holds."""
+    """Return the contents that the copies name and a tool's own line in `origin` contains."""
     copies = made.write.entries[: made.count]
     names = names_in(copy.body for copy in copies) & origin.media.keys()
     found = (media_of(origin, name) for name in sorted(names))
@@ -146,7 +146,7 @@ def _visible_seqs(origin: Log, fork: ForkPoint) -> list[int]:
 
 
 def relink_body(kind: str, body: bytes, copy_of: Callable[[EntryId], EntryId | None]) -> bytes:
-    """Return `body` with the entry it references replaced by its copy; other bytes stay."""
+    """Return `body` with its reference to an entry replaced by the copy; other bytes stay."""
     field = _REFERENCES.get(kind)
     has_source = b'"source"' in body
     if field is None and not has_source:

@@ -1,13 +1,13 @@
-"""Index a session's file: read it once, then only what was added.
+"""Index a session's file: read it once, then read only the added lines.
 
 A `Log` contains no bodies; ``contents`` reads them from the file. The rules of reading a file:
 
 1. A line ends at an LF, or at the end of the file; it counts if it is a record.
-2. Lines of perdure count once the line with the `Batch` that covers them is there. Lines without a
-batch were never committed.
-3. A line of the tool's own is an entry at once, at its place in the file. One written between
-perdure's read and its append is placed after perdure's batch.
-4. An unreadable entry of perdure counts as lost, and its seq is not used again.
+2. Lines of perdure count once the file contains the line with their `Batch`. Lines without a batch
+were never committed.
+3. A line of the tool's own becomes an entry at once, at its place in the file. A line of the tool
+   between perdure's read and its append is placed after perdure's batch. 4. An unreadable entry of
+   perdure counts as lost, and its seq is not used again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Log(IndexState):
     # -- reading the file
 
     def refresh(self) -> bool:
-        """Read what was added to the file; False if it is missing or contains no session.
+        """Read the bytes added to the file; False if it is missing or contains no session.
 
         Raises: StoreTooNew if a newer perdure wrote it; StoreUnavailable.
         """
@@ -218,7 +218,7 @@ class Log(IndexState):
             self.aliases.append((ours.alias, entry_id(self.header.id, seq)))
 
     def take_acknowledged(self, head: int) -> None:
-        """Add what is left of the entries up to `head`, whose batch is damaged or cut off.
+        """Add the remaining entries up to `head`, whose batch is damaged or cut off.
 
         Use only if they are known to be committed: the file no longer shows it.
         """
@@ -319,7 +319,7 @@ def _by_seq(lines: list[Line]) -> dict[int, list[tuple[Line, Ours]]]:
 
 
 def _is_whole(lines: list[Ours], seq: int) -> bool:
-    """Whether `lines` are all those of the entry `seq`, below an entry before it."""
+    """Whether `lines` are all the lines of the entry `seq`, below an earlier entry."""
     *before, last = lines
     is_below = last.parent is None or 0 <= last.parent < seq
     return is_below and not last.more and all(each.more for each in before)
@@ -334,7 +334,7 @@ class Tail(Log):
     base = 0
 
     def read(self, header: StreamHeader) -> bool:
-        """Read the end of the file, which holds the session `header`; False when it will not do."""
+        """Read the end of the file of session `header`; False if the end is not sufficient."""
         self.header, self.is_session = header, True
         lines = self._end()
         for number, line in enumerate(lines):
@@ -347,7 +347,7 @@ class Tail(Log):
         return False
 
     def go_on(self, header: StreamHeader, end: int, base: int, leaf: int | None) -> bool:
-        """Read the file after byte `end`, where there are `base` entries and the leaf is `leaf`.
+        """Read the file after byte `end`, with `base` entries before it and the leaf `leaf`.
 
         Returns False if the whole file must be read.
         """
@@ -363,7 +363,7 @@ class Tail(Log):
         return all(map(self._is_taken, lines)) and not self.faults
 
     def _end(self) -> list[Line | None]:
-        """Return the last lines of the file, with None for each that is no record."""
+        """Return the last lines of the file, with None for each line that is not a record."""
         with open_to_read(self.path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             offset = file.tell() + len(file.readline())

@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """The tool's own lines since the last batch of perdure: the first's seq, and their hashes."""
+    """The tool's lines since the last batch of perdure: the first line's seq, and their hashes."""
 
     first: int = 0
     at: int = 0
@@ -49,9 +49,9 @@ class Run:
 
 
 class IndexState:
-    """The state of an index. `media` maps a content of the tool's to the entry that contains it.
+    """The state of an index. `media` maps a content in a tool's line to the entry that contains it.
 
-    `has_own_header` says that perdure created the file, and that its own header was read.
+    `has_own_header` means that perdure created the file, and that its own header was read.
     """
 
     def __init__(self, path: Path, codec: Codec) -> None:
@@ -115,7 +115,7 @@ class IndexState:
         self.unreadable = [each for each in self.unreadable if each[0] < begin]
 
     def note_uncommitted(self, line: Line) -> None:
-        """Record perdure's lines without a batch before `line`, which is the tool's."""
+        """Record lines of perdure without a batch before `line`, which is a line of the tool."""
         if self._pending and self.end <= self._pending[-1].offset < line.offset:
             self.note_cut_off(self.end, line.offset)
 
@@ -154,7 +154,7 @@ def entry_at(log: IndexState, seq: int, body: bytes) -> Entry:
 
 
 def tool_digest(line: bytes, part: int) -> bytes:
-    """Return the digest of an entry in a line of the tool's own: the hash of the line."""
+    """Return the digest of an entry in a tool's own line: the hash of the line."""
     return hashlib.blake2b(line, digest_size=32, salt=bytes([part])).digest()
 
 

@@ -29,9 +29,9 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     Units: `size` is the bytes of the batch's lines before this one; `torn` the bytes that an
     unfinished write left before the batch; `payload` the bytes of all bodies so far.
-    Shape: entries `first` to `first + count - 1`. `hash` is the chain after them; `foreign` is the
-    chain before them if the tool wrote lines since the previous batch (both hexadecimal). `leaf`
-    and `turn` are seqs.
+    Shape: entries `first` to `first + count - 1`. `hash` is the hash of the chain after the batch.
+    `foreign` is the hash before it if the tool wrote lines since the previous batch (both
+    hexadecimal). `leaf` and `turn` are seqs.
     """
 
     first: int
@@ -59,11 +59,11 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The fields of the entry `seq` of session `of` that the record does not express.
 
-    `header`, and `copies`, the number of entries copied by a fork, are in the second line: the
-    first has the tool's own keys only. `more` says that the next record belongs to the same entry.
-    `parent` is a seq. `at` is set if the record's time is not exact. The body is `body`, `text` or
-    `raw` if it is stored whole; otherwise it is the record's, with the fields of `set` and without
-    those of `drop`.
+    The second line contains `header` and `copies`, the number of entries copied by a fork, because
+    the first line has the tool's own keys only. `more` means that the next record belongs to the
+    same entry. `parent` is a seq. `at` is set if the record's time is not exact. The body is
+    `body`, `text` or `raw` if it is stored whole. Otherwise it is the body of the record, with the
+    fields of `set` and without those of `drop`.
     """
 
     of: str
@@ -90,7 +90,7 @@ class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """The location of a record, in either tool's spelling; None if a tool wrote it otherwise."""
+    """The location of a record; fields in the other tool's spelling are None."""
 
     type: str
     id: str | None = None
@@ -109,7 +109,7 @@ _envelope = msgspec.json.Decoder(Envelope)
 
 
 def envelope_of(line: bytes) -> Envelope | None:
-    """Return the envelope of the record `line`; None if it is no record, or a damaged own one."""
+    """Return the envelope of `line`; None if `line` is no record or a damaged own record."""
     try:
         found = _envelope.decode(line)
         if not line.isascii():
@@ -133,7 +133,7 @@ def _foreign_envelope(fields: Fields | None) -> Envelope | None:
 
 
 def fields_of(line: bytes) -> Fields | None:
-    """Return the JSON object in `line`, repaired if only lenient readers accept it; else None."""
+    """Return the JSON object in `line`, repaired if only lenient readers accept it, or None."""
     return object_of(read_line(line).value)
 
 

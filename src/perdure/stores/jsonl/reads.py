@@ -1,6 +1,6 @@
 """Reads of one session: its log, tree, branches, windows, notes, foreign ids.
 
-Everything is found in the index; only returned entries are read from the file.
+The index locates all entries; only returned entries are read from the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def entries(
 
 
 def seq_of(log: Log, reference: str) -> int | None:
-    """Return the seq of the entry with that id; None if the session has none."""
+    """Return the seq of the entry with that id; None if the session does not have it."""
     try:
         stream, seq = entry_place(reference)
     except ValueError:
@@ -38,7 +38,7 @@ def seq_of(log: Log, reference: str) -> int | None:
 
 
 def tree_seq(log: Log, reference: str) -> int | None:
-    """Return the seq of the tree entry with that id; None if the session has none."""
+    """Return the seq of the tree entry with that id; None if the session does not have it."""
     seq = seq_of(log, reference)
     return None if seq is None or log.rows[seq].lane != "tree" else seq
 
@@ -98,7 +98,7 @@ def _leaf(log: Log, leaf: EntryId | None) -> int | None:
 
 
 def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
-    """Return those of `references` that the session has; a fork has copies."""
+    """Return those of `references` that are in the session; a fork contains copies."""
     return frozenset(each for each in references if seq_of(log, each) is not None)
 
 
@@ -169,7 +169,7 @@ def _undone(log: Log) -> frozenset[EntryId]:
 def _in_force(
     log: Log, leaf: int, undone: frozenset[EntryId]
 ) -> tuple[int | None, frozenset[EntryId]]:
-    """Return the active compaction, and the newer ones, which hide nothing."""
+    """Return the active compaction, and the newer ones, which hide no entries."""
     newest = log.rows[leaf].compaction
     passed: list[EntryId] = []
     while newest is not None and (id_ := entry_id(log.header.id, newest)) in undone:
@@ -180,7 +180,7 @@ def _in_force(
 
 
 def _start(log: Log, compaction: int, entry: Entry) -> int:
-    """Return the depth of the first entry that `compaction` keeps, or else its own."""
+    """Return the depth of the first entry that `compaction` keeps, or else its own depth."""
     kept = first_kept_by(entry)
     seq = None if kept is None else tree_seq(log, kept)
     if seq is not None and seq in upwards(log, log.rows[compaction].parent):

@@ -22,11 +22,11 @@ HEADERS = ("session", "session_header")
 
 
 class Row(msgspec.Struct, gc=False):
-    """The location of an entry. `anchor` is the tree entry that later records build on.
+    """The location of an entry. `anchor` is the tree entry that later records follow.
 
     Units: bytes; `size` is 0 if the line is lost. Shape: references are seqs. `part` counts the
     entries of one record. `depth` counts the entries before it on its branch, `messages` the
-    messages up to and including it; `compaction`, `model` and `thinking` are the newest on its
+    messages up to and including it. `compaction`, `model` and `thinking` are the newest on its
     branch.
     """
 
@@ -101,7 +101,8 @@ def is_sound(batch: Batch, lines: int) -> bool:
 def header_of(envelope: Envelope, fields: Fields, codec: Codec) -> StreamHeader | None:
     """Return the stream of a file with this first record; None if it is no header.
 
-    If a tool created the session, its header is all that is known; it belongs to the user.
+    If a tool created the session, only the tool's header is known, and the session belongs to the
+    user.
     """
     if envelope.type not in HEADERS or envelope.id is None:
         return None

@@ -153,7 +153,7 @@ class JsonlSearch:
 
 
 class JsonlRetention:
-    """`RetentionService`: sessions are removed completely; nothing of an erased one stays."""
+    """`RetentionService`: sessions are removed completely; an erased session leaves no entries."""
 
     def __init__(self, handle: JsonlHandle) -> None:
         self._handle = handle

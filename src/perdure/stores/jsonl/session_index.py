@@ -101,7 +101,7 @@ class SessionIndex:
     def path(self, stream: StreamId, *, is_thorough: bool = True) -> Path | None:
         """Return the session's file; None if there is no such session.
 
-        Unless `is_thorough`, a file name that states another session is trusted.
+        Unless `is_thorough`, a file name with another session's id is trusted.
         """
         known = self._paths.get(stream)
         with suppress(NotRegular):
@@ -127,8 +127,9 @@ class SessionIndex:
     def session_at(self, path: Path) -> StreamId | None:
         """Return the session in the file `path`; None if it is no session file of the folder.
 
-        A link elsewhere is followed, because the caller chose it. A link in the folder is not.
-        Raises: FormatError for what is no regular file; StoreTooNew, StoreUnavailable.
+        A link outside the folder is followed, because the caller chose it. A link inside the folder
+        is not followed.
+        Raises: FormatError if the path is not a regular file; StoreTooNew, StoreUnavailable.
         """
         if not self._is_here(path):
             path = Path(os.path.realpath(path))
@@ -243,7 +244,7 @@ def state_at(standing: FileState, epoch: int) -> StreamState:
 
 
 def stream_in(path: Path, codec: Codec) -> StreamId | None:
-    """Return the id of the session in `path`, by its first line; None if that does not say it."""
+    """Return the session id from the first line of `path`; None if the line has no id."""
     try:
         with open_to_read(path) as file:
             header = _header(file.readline(_MOST_TAIL_BYTES), b"", codec)

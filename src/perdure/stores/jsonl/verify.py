@@ -1,7 +1,7 @@
 """Verify a folder: every session's lines and hashes, every content, the search index.
 
-``stores.verification`` recomputes what every backend has; this module checks what only files have:
-unreadable lines, cut-off writes, and missing acknowledged entries.
+``stores.verification`` recomputes the data that every backend has. This module checks the faults
+that only files have: unreadable lines, cut-off writes, and missing acknowledged entries.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def verification(
 
 
 def _irregular(folder: Folder) -> Iterator[Problem]:
-    """Yield every session file that is not a regular file, or has other names."""
+    """Yield every session file that is not a regular file, or has several names."""
     for name in sorted(folder.names()):
         try:
             check_only_name(folder.path / name, folder.drafts)

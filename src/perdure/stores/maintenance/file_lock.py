@@ -23,8 +23,9 @@ LOOK_S = 0.01
 def alone_at(place: Path) -> Generator[None]:
     """Lock `place` exclusively during the block; a kill releases the lock.
 
-    The lock file is created beside `place`; its folder must exist.
-    Raises: BlockingIOError while another process holds it; OSError if it cannot be created.
+    The lock file is created next to `place`; the folder must exist.
+    Raises: BlockingIOError while another process holds the lock; OSError if the lock file cannot be
+    created.
     """
     lock = place.with_name(f"{place.name}.lock")
     while True:
@@ -60,8 +61,8 @@ def in_turn(folder: Path) -> Generator[None]:
 def alone_in(folder: Path) -> Generator[None]:
     """Lock `folder` exclusively during the block, without writing to it.
 
-    If it cannot be locked, as on some network disks, every caller enters.
-    Raises: BlockingIOError while another process holds it.
+    If the folder cannot be locked, as on some network disks, every caller enters.
+    Raises: BlockingIOError while another process holds the lock.
     """
     with _open_folder(folder) as descriptor:
         if not _is_locked(descriptor):
@@ -72,7 +73,7 @@ def alone_in(folder: Path) -> Generator[None]:
 def hold(file: int, place: Path) -> None:
     """Lock `place`, open as `file`, until `file` is closed; wait while another process holds it.
 
-    If it cannot be locked, as on some network disks, no caller waits.
+    If the place cannot be locked, as on some network disks, no caller waits.
     Raises: StoreUnavailable, which names the holder, after `LOCK_TIMEOUT_S`.
     """
     until = time.monotonic() + LOCK_TIMEOUT_S

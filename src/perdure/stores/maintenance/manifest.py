@@ -1,7 +1,7 @@
 """The manifest of a backup: size and hash of its file, and a summary of its content.
 
 The manifest of an encrypted backup is plain text too, so it names no session and no namespace.
-`hash_of`, `check_file` and `read_manifest` read files; the rest is pure.
+`hash_of`, `check_file` and `read_manifest` read files; the other functions are pure.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _CHUNK_BYTES = 2**20
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The file `MANIFEST_NAME` of a backup folder, beside `STORE_NAME`.
+    """The file `MANIFEST_NAME` of a backup folder, next to the file `STORE_NAME`.
 
-    Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the file, `heads` that
-    of all stream states (`heads_of`), both hexadecimal. `backend` is the source's; the backup
+    Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the file, `heads` the
+    hash of all stream states (`heads_of`), both hexadecimal. `backend` is the source's; the backup
     itself is always an SQLite store.
     """
 

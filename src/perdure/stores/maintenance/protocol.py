@@ -13,7 +13,8 @@ SOME_COMMITS = 200
 class VacuumReport(msgspec.Struct, frozen=True):
     """The result of `MaintenanceService.vacuum`.
 
-    Units: `blob_bytes` of the contents removed, `freed_bytes` returned to the file system.
+    Units: `blob_bytes` is the size of the removed contents, `freed_bytes` the space returned to the
+    file system.
     `keys` counts the deleted idempotency keys, older than ``retention.policy.KEY_WINDOW_MS``.
     """
 
@@ -26,8 +27,8 @@ class VacuumReport(msgspec.Struct, frozen=True):
 class RepairReport(msgspec.Struct, frozen=True):
     """The result of a repair.
 
-    Shape: `entries` counts the entries of the repaired store; `losses` name what it lacks, by
-    stream and seq. `changed` are the sessions whose hashes changed, since an entry of them is lost.
+    Shape: `entries` counts the entries of the repaired store; `losses` lists its missing data, by
+    stream and seq. `changed` are the sessions whose hashes changed because an entry is lost.
     `aside` is the folder with the damaged store and a report; None if it was not moved.
     """
 

@@ -1,8 +1,8 @@
-"""Turn the readable rest of a damaged stream into a valid stream, and list the losses.
+"""Turn the readable parts of a damaged stream into a valid stream, and list the losses.
 
 Readable entries keep id, place and digest. An opaque entry replaces a missing one. A damaged body
-is dropped: its digest and the chain stay, and a note at the end lists it. The chain is unchanged up
-to the first missing entry and recomputed from there. Pure.
+is dropped. Its digest and the chain remain, and a note at the end lists it. The chain is unchanged
+up to the first missing entry and recomputed from there. Pure.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ CERTIFICATE = "repair"
 
 
 class SalvagedStream(msgspec.Struct, frozen=True):
-    """The readable parts of a stream. `head` is its stored head.
+    """The readable parts of a stream. `head` is the stored head of the stream.
 
     `tree` are known tree entries: the leaf and the newest tree entry.
     Shape: `rows` by seq, including rows whose body does not match its digest. `header` is None if
-    only the `id` is left of it.
+    only the `id` could be read.
     """
 
     id: StreamId
@@ -49,7 +49,7 @@ class SalvagedStream(msgspec.Struct, frozen=True):
 
 
 class RepairedStream(msgspec.Struct, frozen=True):
-    """A valid stream. `is_same`: its commits kept their hashes."""
+    """A valid stream. `is_same` means that the commits have their original hashes."""
 
     sealed: StreamSegment
     losses: tuple[Problem, ...]
@@ -177,7 +177,7 @@ class _Stream:
     # -- commits
 
     def _commits(self) -> Iterator[StoredCommit]:
-        """Yield commits that cover every seq once, in order; missing ones are made up."""
+        """Yield commits that cover every seq once, in order; create the missing ones."""
         rows, last = self._remains.rows, self._top()
         after = EMPTY
         for commit in sorted(self._remains.commits, key=lambda each: each.first):
@@ -245,7 +245,7 @@ class _Stream:
         return StoredEntry(msgspec.structs.replace(row.entry, body=b""), None, row.digest)
 
     def _placeholder(self, seq: int, at: int, *, is_told: bool = True) -> StoredEntry:
-        """Replace a missing entry; in the tree if another entry names it as its parent."""
+        """Replace a missing entry; put it in the tree if another entry names it as parent."""
         if is_told:
             self._lose(seq, "it is gone")
         stream = self._remains.id

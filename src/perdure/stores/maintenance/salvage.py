@@ -11,7 +11,7 @@ from perdure.stores.protocol import Problem
 
 
 class SalvagedNamespace(msgspec.Struct, frozen=True):
-    """The readable streams of a namespace; `losses` belong to none of `streams`."""
+    """The readable streams of a namespace; `losses` are losses outside of `streams`."""
 
     streams: Sequence[SalvagedStream]
     losses: Sequence[Problem] = ()

@@ -1,8 +1,8 @@
 """A part of a stream exactly as stored, to be stored elsewhere under the same hashes.
 
-Salts, digests, times and epochs are copied unchanged, so a copied log has the hashes of the log.
-The append rules do not apply: they did at the first commit. Erased entries (digest only, without
-body and salt) stay erased. Pure: only backends read and write.
+Salts, digests, times and epochs are copied unchanged, so a copied log has the hashes of the
+original. The append rules are not applied, because the first commit applied them. Erased entries
+(digest only, without body and salt) stay erased. Pure: only backends read and write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perdure.stores.verification import StoredEntry, moved_leaf
 
 
 class SealedCommit(msgspec.Struct, frozen=True):
-    """One stream's share of a commit, and the chain after it."""
+    """The entries of a commit in one stream, and the hash of the chain after them."""
 
     at: int
     epoch: int
@@ -33,21 +33,22 @@ class SealedCommit(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int:
-        """The seq of its first entry."""
+        """The seq of the first entry."""
         return self.rows[0].entry.seq
 
     @property
     def last(self) -> int:
-        """The seq of its last entry."""
+        """The seq of the last entry."""
         return self.rows[-1].entry.seq
 
 
 class StreamSegment(msgspec.Struct, frozen=True):
     """Consecutive commits of one stream.
 
-    Shape: `before` is the chain before the first of them: the genesis hash at the start of the
-    stream. `aliases` are (foreign id, seq) for entries of these commits. `epoch` is the stream's.
-    `is_erased`: the whole session was erased; its header no longer gives the genesis hash.
+    Shape: `before` is the hash of the chain before the first commit: the genesis hash at the start
+    of the stream. `aliases` are (foreign id, seq) for entries of these commits. `epoch` is the
+    stream's. `is_erased` means that the whole session was erased, and its header no longer gives
+    the genesis hash.
     """
 
     header: StreamHeader
@@ -59,12 +60,12 @@ class StreamSegment(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int:
-        """The seq of its first entry; 0 without commits."""
+        """The seq of the first entry; 0 without commits."""
         return self.commits[0].first if self.commits else 0
 
     @property
     def hash(self) -> bytes:
-        """The chain after the last commit."""
+        """The hash of the chain after the last commit."""
         return self.commits[-1].hash if self.commits else self.before
 
     def entries(self) -> Iterator[StoredEntry]:
@@ -73,7 +74,7 @@ class StreamSegment(msgspec.Struct, frozen=True):
 
 
 class SegmentState(msgspec.Struct, frozen=True):
-    """State of a stream at one moment. `origin` is the stream it was forked from, if any."""
+    """State of a stream at one moment. For a fork, `origin` is the origin stream."""
 
     stream: StreamId
     head: int
@@ -84,7 +85,7 @@ class SegmentState(msgspec.Struct, frozen=True):
 def origins_first(origins: Mapping[StreamId, StreamId | None]) -> list[StreamId]:
     """Return the streams in `origins` in order, except that an origin comes before its forks.
 
-    Shape: `origins` is stream -> the stream it was forked from; damaged ones may form a circle.
+    Shape: `origins` maps a stream to its origin; damaged origins may form a cycle.
     """
     ordered: dict[StreamId, None] = {}
     for stream in origins:

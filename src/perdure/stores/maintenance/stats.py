@@ -39,8 +39,8 @@ class Day(msgspec.Struct, frozen=True):
 class FileFigures(msgspec.Struct, frozen=True):
     """Sizes of the parts of a database file. Units: bytes.
 
-    `tables` and `indexes` are the log's, `search` is the full-text index, `free` are empty pages
-    (`store vacuum` frees them), `log` is the write-ahead log beside the file.
+    `tables` and `indexes` belong to the log, `search` is the full-text index, `free` are empty
+    pages (`store vacuum` frees them), and `log` is the write-ahead log file.
     """
 
     file: int
@@ -88,9 +88,9 @@ def figures_of(
     growth: Mapping[str, tuple[int, int]],
     contents: tuple[int, int],
 ) -> NamespaceFigures:
-    """Combine the figures of a namespace; `growth` is day -> entries and bytes.
+    """Combine the figures of a namespace; `growth` maps a day to its entries and bytes.
 
-    Each stream has its stored name: secrets are masked in the names of the largest ones only.
+    Each stream has its stored name; secrets are masked only in the names of the largest streams.
     """
     sizes = sorted(streams, key=lambda each: (-each.bytes, -each.entries, each.stream))
     days = sorted(growth.items(), reverse=True)

@@ -1,7 +1,7 @@
-"""How connections reach a server: directly, or through a pooler such as PgBouncer; and its replica.
+"""How connections reach a server: directly or through a pooler such as PgBouncer; its replica.
 
-A pooler in transaction mode gives each transaction any connection to the server. Nothing may be set
-for longer than a transaction then, and locks and notifications need a direct connection.
+A pooler in transaction mode can give each transaction a different connection to the server. So no
+setting can last longer than a transaction, and locks and notifications need a direct connection.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _DEFAULTS = {
 
 
 class Route(NamedTuple):
-    """libpq connection strings. `pooled`: of transactions; `direct`: of everything else.
+    """libpq connection strings. `pooled` is for transactions, `direct` for all other work.
 
-    `replica`: of a streaming replica for lists and search; None without one.
+    `replica` is for a streaming replica for lists and search; None without a replica.
     """
 
     pooled: str
@@ -96,7 +96,8 @@ def public_address(conninfo: str) -> str:
 def _split(address: str) -> tuple[str, dict[str, str]]:
     """Return `address` without the options of perdure, and these, unquoted.
 
-    The rest of the address is not touched, and no part of it is in an error: it may be a password.
+    The rest of the address remains unchanged, and errors contain no part of it, because it may be a
+    password.
     """
     before, mark, query = address.rpartition("?")
     own: dict[str, str] = {}
@@ -115,7 +116,7 @@ def _split(address: str) -> tuple[str, dict[str, str]]:
 
 
 def _place(option: str, server: str) -> dict[str, str]:
-    """Return the host, or folder of sockets, and the port in `server`; 5432 if it has none."""
+    """Return the host (or folder of sockets) and the port in `server`; the default is 5432."""
     host, _, port = server.rpartition(":")
     if not host or server.endswith("]"):
         host, port = server, "5432"

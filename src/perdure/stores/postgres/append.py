@@ -1,10 +1,10 @@
-"""Commits: the statements of a commit, and what happens when others write concurrently.
+"""The statements of a commit, and the handling of concurrent writers.
 
-A handle caches the state of the streams it wrote. While it is the only writer, a commit is one
-round trip: this process decides everything, and ``perdure.append`` checks in the server that the
-stream matches the cached state (same hash, same epoch) before it changes anything. Otherwise, and
-for several streams, the rows of the streams are first locked, in the order of their ids, and then
-read; a commit is only rejected based on rows read under lock.
+A handle caches the state of the streams it wrote. While the handle is the only writer, a commit is
+one round trip: this process plans all changes. Before any change, ``perdure.append`` checks in the
+server that the stream matches the cached state (same hash, same epoch). Otherwise, and for several
+streams, the commit first locks the rows of the streams, in the order of their ids, and then reads
+them. A commit is only rejected based on rows read under lock.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Appender:
             self._standing[lease.stream] = led
 
     async def append(self, request: Request) -> CommitResult:
-        """Carry out `request` as specified by ``SessionStore.commit``.
+        """Append the commit of `request` as ``SessionStore.commit`` specifies.
 
         Commits to one stream through this handle run in the order of their calls.
         """
@@ -321,7 +321,7 @@ class Appender:
             await run_statements(db, ns, statements)
 
     async def _share(self, db: Connected, request: Request, number: int, stream: Stream) -> Share:
-        """Return the share of write `number`, after reading what it needs."""
+        """Return the share of write `number`, after reading the facts for it."""
         write, facts = request.commit.writes[number], Facts()
         named = [new.parent for new in write.entries if isinstance(new.parent, str)]
         if named:
@@ -366,7 +366,7 @@ def _after(share: Share, write: Write, leases: Sequence[Lease]) -> Stream:
 async def look_up(
     db: Connected, namespace: str, stream: Stream, facts: Facts, unknown: NotLookedUp
 ) -> None:
-    """Add what is `unknown` to `facts`."""
+    """Look up the `unknown` facts and add them to `facts`."""
     if unknown.node is not None:
         await _look_up_nodes(db, namespace, stream, facts, [unknown.node])
     elif unknown.state is not None:

@@ -119,7 +119,7 @@ async def _create_fork(
 async def asked_for_new(
     db: Connected, namespace: str, stream: StreamId, statements: list[Statement]
 ) -> None:
-    """Query what creating `stream` needs. Raises: SessionExists."""
+    """Run the `statements` that create `stream`. Raises: SessionExists."""
     try:
         await run_statements(db, namespace, statements)
     except errors.UniqueViolation:

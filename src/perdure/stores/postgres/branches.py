@@ -1,6 +1,6 @@
 """Entries that a stream sees, and its branches: statements that call functions of the schema.
 
-A branch is a chain of runs (see ``migrations/0013_log.sql``); a run is one range of the key, so
+A branch is a chain of runs (see ``migrations/0013_log.sql``). A run is one range of the key, so
 reading the end of a branch costs the result plus two look-ups per run, in one round trip.
 """
 
@@ -268,7 +268,7 @@ def _ask_branch(namespace: str, leaf: Node, floor: int) -> Statement:
 
 
 def _place(reference: EntryId | None) -> tuple[str, int]:
-    """Return stream and seq of an id; for None a place without an entry, so it can be queried."""
+    """Return stream and seq of an id; for None a place without an entry, so queries accept it."""
     return (place_of(reference) if reference is not None else None) or ("", -1)
 
 
@@ -276,7 +276,7 @@ def _place(reference: EntryId | None) -> tuple[str, int]:
 
 
 async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[int, Entry | None]:
-    """Return the stream's head, and the entry of that id, in either lane, if the stream sees it.
+    """Return the stream's head, and the entry with that id, in either lane, if it is visible.
 
     Raises: SessionNotFound.
     """
@@ -327,7 +327,7 @@ async def tree(
 ) -> list[Entry]:
     """Return the newest `limit` visible tree entries, in log order, a fork's origin first.
 
-    One statement, however many forks the entries are from. Raises: SessionNotFound.
+    Runs one statement, even if the entries are from many forks. Raises: SessionNotFound.
     """
     ns = db.namespace
     head, rows = await db.ask(
@@ -383,8 +383,8 @@ async def branch(
 async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | None) -> ContextWindow:
     """Return ``fold.window_of`` for the branch to `leaf`, without reading hidden entries.
 
-    With `limit` its end (``fold.end_of``).
-    One round trip; two with an active compaction, some more after an undone one.
+    With `limit`, returns only its end (``fold.end_of``).
+    Takes one round trip; two with an active compaction, and some more after an undone one.
     """
     ns, at, reach = db.namespace, _place(leaf), MAX_SEQ if limit is None else limit
     head, nodes, taken_back, named, rows = await db.ask(
@@ -427,7 +427,7 @@ async def _branch_state(
 ) -> tuple[BranchState, frozenset[EntryId]]:
     """Return the active compaction, the model change and the thinking change.
 
-    Also returns the compactions after the active one: they hide nothing.
+    Also returns the later compactions, which hide no entries.
     """
     state = await _state(db, leaf.state)
     compaction, before = state.compaction, state.before
@@ -471,7 +471,7 @@ async def _window_rows(
 ) -> tuple[int, list[Row]]:
     """Return the size of the window, and the rows of its newest `reach` entries.
 
-    `rows` are the rows without an active compaction, if already known.
+    `rows` are the rows for a branch without an active compaction, if already known.
     """
     size = leaf.depth + 1
     floor = max(size - reach, 0)

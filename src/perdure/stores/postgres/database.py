@@ -1,8 +1,8 @@
 """A namespace of a database: its connection pool, and statements run through it.
 
-A connection is configured once (role, timeouts, planner), or behind a pooler in every transaction;
-the namespace is set in every transaction, so that no connection carries one from a caller to the
-next. Statements of one call are
+A connection is configured once (role, timeouts, planner), or, behind a pooler, in every
+transaction. The namespace is set in every transaction, so that no connection passes it to the next
+caller. Statements of one call are
 sent together and answered in one round trip.
 """
 
@@ -119,9 +119,9 @@ Connected = AsyncConnection[Row]
 class _Pipeline(AsyncPipeline):
     """A pipeline that ends with Sync, where psycopg adds Flush.
 
-    The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync, and any message
-    stops it. After Flush it does not start again: the transaction of a stopped process would keep
-    its locks for ever.
+    The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync. Any message
+    stops the timer. After Flush the timer does not start again, so the transaction of a stopped
+    process would keep its locks forever.
     """
 
     def _exit_gen(self) -> PQGen[None]:
@@ -136,9 +136,10 @@ class _Pipeline(AsyncPipeline):
 
 
 class _PooledConnection(AsyncConnection[Row]):
-    """Reuses one cursor, which remembers how the values of its last statement are sent.
+    """Reuses one cursor, which remembers how it sent the values of its last statement.
 
-    `set_up` is what every transaction begins with behind a pooler; None: the connection is set up.
+    `set_up` begins every transaction behind a pooler; None means that the connection is already set
+    up.
     """
 
     set_up: Statement | None = None
@@ -155,7 +156,7 @@ class _PooledConnection(AsyncConnection[Row]):
         savepoint_name: str | None = None,
         force_rollback: bool = False,  # noqa: FBT001, FBT002 - as psycopg declares it
     ) -> AsyncGenerator[AsyncTransaction]:
-        """As psycopg's, but raise if nothing can be committed, where psycopg returns."""
+        """Open a transaction like psycopg, but raise if no commit is possible."""
         async with super().transaction(savepoint_name, force_rollback) as made:
             yield made
             if self.pgconn.transaction_status != TransactionStatus.INTRANS:
@@ -168,7 +169,7 @@ class _PooledConnection(AsyncConnection[Row]):
 
 
 class Database:
-    """One namespace of one database, until it is closed. Use it on the event loop that opens it.
+    """One namespace of one database, until it is closed. Use it only on the loop that opens it.
 
     Units: seconds, the longest wait for a lock (`lock_timeout_s`) and for a server (`connect_s`).
     """
@@ -245,7 +246,7 @@ class Database:
         return Statement(_SET_UP, (self._role, commit, *limits, is_local))
 
     async def limit_idle(self, idle_ms: int) -> None:
-        """Have the server end transactions of this handle that are idle for longer."""
+        """Make the server end transactions of this handle that are idle for longer."""
         self._idle_ms = str(idle_ms)
         await finished(self._drain(self._usable()))
 
@@ -275,7 +276,7 @@ class Database:
     async def ask(self, *statements: Statement) -> list[list[Row]]:
         """Run `statements` in one round trip; retry if the connection is lost.
 
-        Only for reads and idempotent statements.
+        Use only for reads and idempotent statements.
         """
         try:
             return await self.ask_once(*statements)
@@ -345,8 +346,8 @@ class Database:
     ) -> None:
         """Cache `db`, unless another call waits for one.
 
-        The pool lends the connection that was returned longest ago; then every server process of
-        this handle would read, plan and cache the same as the others. A call that is cancelled
+        The pool lends the connection that was returned longest ago. Without the cache, every server
+        process of this handle would read, plan and cache the same data. A call that is cancelled
         while psycopg begins a pipeline leaves its connection in it: later statements would return
         without an answer and never be committed. A connection inside a transaction is closed too:
         the pool would wait for the server to end it. A call that is cancelled here still returns
@@ -366,18 +367,18 @@ class Database:
         await finished(pool.putconn(db))
 
     async def _drain(self, pool: AsyncConnectionPool[_PooledConnection]) -> None:
-        """Close the other connections, which are most likely lost too."""
+        """Close the other connections, because they are most likely lost too."""
         db, self._at_hand = self._at_hand, None
         await pool.drain()
         if db is not None:
             await pool.putconn(db)
 
     def check_usable(self) -> None:
-        """Raises: StoreUnavailable in a forked child or another event loop, and once closed."""
+        """Raises: StoreUnavailable in a forked child or another event loop, and after closing."""
         self._usable()
 
     def check_loop(self) -> bool:
-        """Whether this process opened it. Raises: StoreUnavailable in another loop."""
+        """Return whether this process opened it. Raises: StoreUnavailable in another loop."""
         if self._process.is_this and running_loop() is not self._loop:
             raise StoreUnavailable(self.address, _OTHER_LOOP)
         return self._process.is_this
@@ -392,7 +393,8 @@ class Database:
     async def close(self) -> None:
         """Wait for running calls, then close every connection.
 
-        Calls without an answer after `CLOSING_S` are cancelled on the server: they wait for a lock.
+        Calls without an answer after `CLOSING_S` are cancelled on the server, because they wait for
+        a lock.
         """
         if self._is_closed:
             return
@@ -436,7 +438,7 @@ async def _lock_reason(direct: str) -> str:
 
 
 async def _connect(pool: AsyncConnectionPool[Any]) -> None:
-    """Make the first connection of `pool`. Raises: psycopg.Error."""
+    """Open the first connection of `pool`. Raises: psycopg.Error."""
     try:
         await pool.open(wait=True, timeout=WAIT_S)
     except BaseException:  # the pool would go on connecting
@@ -445,7 +447,7 @@ async def _connect(pool: AsyncConnectionPool[Any]) -> None:
 
 
 async def _check_isolation(db: Connected, address: str) -> None:
-    """Reject a default that no transaction behind a pooler could change. Raises: ConfigError."""
+    """Reject a default isolation that transactions cannot change. Raises: ConfigError."""
     row = await (await db.execute("SHOW default_transaction_isolation")).fetchone()
     if row is not None and row[0] != "read committed":
         raise ConfigError(
@@ -455,10 +457,10 @@ async def _check_isolation(db: Connected, address: str) -> None:
 
 
 class Transaction:
-    """A transaction of `connected` as its caller began it.
+    """A transaction of `connected` in the state in which its caller began it.
 
-    Calls in it must not borrow a second connection: when all are in use, each would wait for
-    another.
+    Calls inside the transaction must not borrow a second connection: if all connections are in use,
+    each call would wait for another.
     """
 
     def __init__(self, connected: Connected, namespace: str) -> None:
@@ -475,7 +477,7 @@ async def run_statements(
 ) -> list[list[Row]]:
     """Run `statements` in `namespace` in one round trip.
 
-    Outside of a transaction they form one: all of them take effect, or none.
+    Outside of a transaction they form one transaction, so all of them take effect, or none.
     """
     set_up = db.set_up if isinstance(db, _PooledConnection) else None
     async with db.pipeline():

@@ -105,7 +105,7 @@ def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Whether the connection is lost, or the server is shutting down; another one may work."""
+    """Whether the connection is lost or the server is shutting down; a new one may work."""
     if not isinstance(error, psycopg.OperationalError):
         return False
     if isinstance(error, PoolClosed | PoolTimeout | TooManyRequests):
@@ -115,7 +115,7 @@ def is_lost(error: BaseException | None) -> bool:
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Whether waiting may help; also where libpq gives no SQLSTATE: while it connects."""
+    """Whether waiting may help; also without an SQLSTATE, which libpq omits while it connects."""
     state = error.sqlstate
     return state.startswith(_PASSING) if state else isinstance(error, psycopg.OperationalError)
 
@@ -126,14 +126,14 @@ def state_of(error: BaseException | None) -> str | None:
 
 
 def is_worth_another(error: BaseException | None) -> bool:
-    """Whether a retry may succeed; nothing was written."""
+    """Return whether a retry may succeed; nothing was written."""
     return state_of(error) in (STALE, TAKEN) or isinstance(
         error, errors.DeadlockDetected | errors.SerializationFailure
     )
 
 
 def _words_of(error: psycopg.Error) -> str:
-    """Return the first line of the server's message, or else of the driver's."""
+    """Return the first line of the server's message, or of the driver's."""
     primary = error.diag.message_primary
     words = primary or str(error).strip() or type(error).__name__
     return words.splitlines()[0].rstrip(".")

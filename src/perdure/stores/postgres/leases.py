@@ -1,6 +1,6 @@
-"""Leases and partial answers: each is one statement that checks and changes the stream's row.
+"""Leases and partial answers: one statement each checks and changes the stream's row.
 
-Time is the server's, which all hosts share, unless the handle has its own clock.
+The time is the server's, which all hosts share, unless the handle has its own clock.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lea
 
 
 async def release(db: Database, lease: Lease) -> None:
-    """Release `lease`; do nothing if another owner took it. Raises: SessionNotFound."""
+    """Release `lease`; do nothing if another owner has acquired it. Raises: SessionNotFound."""
     await _change(db, lease.stream, releasing_lease(db.namespace, lease.stream, lease.epoch))
 
 
@@ -152,7 +152,7 @@ async def open_turns(db: Database, now: int | None) -> list[OpenTurn]:
 async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> None:
     """Store the received part of an answer while a turn is open. Raises: LeaseLost.
 
-    Always durability "normal": a part of an answer lost in a power cut is requested again.
+    The durability is always "normal": a part of an answer lost in a power cut is requested again.
     """
     values = (seq, content, db.namespace, lease.stream, lease.epoch)
     _, holder = await _change(db, lease.stream, Statement(_NORMAL), Statement(_PUT_PARTIAL, values))

@@ -90,7 +90,7 @@ SELECT id, info FROM perdure.stream WHERE namespace = %s AND kind = 'session'
 
 
 def folder_key(cwd: str | None) -> bytes | None:
-    """Return the index key of a folder: PostgreSQL cannot store, or index, every text."""
+    """Return the index key of a folder; PostgreSQL cannot store or index every text."""
     if cwd is None:
         return None
     return hashlib.sha256(cwd.encode("utf-8", "surrogatepass")).digest()[:16]
@@ -109,7 +109,7 @@ def first_listing(namespace: str, stream: Stream) -> list[Statement]:
 
 
 def kept_beside(namespace: str, share: Share) -> list[Statement]:
-    """Return the statements for changes of `share` to lists and open entries; mostly none."""
+    """Return the statements that apply `share` to lists and open entries; mostly none."""
     after = share.after
     moved = _place(share.before.state.info) != _place(after.state.info)
     found = [listing(namespace, after)] if moved else []
@@ -127,7 +127,7 @@ def kept_beside(namespace: str, share: Share) -> list[Statement]:
 
 
 def forgetting(namespace: str, stream: str, seqs: tuple[int, int]) -> Statement:
-    """Return the statement that removes erased entries from the open ones."""
+    """Return the statement that removes erased entries from the open entries."""
     return Statement(_FORGET, (namespace, stream, *seqs))
 
 

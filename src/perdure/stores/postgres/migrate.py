@@ -68,7 +68,7 @@ class Site(NamedTuple):
 
 @cache
 def migrations() -> dict[int, str]:
-    """Return schema version -> the SQL that leads to it from the previous one, in order."""
+    """Return, in order, each schema version and the SQL that migrates the previous one to it."""
     files = sorted(_FOLDER.glob("*.sql"))
     return {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in files}
 
@@ -90,8 +90,8 @@ async def prepare_schema(
 
     With `is_copied`, leave the schema `UNRELEASED` unchanged.
     Durable: each step is applied completely or not at all.
-    Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable; then nothing was
-    changed.
+    Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable; then the database
+    is unchanged.
     """
     # Whatever the server's default: after waiting for the lock, concurrent changes must be visible.
     await db.set_isolation_level(IsolationLevel.READ_COMMITTED)
@@ -158,7 +158,7 @@ async def rehearse_migration(db: AsyncConnection[Row], store: str) -> MigrationP
     """Run the migrations of `prepare_schema` in one transaction and roll it back.
 
     A read-only database is only inspected.
-    Raises: NotAStore, StoreTooNew, StoreUnavailable; nothing is changed.
+    Raises: NotAStore, StoreTooNew, StoreUnavailable; the database is unchanged.
     """
     async with db.transaction(force_rollback=True):
         await db.execute(_LOCK)

@@ -1,9 +1,9 @@
-"""Wake-ups after commits: by NOTIFY after each commit, on a connection that only listens.
+"""Wake-ups after commits: NOTIFY after each commit, on a connection that only listens.
 
-A commit wakes the iterators of the streams it wrote to, and those of the whole namespace; other
-iterators are not affected. A notification names the streams. A commit does not include its NOTIFY,
-because PostgreSQL lets only one notifying transaction of the whole server commit at a time. NOTIFY
-is sent after the commit, once for many commits. If it is lost because its process died, the
+A commit wakes the iterators of its streams and those of the whole namespace. It does not wake other
+iterators. A notification names the streams. A commit does not include its NOTIFY, because
+PostgreSQL lets only one notifying transaction of the whole server commit at a time. NOTIFY is sent
+after the commit, once for many commits. If the notification is lost because its process died, the
 listener finds the commit by querying for streams with new entries.
 """
 
@@ -59,7 +59,7 @@ WHERE b.namespace = %s AND b.n > 0 AND b.n > %s
 
 
 class _Notice(msgspec.Struct, array_like=True):
-    """A notification. `streams` None means any; `of` is the namespace, `by` the handle."""
+    """A notification. If `streams` is None, any stream; `of` is the namespace, `by` the handle."""
 
     of: str
     by: str
@@ -86,30 +86,30 @@ class Watcher:
 
     @property
     def handle(self) -> str:
-        """The name of this handle among all that use the database."""
+        """The name of this handle, unique among all handles of the database."""
         return self._by
 
     @property
     def key(self) -> str:
-        """What stands for the namespace in notifications."""
+        """The key of the namespace in notifications."""
         return self._of
 
     def on_channel(self, name: str, take: Callable[[str | None], None]) -> None:
-        """Pass the payloads of another channel to `take`, once this handle listens.
+        """Pass the payloads of another channel to `take`, after this handle begins to listen.
 
-        None: earlier ones may be lost, as the connection is new.
+        The payload None means that earlier ones may be lost, because the connection is new.
         """
         self._channels[name] = take
 
     def listen(self) -> None:
-        """Begin to listen, unless this handle does or is closing."""
+        """Start listening, unless this handle already listens or is closing."""
         if self._listening is None and not self._is_closing.is_set():
             self._listening = asyncio.create_task(self._listen())
 
     def watch(self, stream: StreamId | None = None) -> Changes:
-        """Return a new iterator over the commits to `stream`; None: to any of the namespace.
+        """Return a new iterator over the commits to `stream`; None: to any stream.
 
-        It sees every commit from now on.
+        The iterator sees every commit from now on.
         """
         changes = self._watches.add(self._database.namespace, stream)
         if self._listening is None:
@@ -123,13 +123,13 @@ class Watcher:
         self._watches.wake((self._database.namespace, stream) for stream in streams)
 
     def wake_soon(self) -> None:
-        """Wake the namespace's iterators later: commits in progress hid some entries."""
+        """Wake the namespace's iterators later, because commits in progress hid some entries."""
         asyncio.get_running_loop().call_later(
             SETTLE_S, self._watches.wake_namespace, self._database.namespace
         )
 
     def tell(self, streams: Collection[StreamId]) -> None:
-        """Wake iterators here and in other processes after a commit of this handle to `streams`."""
+        """Wake iterators here and in other processes after this handle committed to `streams`."""
         self.wake(streams)
         self._owed.update(streams)
         if self._telling is None:

@@ -1,7 +1,7 @@
-"""Reads of the store. Each is one statement or a few in one round trip; nothing here writes.
+"""Reads of the store. Each read is one statement or a few in one round trip; no read writes.
 
-A log only grows, so two statements of one read are consistent although each has its own snapshot:
-the later one can only see more, and queries what the earlier one named.
+A log only grows, so two statements of one read are consistent although each has its own snapshot.
+The later statement can only see more, and it queries entries that the earlier one named.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ async def _of_stream(db: Database, stream: StreamId, *statements: Statement) -> 
 async def _aliases_between(
     db: Database, stream: StreamId, start: str, suffix: bytes
 ) -> dict[str, EntryId]:
-    """Map foreign ids from `start` up to `start` plus `suffix` to entries that `stream` sees."""
+    """Map the foreign ids between `start` and `start` + `suffix` to entries `stream` sees."""
     try:
         name = start.encode()
     except UnicodeEncodeError:
@@ -358,7 +358,7 @@ async def _aliases_between(
 
 
 async def find(db: Database, prefix: str) -> StreamId:
-    """Return the stream with id `prefix`, or the only one whose id begins with it."""
+    """Return the stream with id `prefix`, or the only stream whose id begins with it."""
     db.check_usable()
     rows: list[Row] = []
     if prefix and is_text(prefix):
@@ -392,10 +392,10 @@ async def sessions(
     query: str | None = None,
     **sought: Unpack[Sought],
 ) -> list[SessionInfo]:
-    """Return sessions, newest activity first; read page by page until enough of them match.
+    """Return sessions, newest activity first; reads pages until enough sessions match.
 
-    With a query or an id prefix, reads those that the indexes find before further pages, if they
-    are few.
+    With a query or an id prefix, reads the sessions found by the indexes before further pages, if
+    they are few.
     """
     db.check_usable()
     after = sought.get("after")
@@ -452,13 +452,13 @@ async def idle_sessions(db: Database, upto: int) -> list[StreamId]:
 
 
 async def open_of_all(db: Database, kind: str) -> list[Entry]:
-    """Return the entries of `kind` of all streams that no entry closes."""
+    """Return the entries of `kind` in all streams that are still open."""
     (rows,) = await db.ask(Statement(_OPEN_ENTRIES, (db.namespace, kind)))
     return [entry_of(row) for row in rows]
 
 
 async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
-    """Return the questions of the stream's own log that no entry of it closes."""
+    """Return the open questions in the stream's own log."""
     values = (db.namespace, stream, Question.kind)
     rows = await _of_stream(db, stream, Statement(_OPEN_ENTRIES_OF, values))
     return [entry_of(row) for row in rows]

@@ -1,8 +1,9 @@
 """Reads on a streaming replica: lists and search, as new as on the primary.
 
-A read asks the primary how far its log goes, and is run on the replica once that has replayed as
-much. So it sees every commit that had returned when it began, of any process. Otherwise, and if the
-replica is down, the primary answers (``docs/decisions/0080-read-replicas.md``).
+A read asks the primary for the end of its log, and runs on the replica after the replica has
+replayed the log up to there. So it sees every commit, of any process, that returned before the read
+began. Otherwise, or if the replica is down, the primary answers
+(``docs/decisions/0080-read-replicas.md``).
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ class _Behind(Exception):
 
 
 class _Paused(Exception):
-    """The replica is left alone for a while."""
+    """The replica is not used for a while."""
 
 
 class Replica:
-    """The replica of `primary` that its route names, connected when it is first used."""
+    """The replica in the route of `primary`, connected at its first use."""
 
     def __init__(self, primary: Database, max_connections: int) -> None:
         self._primary = primary
@@ -70,7 +71,7 @@ class Replica:
         self._is_warned = False
 
     async def read(self, ask: Callable[[Database], Awaitable[T]]) -> T:
-        """Return what `ask` reads from the replica, or from the primary if it cannot be used."""
+        """Return the result of `ask` from the replica, or from the primary if that fails."""
         conninfo = self._primary.route.replica
         if conninfo is None or time.monotonic() < self._paused_until:
             return await ask(self._primary)

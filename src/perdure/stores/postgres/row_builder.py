@@ -1,7 +1,7 @@
 """Convert a write to rows: pure, given the facts that the append and branch rules need.
 
-The rules may need any entry of the log. A missing fact raises `NotLookedUp`; the caller looks it up
-and starts again, which changes nothing.
+The rules may need any entry of the log. A missing fact raises `NotLookedUp`. The caller then looks
+up the fact and starts again, without any change so far.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ABOVE_ROOT = Node(StreamId(""), _NONE, _NONE, _NONE, 0, None)
 
 
 class NotLookedUp(Exception):
-    """A fact is missing: the node of an entry, or the branch state that a node names."""
+    """A missing fact: the node of an entry, or the branch state that a node refers to."""
 
     def __init__(self, *, node: EntryId | None = None, state: EntryId | None = None) -> None:
         super().__init__(node or state)
@@ -64,10 +64,10 @@ class Facts:
 
 @dataclass(slots=True)
 class Columns:
-    """The new rows of ``entry``, as ``perdure.append`` takes them; -1 and "" stand for NULL.
+    """The new rows of ``entry``, as arguments of ``perdure.append``; -1 and "" mean NULL.
 
-    Shape: `numbers` has seven per entry: v, at, run, ref, depth, messages, state. `fars` and
-    `state_fars` are empty if all their values are empty.
+    Shape: `numbers` has seven numbers per entry: v, at, run, ref, depth, messages, state. `fars`
+    and `state_fars` are empty if all their values are empty.
     """
 
     numbers: Numbers = field(default_factory=Numbers)
@@ -79,14 +79,14 @@ class Columns:
     bodies: Contents = field(default_factory=Contents)
 
     def add_far(self, fars: Texts, name: str) -> None:
-        """Set the far reference of the entry added last to `name`."""
+        """Set the far reference of the last added entry to `name`."""
         fars.extend([""] * (len(self.kinds) - 1 - len(fars)))
         fars.append(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One stream's share of a commit: its state before and after."""
+    """The part of a commit for one stream: the state before and after."""
 
     before: Stream
     after: Stream
@@ -98,14 +98,14 @@ class Share:
 
     @property
     def ends_turn(self) -> bool:
-        """Whether it starts or ends a turn, so that a stored partial answer is obsolete."""
+        """Whether the entry starts or ends a turn, so that a stored partial answer is obsolete."""
         return any(entry.kind in _TURN_ENDS for entry in self.entries)
 
 
 def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) -> Share:
     """Return `write` as rows of `stream`, in a commit made at `at`, with one salt per entry.
 
-    Raises: NotLookedUp; else as ``append_rules.plan_append``.
+    Raises: NotLookedUp; otherwise as ``append_rules.plan_append``.
     """
     facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
     admission = plan_append(stream.state, write, at, lambda id_: facts.node(id_) is not None)
@@ -122,7 +122,7 @@ def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) 
 async def share_off_loop(
     stream: Stream, write: Write, at: int, salts: bytes, facts: Facts
 ) -> Share:
-    """Run `share_of`, on a thread if the entries are so large that their digests take long."""
+    """Run `share_of`; use a thread if the digests of large entries take long."""
     if sum([len(new.body) for new in write.entries]) < _LARGE_BYTES:
         return share_of(stream, write, at, salts, facts)
     return await asyncio.to_thread(share_of, stream, write, at, salts, facts)
@@ -161,7 +161,7 @@ def share_placed(
 
 
 def _aliases(admission: Admission) -> list[tuple[bytes, int]]:
-    """Return name and seq of each alias; of equal names the last one wins."""
+    """Return name and seq of each alias; the last one wins if names are equal."""
     named = {alias: int(id_.rpartition("/")[2]) for alias, id_ in admission.aliases}
     return [(alias.encode(), seq) for alias, seq in named.items()]
 
@@ -219,7 +219,7 @@ class _Growth:
         return node
 
     def _near(self, reference: EntryId | None, fars: Texts) -> int:
-        """Return the seq of an own entry; for another stream's entry add its id to `fars`."""
+        """Return the seq of an own entry; add the id of another stream's entry to `fars`."""
         if reference is None:
             return _NONE
         if reference.startswith(self._prefix):
@@ -239,7 +239,7 @@ class _Growth:
 
 
 def left_behind(inherited: State, name: EntryId | None, entry: Entry) -> State:
-    """Return the branch state after `entry`, given the inherited state, which is called `name`."""
+    """Return the branch state after `entry`; `name` is the name of the inherited state."""
     if entry.kind == Compaction.kind:
         return inherited._replace(compaction=entry.id, before=name)
     if entry.kind == ModelChange.kind:

@@ -1,6 +1,6 @@
 """Convert rows to values of ``session`` and ``stores``.
 
-``migrations/0013_log.sql`` documents the columns. Nothing here talks to a server.
+``migrations/0013_log.sql`` documents the columns. This module does not communicate with a server.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Contents(list[bytes]):
 
 
 class Salts(list["bytes | None"]):
-    """Sent as ``bytea[]``; None, the salt of an erased entry, as NULL."""
+    """Sent as ``bytea[]``; NULL for None, the salt of an erased entry."""
 
 
 class Node(NamedTuple):
-    """A tree entry's place on its branch. `state` names a row of the table ``state``."""
+    """A tree entry's place on its branch. `state` refers to a row of the table ``state``."""
 
     stream: StreamId
     seq: int
@@ -65,7 +65,7 @@ class Node(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state a branch inherits: ids of its newest entries of three kinds, and `before`."""
+    """The state that a branch inherits: its newest entries of three kinds, and `before`."""
 
     compaction: EntryId | None = None
     model: EntryId | None = None
@@ -75,7 +75,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The current state of a stream. `tip` is the seq of its own newest tree entry."""
+    """The current state of a stream. `tip` is the seq of the stream's own newest tree entry."""
 
     state: StreamState
     leaf: Node | None
@@ -149,12 +149,12 @@ def is_text(text: str) -> bool:
 
 
 def key_of(namespace: str) -> str:
-    """Return `namespace` as stored: never empty, since an unset setting reads as empty."""
+    """Return `namespace` as stored; never empty, because an unset setting reads as empty."""
     return "\1" + namespace if namespace[:1] in ("", "\1") else namespace
 
 
 class _ArrayDumper(Dumper):
-    """Dumps arrays of one element type in binary form: a fifth of the driver's own time."""
+    """Dumps arrays of one type in binary form, in a fifth of the driver's own time."""
 
     format = Format.BINARY
     element_oid = 0
@@ -166,7 +166,7 @@ class _ArrayDumper(Dumper):
         return b"".join([head, *self.elements(obj)])
 
     def elements(self, obj: Any) -> list[bytes]:
-        """Yield the length and bytes of each element, not joined: they may be large."""
+        """Yield the length and bytes of each element, not joined, because they may be large."""
         return [part for each in obj for part in (pack(">i", len(each)), each)]
 
 

@@ -59,7 +59,7 @@ class PostgresHandle:
         self.watcher = Watcher(database, random)
 
     def now(self) -> int | None:
-        """Return the time of `clock`; None for the server's. Units: Unix milliseconds."""
+        """Return the time of `clock`; None for the server's time. Units: Unix milliseconds."""
         return None if self.clock is None else self.clock.now_ms()
 
 
@@ -84,7 +84,7 @@ def asking(
 def asking_replica(
     ask: Callable[Concatenate[Database, P], Awaitable[T]],
 ) -> Callable[Concatenate[Any, P], CoroutineType[Any, Any, T]]:
-    """Return the method that calls `ask` with the replica of its store, if that can be used."""
+    """Return the method that calls `ask` on the store's replica, or on the primary if necessary."""
 
     async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.handle.replica.read(lambda db: ask(db, *args, **kwargs))
@@ -173,7 +173,7 @@ class PostgresRetention:
 
 
 class PostgresMaintenance:
-    """`MaintenanceService`: each call but `vacuum` is one transaction."""
+    """`MaintenanceService`: each call except `vacuum` is one transaction."""
 
     def __init__(self, handle: PostgresHandle) -> None:
         self.handle = handle

@@ -1,8 +1,8 @@
-"""`PostgresStore`: a namespace of a PostgreSQL database, the store that hosts share.
+"""`PostgresStore`: a namespace of a PostgreSQL database, a store that hosts can share.
 
-A handle keeps no state that another process could invalidate unnoticed: the server checks its
-cached streams inside the commit that relies on them (``append``). ``docs/guides/postgres.md``
-describes the roles and the tasks of an administrator.
+A handle caches no state that another process could invalidate unnoticed: the commit that relies on
+cached streams lets the server check them (``append``). ``docs/guides/postgres.md`` describes the
+roles and the tasks of an administrator.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class PostgresStore:
 
         With `is_copied` the store may have the last unreleased schema, and must only be read.
         Leases use `clock` if given (by a test), otherwise the clock of the server.
-        Durable: at durability "full" a commit survives power loss on return; at "normal" it
-        survives the end of this process, and a crash of the server may take the newest
-        commits whole.
+        Durable: at durability "full" a commit survives power loss on return. At "normal" it
+        survives the end of this process, but a crash of the server may lose the newest commits as a
+        whole.
         Raises: ConfigError for another address or namespace; NotAStore, StoreTooNew, StoreTooOld,
         StoreReadOnly, StoreUnavailable; the database is then unchanged.
         """
@@ -216,9 +216,9 @@ async def open_postgres(
 ) -> PostgresStore:
     """Open the store at an address ``postgresql://USER@HOST/DATABASE``.
 
-    `options` are passed to `PostgresStore.open`. Leases use the clock of the server, since each
+    `options` are passed to `PostgresStore.open`. Leases use the clock of the server, because each
     host has its own: `clock` is ignored.
-    Raises: ConfigError for another address or durability; else as `PostgresStore.open`.
+    Raises: ConfigError for another address or durability; otherwise as `PostgresStore.open`.
     """
     del clock
     return await PostgresStore.open(address, durability=durability_of(durability), **options)

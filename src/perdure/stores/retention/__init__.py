@@ -1,1 +1,1 @@
-"""Erasure, retention and quotas: what a store deletes or refuses to store."""
+"""Erasure, retention and quotas: the data that a store deletes or refuses to store."""

@@ -1,6 +1,7 @@
-"""Plan an erasure: which sessions it includes, which block it, and which entries have to stay.
+"""Plan an erasure: included sessions, sessions that block it, and entries that must stay.
 
-Pure: takes relations between streams and the entries they see; returns names of entries.
+The functions are pure: they take relations between streams and visible entries, and return names of
+entries.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Reach(msgspec.Struct, frozen=True):
 def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: ForkPolicy) -> Reach:
     """Return the scope of erasing `roots`: always children; forks and copies as `policy` says.
 
-    Raises: SessionHasForks if the policy is "refuse" and there are some.
+    Raises: SessionHasForks if the policy is "refuse" and there are forks.
     """
     below: dict[StreamId, list[Relation]] = defaultdict(list)
     for relation in relations:
@@ -69,7 +70,7 @@ def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: F
 def _live_forks(
     targets: Mapping[StreamId, None], below: Mapping[StreamId, Sequence[Relation]]
 ) -> list[StreamId]:
-    """Return the forks of the targets that stay, including those below an erased fork."""
+    """Return the forks of the targets that must stay, including those below an erased fork."""
     found: dict[StreamId, bool] = {}
     waiting = list(targets)
     while waiting:
@@ -82,9 +83,9 @@ def _live_forks(
 
 
 class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
-    """The erasure of one stream: ranges of seqs that are `erased`, and those `kept` for forks.
+    """The erasure of one stream: `erased` ranges of seqs, and ranges that are `kept` for forks.
 
-    `listed` is what lists show of its messages afterwards, if only entries are erased. `notes` are
+    `listed` is the message text that lists show afterwards, if only entries are erased. `notes` are
     appended to the stream in the same commit.
     """
 
@@ -97,7 +98,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[NewEntry, ...] = ()
 
     def changes_list(self, state: StreamState) -> bool:
-        """Return whether lists show the stream at `state` differently afterwards."""
+        """Return whether lists show the stream at `state` differently after the erasure."""
         return self.listed is not None and self.listed.first_text != state.info.first_text
 
     def write(self, request: EraseRequest) -> ErasingWrite:
@@ -109,7 +110,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     def erased_session(
         self, before: StreamState, hash_after: bytes, *, entries: int, body_bytes: int
     ) -> ErasedSession:
-        """Return its line of the certificate, after its `write` was appended."""
+        """Return the stream's line of the certificate, after its `write` was appended."""
         return ErasedSession(
             session=self.stream,
             is_whole=self.is_whole,
@@ -126,7 +127,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VisibleEntries(msgspec.Struct, frozen=True):
-    """The entries visible in a stream: its tree in log order, an origin's first, and its notes."""
+    """The visible entries of a stream: its tree in log order, origin first, and its notes."""
 
     tree: Sequence[Entry]
     notes: Sequence[Entry] = ()
@@ -135,8 +136,8 @@ class VisibleEntries(msgspec.Struct, frozen=True):
 def streams_to_read(reach: Reach, relations: Iterable[Relation]) -> tuple[StreamId, ...]:
     """Return the streams whose entries `takings` needs, far fewer than all forks.
 
-    A fork sees everything of a target that its own forks see. So only two kinds of forks matter:
-    those nearest to a target that see most of it, and forks of one branch.
+    A fork sees all entries of a target that its own forks see. So only two kinds of forks matter:
+    the forks nearest to a target, which see most of it, and forks of one branch.
     """
     if not reach.forks:
         return ()
@@ -150,11 +151,11 @@ def takings(
     relations: Iterable[Relation],
     seen: Mapping[StreamId, VisibleEntries],
 ) -> list[StreamErasure] | None:
-    """Return what is erased of every stream in `reach`.
+    """Return the erasure of every stream in `reach`.
 
-    `heads` has the heads of the targets; `seen` is what the `wanted` streams see. Returns None if
-    the erasure includes a summary that forks share: then the entries that all of them see are
-    needed.
+    `heads` contains the heads of the targets; `seen` contains the visible entries of the `wanted`
+    streams. Returns None if the erasure includes a summary that forks share, because it then needs
+    the visible entries of all of them.
     """
     kin = _Kin(reach, relations)
     kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)
@@ -256,10 +257,10 @@ class _Kin:
     def _shared_targets(
         self, fork: StreamId, first: dict[StreamId, dict[StreamId, int]]
     ) -> Mapping[StreamId, int]:
-        """Return the targets that `fork` sees entries of, with the first seq. Fills `first`.
+        """Return the targets of which `fork` sees entries, with the first seq. Fills `first`.
 
-        A fork of a whole tree sees its parent's log up to the fork's head, and all that the parent
-        shares itself.
+        A fork of a whole tree sees its parent's log up to the fork's head, and all entries that the
+        parent shares.
         """
         passed: list[Relation] = []
         stream = fork
@@ -283,7 +284,7 @@ def _first_seqs(tree: Sequence[Entry], targets: frozenset[StreamId]) -> dict[Str
 
 
 def kept_for(seen: Iterable[VisibleEntries], targets: Iterable[StreamId]) -> set[EntryId]:
-    """Return the entries of `targets` that stay because forks, which see `seen`, share them."""
+    """Return the entries of `targets` that stay because forks share them (`seen`)."""
     streams = set(targets)
     kept: set[EntryId] = set()
     for each in seen:
@@ -298,10 +299,10 @@ def kept_for(seen: Iterable[VisibleEntries], targets: Iterable[StreamId]) -> set
 
 
 def summaries_of(erased: set[EntryId], trees: Mapping[StreamId, Sequence[Entry]]) -> set[EntryId]:
-    """Return the summaries that cover one of `erased`, and those that cover such a summary.
+    """Return the summaries that cover one of `erased`, and the summaries that cover these.
 
-    `trees` has the visible entries of every stream that keeps something. A summary cannot be split,
-    so one that covers any erased entry is erased whole.
+    `trees` contains the visible entries of every stream that keeps entries. A summary cannot be
+    split, so a summary that covers any erased entry is erased as a whole.
     """
     found: set[EntryId] = set()
     while True:

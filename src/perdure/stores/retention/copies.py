@@ -1,4 +1,4 @@
-"""Where copies of erased data may remain, as far as the store knows: lines of a certificate."""
+"""Places where copies of erased data may remain, if known: lines of a certificate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TELLING = (SessionExported.kind, ImportSource.kind)
 
 
 def outside(notes: Iterable[Entry]) -> Iterator[Copy]:
-    """Yield the files outside of the store that `notes` of an erased session name."""
+    """Yield the files outside of the store that `notes` of an erased session refer to."""
     found: dict[tuple[str, str], Copy] = {}
     for note in notes:
         body = readable(note)
@@ -35,7 +35,7 @@ def outside(notes: Iterable[Entry]) -> Iterator[Copy]:
 
 
 def without_file_names(certificate: Certificate) -> Certificate:
-    """Return `certificate` as stored: without file names, since they may reveal what was erased."""
+    """Return `certificate` as stored: without file names, which may reveal erased data."""
     found = tuple(
         Copy(copy.kind, _UNNAMED[copy.kind], copy.at, copy.session)
         if copy.kind in _UNNAMED
@@ -46,7 +46,7 @@ def without_file_names(certificate: Certificate) -> Certificate:
 
 
 def with_file_names(kept: Certificate, begun: Certificate) -> Certificate:
-    """Return `kept` with the file names that `begun`, its first version, still had."""
+    """Return `kept` with the file names that its first version, `begun`, still had."""
     own = frozenset(without_file_names(begun).copies)
     added = tuple(copy for copy in kept.copies if copy not in own)
     return msgspec.structs.replace(kept, copies=(*begun.copies, *added))
@@ -60,7 +60,7 @@ _UNNAMED = {
 
 
 def fork_copies(sessions: Iterable[ErasedSession], copies: Iterable[StreamId]) -> Iterator[Copy]:
-    """Yield the forks and copies that keep some of the erased data, because they were to stay."""
+    """Yield the forks and copies that keep erased data because the request kept them."""
     for fork in dict.fromkeys(fork for each in sessions for fork in each.kept_for):
         yield Copy("fork", "it shares entries, which were kept for it", None, fork)
     for copy in copies:
@@ -68,12 +68,12 @@ def fork_copies(sessions: Iterable[ErasedSession], copies: Iterable[StreamId]) -
 
 
 def backed_up(backups: Iterable[Backup]) -> tuple[Copy, ...]:
-    """Return the backups that the store knows of."""
+    """Return the known backups of the store."""
     return tuple(Copy("backup", f"the backup {each.path}", each.at) for each in backups)
 
 
 def of_files(what: str) -> tuple[Copy, ...]:
-    """Return where data may remain of a store that consists of files; `what` names them."""
+    """Return where data of a store made of files may remain; `what` names the files."""
     return (
         Copy("backup", f"backups and copies of {what} made before; erase in them, or delete them"),
         Copy("device", "a drive or file system that keeps older versions of blocks it overwrites"),

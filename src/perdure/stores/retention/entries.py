@@ -1,6 +1,7 @@
-"""Erasing single entries of a session: which entries hold the same content, and who shares them.
+"""Erase single entries of a session: find entries with the same content, and forks that share them.
 
-Pure: what the session and its forks see comes in, ranges of seqs go out.
+The functions are pure: they take the visible entries of the session and its forks, and return
+ranges of seqs.
 """
 
 from __future__ import annotations
@@ -71,12 +72,13 @@ def reach_of_entries(stream: StreamId, relations: Iterable[Relation]) -> Reach:
 def entry_erasures(
     request: EraseRequest, state: StreamState, reach: Reach, seen: Mapping[StreamId, VisibleEntries]
 ) -> list[StreamErasure]:
-    """Return what `request` erases of the session at `state` and of its forks.
+    """Return the erasures by `request` in the session at `state` and in its forks.
 
-    `seen` is what the session and the forks of `reach` see; of notes only `CONTENT_NOTES` of the
-    session. Summaries that cover an erased entry are erased too, as in an erasure of a session.
+    `seen` contains the visible entries of the session and the forks of `reach`, and of the notes
+    only the session's `CONTENT_NOTES`. Summaries that cover an erased entry are erased too, as in
+    an erasure of a session.
     Raises: EntryNotFound; InvalidEntry for an entry that cannot be erased alone; TurnOpen;
-    SessionHasForks if forks share an entry and the request says "refuse".
+    SessionHasForks if forks share an entry and the policy of the request is "refuse".
     """
     stream = state.header.id
     if state.open_turn is not None:
@@ -159,7 +161,7 @@ def _erasure_of(
 
 
 def _same_content(erased: Sequence[Entry], notes: Sequence[Entry]) -> set[EntryId]:
-    """Return the side entries that repeat the content of one of `erased`, or name it."""
+    """Return the side entries that repeat the content of an `erased` entry, or refer to it."""
     ids, bodies = {entry.id for entry in erased}, {entry.body for entry in erased}
     turns = sorted(note.seq for note in notes if note.kind == TurnStarted.kind)
     calls = {
@@ -190,7 +192,7 @@ def _same_content(erased: Sequence[Entry], notes: Sequence[Entry]) -> set[EntryI
 
 
 def _turn_of(seq: int, turns: Sequence[int]) -> int:
-    """Return the seq of the turn that `seq` is in; -1 before the first."""
+    """Return the seq of the turn that contains `seq`; -1 before the first turn."""
     return max((start for start in turns if start <= seq), default=-1)
 
 

@@ -1,6 +1,6 @@
 """Types of an erasure: the request, its certificate, and relations between streams.
 
-A certificate is JSON that only ever gains fields (``docs/guides/erasure.md``). It contains ids,
+A certificate is JSON; later versions only add fields (``docs/guides/erasure.md``). It contains ids,
 counts and hashes, but no erased data.
 """
 
@@ -34,9 +34,9 @@ FORM = 1
 class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to erase: the session or subject `name`, or everything with scope "namespace".
 
-    With scope "entries": only the entries of session `name` with the seqs in `entries`. With
-    `expected_head`, a session is erased only if that is its head. `notes` are appended to session
-    `name` in the same commit. The caller chooses `id`, the certificate's id; `by` names the
+    With scope "entries", only the entries of session `name` with the seqs in `entries` are erased.
+    With `expected_head`, a session is erased only if its head is equal. `notes` are appended to
+    session `name` in the same commit. The caller chooses `id`, the certificate's id; `by` names the
     requester. If the scope is not "session", forks are erased too, whatever `forks` says.
     Units: `at` is Unix milliseconds.
     """
@@ -53,7 +53,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_session(self) -> bool:
-        """Whether `name` is a session."""
+        """Whether `name` is the id of a session."""
         return self.scope in ("session", "entries")
 
     @property
@@ -80,7 +80,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         copies: Sequence[Copy] = (),
         is_complete: bool = False,
     ) -> Certificate:
-        """Return the certificate of this request, so far or `is_complete`."""
+        """Return the certificate of this request; `is_complete` or preliminary."""
         return Certificate(
             id=self.id,
             backend=backend,
@@ -107,13 +107,13 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErasedSession(ShortRepr, frozen=True, kw_only=True):
-    """What was erased of one session.
+    """The erased data of one session.
 
     Shape: `erased` are the ranges of seqs that lost their bodies; `digests` counts the digests that
-    replace them, 0 if the session was removed whole. `kept` are ranges that stay for the forks
-    `kept_for`. `hash_before` and `hash_after` are the chain's head, in hex, around the entry that
-    records the erasure; None after a removal. `is_whole` is False if only summaries of
-    entries erased in another session were erased here.
+    replace them, 0 if the session was removed whole. `kept` are ranges that stay for the forks in
+    `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in hexadecimal, before
+    and after the entry that records the erasure; None after a removal. `is_whole` is False if only
+    summaries of another session's erased entries were erased here.
     Units: bytes; of bodies.
     """
 
@@ -131,7 +131,7 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
 
 
 class Copy(ShortRepr, frozen=True, omit_defaults=True):
-    """Where a copy of erased data may remain, and why. `at` is when it was made, if known."""
+    """A possible copy of erased data, and the reason. `at` is the time of the copy, if known."""
 
     kind: CopyKind
     what: str
@@ -140,7 +140,7 @@ class Copy(ShortRepr, frozen=True, omit_defaults=True):
 
 
 class Counts(ShortRepr, frozen=True, kw_only=True):
-    """What was removed apart from bodies.
+    """Counts of removed data other than bodies.
 
     Units: bytes. `texts` were searchable texts; `contents` were media and import originals that
     nothing else references.
@@ -160,11 +160,11 @@ class Counts(ShortRepr, frozen=True, kw_only=True):
 
 
 class Certificate(ShortRepr, frozen=True, kw_only=True):
-    """What one erasure removed, when, at whose request, and where copies may remain.
+    """The record of one erasure: the data, the time, the requester, and remaining copies.
 
-    `subject`, and the file names in `copies`, exist only in the return value: the store does not
-    store what it was asked to forget. `is_complete` False: something still blocks the erasure, see
-    `copies`. It resumes when the store is opened again, or on the next request for the same.
+    `subject` and the file names in `copies` exist only in the return value, because the store must
+    not store the erased names. `is_complete` is False if something still blocks the erasure; see
+    `copies`. The erasure resumes when the store is opened again, or with the next equal request.
     Units: times are Unix milliseconds.
     """
 
@@ -184,7 +184,7 @@ class Certificate(ShortRepr, frozen=True, kw_only=True):
 
     @property
     def entries(self) -> int:
-        """The number of entries that lost their bodies."""
+        """The number of entries without bodies after the erasure."""
         return sum(session.entries for session in self.sessions)
 
     @property
@@ -196,9 +196,10 @@ class Certificate(ShortRepr, frozen=True, kw_only=True):
 class Relation(msgspec.Struct, frozen=True):
     """The relation of a stream to its `parent`: its fork, its copy or its child.
 
-    A ``fork`` shares entries of its parent, a ``copy`` has its own copies of some, and a ``child``
-    was started by it (for a subagent or a role). `is_erased`: the stream itself was erased before.
-    `head` is the last shared seq of a fork's parent; `is_path`: only that one branch is shared.
+    A ``fork`` shares entries of its parent, a ``copy`` contains copies of some of them, and a
+    ``child`` was started by the parent (for a subagent or a role). `is_erased` means that the
+    stream itself was erased before. `head` is the last seq of the parent that a fork shares;
+    `is_path` means that the fork shares only that one branch.
     """
 
     stream: StreamId
@@ -210,7 +211,7 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 def how_related(*, is_fork: bool, origin: str, has_copies: bool = False) -> How:
-    """Return the relation of a stream to its parent; `has_copies`: it contains copied entries."""
+    """Return the relation of a stream to its parent; `has_copies`: it has copied entries."""
     if is_fork:
         return "fork"
     return "child" if origin in ("subagent", "role") and not has_copies else "copy"

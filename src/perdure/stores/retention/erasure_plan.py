@@ -1,6 +1,6 @@
-"""Plan an erasure: what of which stream, in steps that ask the backend for what streams see.
+"""Plan an erasure of each stream, in steps that query the backend for visible entries.
 
-Pure: a backend reads and executes.
+The functions are pure: a backend reads and executes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Erasures = Generator[Question, VisibleEntries, list[StreamErasure]]
 
 @dataclass(frozen=True, slots=True)
 class Plan(Generic[S]):
-    """What is erased of one stream, its previous state, and the number and size of the bodies."""
+    """The erasure of one stream, its previous state, and the number and size of the bodies."""
 
     stream: S
     taking: StreamErasure
@@ -56,7 +56,7 @@ class Plan(Generic[S]):
         return bool(self.entries) or is_new or self.taking.changes_list(before)
 
     def erased_session(self, hash_after: bytes) -> ErasedSession:
-        """Return its line of the certificate; `hash_after` is the chain after the erasure."""
+        """Return the stream's line of the certificate; `hash_after` is the hash afterwards."""
         return self.taking.erased_session(
             self.stream.state, hash_after, entries=self.entries, body_bytes=self.bytes
         )
@@ -65,7 +65,7 @@ class Plan(Generic[S]):
 def roots_among(
     request: EraseRequest, headers: Iterable[tuple[StreamHeader, bool]]
 ) -> list[StreamId]:
-    """Return the streams that a `request` without a session names.
+    """Return the streams to erase for a `request` without a session.
 
     `headers` has the header of every stream, and whether the stream was erased.
     """
@@ -91,9 +91,9 @@ def erasures(
     relations: Collection[Relation],
     states: Mapping[StreamId, StreamState],
 ) -> Erasures:
-    """Return what is erased of the streams in `reach`; `states` has the states of its targets.
+    """Return the erasures of streams in `reach`; `states` contains its targets' states.
 
-    Raises: as `entry_erasures`.
+    Raises: the errors of `entry_erasures`.
     """
     seen: dict[StreamId, VisibleEntries] = {}
     everything = (*reach.targets, *reach.forks)
@@ -115,7 +115,7 @@ def erasures(
 def planned(
     steps: Erasures, visible: Callable[[StreamId, Sequence[str]], VisibleEntries]
 ) -> list[StreamErasure]:
-    """Run `steps`, with `visible` as the answer to each question."""
+    """Run `steps`; `visible` answers each of their queries."""
     try:
         question = next(steps)
         while True:

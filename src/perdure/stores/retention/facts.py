@@ -1,7 +1,7 @@
-"""Which facts an erasure takes: those whose sources it erases. Pure.
+"""Find the facts that an erasure also erases: those with erased sources. Pure.
 
-A version of a fact whose sources are all erased is erased with them, and the fact with its newest
-version. A fact that keeps a source loses only the erased ones.
+A version of a fact is erased if all its sources are erased, and the fact is erased with its newest
+version. A fact with a remaining source loses only the erased sources.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure.stores.retention.erase import Range, in_ranges
 
 
 def fact_erasures(taken: Sequence[StreamErasure], notes: Iterable[Entry]) -> list[StreamErasure]:
-    """Return what the erasures `taken` take of the streams of facts.
+    """Return the erasures in the streams of facts that follow from the erasures `taken`.
 
     `notes` are the entries of ``FACT_KINDS`` in the own logs of all streams, in order.
     """

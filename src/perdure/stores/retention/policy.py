@@ -1,8 +1,8 @@
 """Retention: how long a namespace keeps its sessions, and which sessions expire.
 
-A session is removed whole or not at all. Forks protect what they share; an open turn, a requested
-one, an open question and a lease protect a session. `expiring` is pure. A backend lists its
-sessions, and removes one at a time while others write.
+A session is removed whole or not at all. Forks protect the entries that they share. An open or
+requested turn, an open question and a lease protect a session. `expiring` is pure. A backend lists
+its sessions, and removes one at a time while others write.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Retention(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as retention sees it. Units: times in Unix milliseconds; bytes of bodies."""
+    """A session's data for retention. Units: times in Unix milliseconds; bytes of bodies."""
 
     stream: StreamId
     created_at: int
@@ -79,7 +79,8 @@ class RetentionPlan(msgspec.Struct, frozen=True):
 class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a retention run.
 
-    Units: bytes; `freed_bytes` were returned by the store's files. `keys` are idempotency keys.
+    Units: bytes; `freed_bytes` is the space by which the store's files shrank. `keys` counts
+    deleted idempotency keys.
     """
 
     plan: RetentionPlan
@@ -144,7 +145,7 @@ def is_over(held: int, limit: int | None) -> bool:
 
 
 def oldest_kept(limit_s: int | None, now: int) -> int | None:
-    """Return the earliest time that `limit_s` keeps at `now`; None if there is no limit."""
+    """Return the earliest time within `limit_s` before `now`; None if there is no limit."""
     return None if limit_s is None else now - limit_s * 1000
 
 

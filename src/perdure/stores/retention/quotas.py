@@ -10,7 +10,7 @@ from perdure.session.info import StreamHeader
 class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The limits of a namespace; None: no limit.
 
-    `max_sessions` limits sessions and flows; the facts about a person are neither.
+    `max_sessions` limits sessions and flows together; streams of facts about a person do not count.
 
     Units: `max_bytes` limits bodies plus contents, each content once and in its stored size. Erased
     sessions and entries do not count.
@@ -22,7 +22,7 @@ class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is limited."""
+        """Whether the quota sets no limit."""
         return self == Quota()
 
 
@@ -45,7 +45,7 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
     def over(self, quota: Quota, more: Usage) -> str | None:
-        """Return the limit of `quota` that this exceeds, if `more`, just added, counts for it."""
+        """Return the exceeded limit of `quota`, if `more`, which was just added, counts for it."""
         for what in ("sessions", "entries", "bytes"):
             limit = getattr(quota, f"max_{what}")
             if limit is not None and getattr(more, what) and getattr(self, what) > limit:

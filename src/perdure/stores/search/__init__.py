@@ -1,1 +1,1 @@
-"""The search service of the stores: plans a search over the rows of an index; SQLite's rows."""
+"""The search service of the stores: plans a search over index rows; the rows of SQLite."""

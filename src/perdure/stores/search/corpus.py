@@ -1,8 +1,8 @@
-"""The texts of a namespace in the order of their sessions, held in memory between recalls.
+"""The texts of a namespace in the order of their sessions, in memory between recalls.
 
-A corpus contains numbers: the session, place, time, length and cues of each text, and its
-neighbors. It contains words only of texts that are not yet in a part of the index. Parts never
-change, so only new ones are read; after a text was forgotten, everything is read again.
+A corpus contains numbers: for each text the session, place, time, length, cues and neighbours. It
+contains words only of texts that are not yet in a part of the index. Parts never change, so only
+new parts are read. After a text was removed, all parts are read again.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _NOWHERE = -1
 
 
 class WordClass(NamedTuple):
-    """Words that count as one: those with `prefix` for which `has` is true.
+    """Words that count as one: all words with `prefix` for which `has` is true.
 
-    `key` names the class, `asked` is the word of the question.
+    `key` is the name of the class, `asked` is the word of the question.
     """
 
     key: str
@@ -59,7 +59,7 @@ class WordClass(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How often a class of words occurs: the numbers of the texts, and a frequency for each."""
+    """The frequency of a class of words: the numbers of the texts, and a count for each."""
 
     texts: array[int]
     frequencies: array[int]
@@ -181,7 +181,7 @@ class Corpus:
             self._words.setdefault(word[:2], {}).setdefault(word, {})[number] = count
 
     def has(self, position: int) -> bool:
-        """Return whether the text at `position` was added, or is not one to recall."""
+        """Return whether the text at `position` was added, or is excluded from recall."""
         return position in self._texts
 
     def add_counts(self, head: Head, word: WordClass, kept: Iterable[Kept]) -> None:
@@ -238,7 +238,7 @@ class Corpus:
         return number
 
     def _add_author(self, owner: int, words: frozenset[str], number: int) -> None:
-        """Add the author of a text, given by the keys of the words of the name."""
+        """Add the author of a text; the keys are those of the words in the name."""
         for word in words:
             self.authors.setdefault(word, {}).setdefault(owner, array("l")).append(number)
         if words and (owner, words) not in self._speakers:
@@ -258,7 +258,7 @@ class Corpus:
         return number
 
     def _place(self, owner: int, place: int, number: int) -> None:
-        """Put a text in its place in the session `owner`, and link it with its neighbours."""
+        """Insert a text into the session `owner`, and link it with its neighbours."""
         for columns in (self.before, self.after):
             for column in columns:
                 column.append(_NOWHERE)
@@ -282,7 +282,7 @@ class Corpus:
                 column[order[index - distance][1]] = number
 
     def _measure_near(self) -> None:
-        """Compute the spans of the texts that are new or near to a new one."""
+        """Compute the spans of new texts and their neighbours."""
         for owner, (first, last) in self._unmeasured.items():
             order = self._order[owner]
             behind = min(last + len(BEFORE) + 1, len(order))
@@ -318,7 +318,7 @@ class Corpus:
 
 
 def _once(counts: Counts) -> Counts:
-    """Return `counts` with each text once, without those that are not recalled."""
+    """Return `counts` with each text once, without texts that recall excludes."""
     found = dict[int, int]()
     for text, frequency in zip(*counts, strict=True):
         found[text] = found.get(text, 0) + frequency

@@ -1,6 +1,7 @@
 """Compare a search index with the log: the part of ``verify`` about search.
 
-Each part is compared with the part that the log would give. Loose texts are compared word by word.
+Each part is compared with the part that would be built from the log. Loose texts are compared word
+by word.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The words of a text in an index, and the keys of its filters and cues.
 
-A key contains no space, whatever a name contains and however long it is: names are hashed.
+A key contains no space, and its length is limited, because names are hashed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUBJECT, AUTHOR, CUES = f"{FILTER}u", f"{FILTER}a", f"{FILTER}c"
 
 
 def text_of(found: Found) -> Text:
-    """Return `found` as it is indexed."""
+    """Return `found` in the form in which it is indexed."""
     what = found.what
     words = terms(what.text)
     filters = [session_key(found.stream), role_key(what.role), *map(tool_key, what.tools)]
@@ -35,7 +35,7 @@ def text_of(found: Found) -> Text:
 
 
 def filters_of(query: SearchQuery) -> list[list[str]]:
-    """Return the groups of keys that `query` asks for: a text has one key of each group."""
+    """Return the groups of keys in `query`; a matching text has one key of each group."""
     return [
         list(map(session_key, query.sessions)),
         list(map(role_key, query.roles)),

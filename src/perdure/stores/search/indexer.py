@@ -36,10 +36,10 @@ from perdure.stores.search.rows import (
 
 
 class Step(NamedTuple):
-    """One change of the index: read at the mark `before`, it moves the mark to `after`.
+    """One change of the index: it was read at the mark `before`, and moves the mark to `after`.
 
-    `texts` are new texts, or loose ones if `is_of_loose`. `part` is built from them, or None if
-    there are too few. `is_last`: no work is left.
+    `texts` are new texts, or loose ones if `is_of_loose`. `part` is built from the texts, or None
+    if there are too few. `is_last` means that no work is left.
     """
 
     before: Mark
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 async def next_step(index: IndexReader, log: SteppedLog, upto: Progress) -> Step:
-    """Return the texts after the mark; once the mark is at `upto`, loose texts that make a part.
+    """Return the texts after the mark, or, if the mark is at `upto`, loose texts for a part.
 
     Raises: SearchIndexDamaged.
     """
@@ -82,7 +82,7 @@ def _step_of(before: Mark, texts: NextTexts) -> Step:
 
 
 async def step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> Step:
-    """Return a step that makes a part of loose texts, without texts if there are too few."""
+    """Return a step that builds a part from loose texts; it has no texts if they are too few."""
     rows = [row for row in await index.loose((-NO_END, NO_END)) if row.length <= MOST_WORDS]
     words = sum(row.length for row in rows)
     found: list[LooseRow] = []
@@ -99,7 +99,7 @@ async def step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> St
 
 
 def with_part(step: Step) -> Step:
-    """Return `step` with its part if its texts make one. Takes some tenths of a second."""
+    """Return `step`, with a part if its texts are enough for one. Takes some tenths of a second."""
     words = sum(len(text.words) for text in step.texts)
     is_part = bool(step.texts) and (step.is_of_loose or sizes.is_enough(len(step.texts), words))
     if not is_part:
@@ -108,7 +108,7 @@ def with_part(step: Step) -> Step:
 
 
 async def put_in(index: IndexWriter, step: Step) -> bool:
-    """Store `step`. Return whether it was the last one."""
+    """Store `step`. Return whether `step` was the last one."""
     stored = await index.reader.mark()
     if stored.usable != step.before:  # another process was first: read the next step again
         return False
@@ -132,10 +132,10 @@ async def clear(index: IndexWriter) -> None:
 
 
 async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
-    """Remove the texts at `positions` with every byte of their words. Return how many were indexed.
+    """Remove the texts at `positions` and all bytes of their words. Return the number removed.
 
     The other texts of their parts become loose. A damaged index, or one of another version, is
-    emptied: the next search rebuilds it. Unreadable texts of a damaged one are not counted.
+    emptied: the next search rebuilds it. Unreadable texts of a damaged index are not counted.
     """
     stored = await index.reader.mark()
     parts = Counter({0: await index.reader.loose_at(positions)})
@@ -162,7 +162,7 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
 
 
 async def _count_in_parts(index: IndexReader, gone: frozenset[int], counts: Counter[int]) -> None:
-    """Add to `counts` how many of the texts at the positions `gone` each part has.
+    """Add to `counts`, per part, the number of its texts at the positions `gone`.
 
     Raises: one of ``pages.DAMAGE``.
     """

@@ -1,6 +1,6 @@
 """A recall: update the corpus, count the words of the question, rank, and read the best texts.
 
-``perdure.memory.ranking``, above the stores, decides on the ranking; a store counts words.
+``perdure.memory.ranking``, above the stores, ranks the texts; a store only counts words.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SOME = 256
 
 
 class Ranked(NamedTuple):
-    """A text of a corpus, its score, and what made it: a number for each reason.
+    """A text of a corpus, its score, and the reasons for the score with their numbers.
 
-    `nearby` are the keys of the classes of words that it or a neighbour contains.
+    `nearby` are the keys of the word classes that the text or a neighbour contains.
     """
 
     text: int
@@ -47,7 +47,7 @@ class Recalled(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The words of a question, its ranking, and the model of its vector if it has one."""
+    """The words of a question, its ranking, and the model of its vector, if any."""
 
     words: Sequence[WordClass]
     ranking: Ranking
@@ -63,7 +63,7 @@ class RecallCache:
         self.mark = Mark()
 
     def follow(self, mark: Mark) -> Corpus:
-        """Return the corpus, empty if the index has forgotten a text since the last recall."""
+        """Return the corpus; empty if a text was removed from the index since the last recall."""
         if (mark.version, mark.forgotten) != (self.mark.version, self.mark.forgotten):
             self.corpus, self.mark = Corpus(), mark._replace(entry=0, stream=0)
         return self.corpus
@@ -105,7 +105,7 @@ async def recalled(
 def scanned(
     corpus: Corpus, texts: Iterable[Found], rows: VectorRows | None, asked: Asked
 ) -> Sequence[Ranked]:
-    """Rank all `texts` of a store without an index, newest first; `corpus` may have old ones."""
+    """Rank `texts` of a store without index, newest first; `corpus` may contain old ones."""
     new: list[Found] = []
     for found in texts:
         if corpus.has(found.position):
@@ -151,7 +151,7 @@ async def _count(
 
 
 def _alike(wanted: dict[WordClass, list[Head]]) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield the parts to read with the prefixes to read in each of them."""
+    """Yield the parts to read, each with the prefixes to read in it."""
     prefixes: dict[tuple[int, ...], set[str]] = {}
     for word, heads in wanted.items():
         prefixes.setdefault(tuple([head.part for head in heads]), set()).add(word.prefix)
@@ -160,7 +160,7 @@ def _alike(wanted: dict[WordClass, list[Head]]) -> Iterator[tuple[list[int], lis
 
 
 def add(corpus: Corpus, texts: Sequence[Found]) -> None:
-    """Add those of `texts` that can be recalled and are new."""
+    """Add those of `texts` that are new and not excluded from recall."""
     for found in texts:
         if found.position > 0 and not corpus.has(found.position):
             corpus.add_text(text_of(found))

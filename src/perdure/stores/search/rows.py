@@ -1,8 +1,8 @@
 """The rows of an index and of its log, as the search service reads them.
 
-The service is written once, as coroutines over these protocols. PostgreSQL answers over its
-connection. SQLite answers at once, so `run_now` runs the same coroutines on the thread of a
-connection. All answers of one object belong to one snapshot or one transaction.
+The service is written once, as coroutines that use these protocols. PostgreSQL answers
+asynchronously, over its connection. SQLite answers at once, so `run_now` runs the same coroutines
+on the thread of a connection. All answers of one object belong to one snapshot or one transaction.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Span = tuple[int, int]
 class Mark(NamedTuple):
     """The end of the indexed part of the log: a position of an entry and the number of a stream.
 
-    `version` names the rules of the index, `parts` counts the parts built so far, and `forgotten`
-    counts how often texts were removed.
+    `version` identifies the rules of the index, `parts` counts the built parts, and `forgotten`
+    counts the removals of texts.
     """
 
     version: int = 0
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
 
     @property
     def usable(self) -> Mark:
-        """The mark, or that of an empty index if other rules built the index."""
+        """The mark, or the mark of an empty index if other rules built the index."""
         return self if self.version == VERSION else Mark(VERSION, forgotten=self.forgotten)
 
     def has(self, position: int) -> bool:
@@ -61,7 +61,7 @@ class Progress(NamedTuple):
 
     @property
     def is_due(self) -> bool:
-        """Whether the index should be updated because a search would have to read too much."""
+        """Whether the index should be updated, because a search would read too much."""
         return sizes.is_due(self.behind, self.loose)
 
 
@@ -107,7 +107,7 @@ class PartRow(NamedTuple):
 
 
 class BlockStart(NamedTuple):
-    """The first text of a block: its part, its number there, and its position.
+    """The first text of a block: its part, its number in the part, and its position.
 
     `last` is the position of the last text of the part.
     """
@@ -148,11 +148,11 @@ class IndexReader(Protocol):
         ...
 
     async def pages(self, parts: Sequence[int], keys: Sequence[str]) -> list[Looked]:
-        """Return for each part and key the page that may hold the key."""
+        """Return for each part and key the page that may contain the key."""
         ...
 
     async def pages_from(self, parts: Sequence[int], prefixes: Sequence[str]) -> list[Looked]:
-        """Return for each part and prefix the pages that may hold keys with that prefix."""
+        """Return for each part and prefix the pages that may contain keys with that prefix."""
         ...
 
     async def blocks(self, wanted: Sequence[Read]) -> Iterable[Block]:
@@ -164,9 +164,9 @@ class IndexReader(Protocol):
         ...
 
     async def block_starts(self, first: int = -NO_END, last: int = NO_END) -> Sequence[BlockStart]:
-        """Return where blocks begin, ascending in each part.
+        """Return the beginnings of blocks, ascending in each part.
 
-        Only of parts that may have a text at one of the positions `first` to `last`.
+        Reads only parts that may have a text at one of the positions `first` to `last`.
         """
         ...
 
@@ -196,7 +196,7 @@ class IndexReader(Protocol):
 
 
 class IndexWriter(Protocol):
-    """The tables of one namespace's index, in a transaction that may change them."""
+    """The tables of one namespace's index, in a transaction that can change them."""
 
     @property
     def reader(self) -> IndexReader:
@@ -237,7 +237,7 @@ class IndexedLog(Protocol):
         ...
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """Run `work`, which takes a while, without blocking other tasks."""
+        """Run `work`, which may be slow, without blocking other tasks."""
         ...
 
     def behind(self, mark: Mark) -> AsyncIterator[Sequence[Found]]:
@@ -249,19 +249,19 @@ class IndexedLog(Protocol):
         ...
 
     async def texts_at(self, positions: Sequence[int]) -> Sequence[Found]:
-        """Return the texts at `positions`, in any order. Skips those that the log does not have."""
+        """Return the texts at `positions`, in any order. Skips positions without a text."""
         ...
 
     async def on_branch(self, texts: Sequence[Found]) -> Sequence[bool]:
-        """Return whether each of `texts`, or its entry's subject, is on the shown branch."""
+        """Return for each text whether it, or the entry it is about, is on the shown branch."""
         ...
 
 
 class SteppedLog(IndexedLog, Protocol):
-    """A log that gives the texts of the next step itself."""
+    """A log that selects the texts of the next step itself."""
 
     async def next_texts(self, mark: Mark) -> NextTexts:
-        """Return the texts after `mark`, at most as many as ``sizes`` allows in one step."""
+        """Return the texts after `mark`, as many as ``sizes`` allows in one step."""
         ...
 
 

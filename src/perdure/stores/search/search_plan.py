@@ -1,8 +1,8 @@
 """Run a search: candidates come from the index and, after its mark, from the log.
 
-The parts of the index give candidate texts by their codes. ``session.search`` decides which texts
-match, how they are ranked and which snippet is shown, so every store finds the same. Only the texts
-of hits are read from the log.
+The parts of the index find candidate texts by their codes. ``session.search`` defines matching,
+ranking and snippets, so every store returns the same hits. Only the texts of hits are read from the
+log.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Search:
             raise SearchIndexDamaged(self._log.address) from error
 
     async def hits(self, best: Sequence[tuple[float, Candidate]]) -> list[Hit]:
-        """Return the first of `best` that are wanted. Reads only as many as needed."""
+        """Return the first of `best` that pass the filters. Reads only as many as needed."""
         query, hits = self._query, list[Hit]()
         step = READ_AT_ONCE
         if query.is_on_branch is None:
@@ -83,7 +83,7 @@ class _Search:
         return [candidate for _, candidate in fits]
 
     async def _with_indexed(self, found: list[Candidate], *, is_empty: bool) -> list[Candidate]:
-        """Return the newest of those `found` and those in the index."""
+        """Return the newest texts of `found` and the index together."""
         index, span, heads = self._index, self._span, list[Head]()
         if not is_empty:
             rows = await index.loose(span)
@@ -112,7 +112,7 @@ class _Search:
         ]
 
     async def _texts(self, best: Sequence[tuple[float, Candidate]]) -> list[tuple[float, Found]]:
-        """Return the texts of `best`. Those found by the index are read now."""
+        """Return the texts of `best`. Reads the texts that the index found."""
         unread = [each.position for _, each in best if each.position not in self._read]
         if unread:
             read = await self._log.texts_at(unread)

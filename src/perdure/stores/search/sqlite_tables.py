@@ -336,7 +336,7 @@ class SqliteWriter:
 
 
 def _filling(pages: Iterable[Page]) -> Iterator[Page]:
-    """Yield `pages` in an order in which their rows fill the pages of the file."""
+    """Yield `pages` in an order in which their rows fill the file's pages."""
     bins: list[tuple[int, list[Page]]] = []
     for page in sorted(pages, key=lambda page: -len(page.body)):
         size = len(page.body) + len(page.first.encode()) + _ROW_BYTES
@@ -368,5 +368,5 @@ def stray_pages(db: SqlRows) -> list[int]:
 
 
 def _ids_of(part: int) -> tuple[int, int]:
-    """Return the ids of the texts of a part: the first, and the one after the last."""
+    """Return the range of the ids of a part's texts: the first, and the id after the last."""
     return part * MOST_TEXTS, (part + 1) * MOST_TEXTS

@@ -1,7 +1,8 @@
-"""Give texts vectors, and follow them with a corpus: the same for every backend with an index.
+"""Store vectors of texts, and add them to a corpus: the same for every backend with an index.
 
-Vectors are added in the order of the log, so one mark records how far each model is. A step is
-stored only if the mark is where the step began, and without texts that were erased meanwhile.
+Vectors are added in the order of the log, so one mark per model records the progress. A step is
+stored only if the mark has not moved since the step began, and without texts that were erased
+meanwhile.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ async def put_in(
     span: tuple[int, int],
     vectors: Mapping[int, bytes],
 ) -> bool:
-    """Store vectors for the texts of `span`: the marks before and after them.
+    """Store vectors for the texts of `span`, which is the marks before and after them.
 
-    Return False, and store nothing, if another process was first.
+    Return False, and store nothing, if another process stored them first.
     """
     before, after = span
     if (await rows.state(model)).upto != before:
@@ -50,7 +51,7 @@ async def put_in(
 
 
 async def follow(rows: VectorRows, corpus: Corpus, model: VectorModel) -> None:
-    """Add the vectors of `model` to those of `corpus` that it does not have yet."""
+    """Add the missing vectors of `model` to `corpus`."""
     number = (await rows.state(model)).number
     vectors = corpus.vectors.get(model)
     if vectors is None or vectors.number != number:

@@ -1,7 +1,7 @@
-"""Vectors of texts: of which model, how they are stored, and those of a corpus in memory.
+"""Vectors of texts: their models, their stored form, and the vectors of a corpus in memory.
 
 A stored vector has a signed byte for each number: the largest is 127. Only its direction counts, so
-that nothing else is needed to compare it with others.
+the bytes are sufficient for comparing vectors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EMBEDDED = frozenset(("user", "assistant", "tool", "custom"))
 
 
 class VectorModel(NamedTuple):
-    """What made a vector: the name of the model, and how many numbers its vectors have."""
+    """The origin of a vector: the name of the model, and the dimension of its vectors."""
 
     name: str
     dimension: int
@@ -31,8 +31,8 @@ class VectorModel(NamedTuple):
 class VectorState(NamedTuple):
     """The vectors of a model in a namespace.
 
-    `number` names the model in the store, 0 if it has no vectors. Texts up to position `upto` have
-    one, or need none. `size` is their number, where it was asked for.
+    `number` identifies the model in the store; it is 0 if the model has no vectors. Texts up to
+    position `upto` have a vector, or need none. `size` is the number of vectors, if requested.
     """
 
     number: int = 0
@@ -43,7 +43,7 @@ class VectorState(NamedTuple):
 class Unembedded(NamedTuple):
     """The next texts without a vector in the order of the log, each with the mark after it.
 
-    `before` is the mark before the first, `end` the mark after everything that was read.
+    `before` is the mark before the first text, `end` the mark after all texts that were read.
     """
 
     before: int
@@ -83,9 +83,10 @@ class Vectors:
     """The vectors of one model for the texts of a corpus.
 
     Shape: `rows` has `dimension` signed bytes for each text, zeros where a vector is missing.
-    `scales` are 1 / length of each vector (0: missing), and `windows` the lengths of each vector
-    with those of its neighbours; `perdure.memory.similarity` computes both. `new` are texts whose
-    vector, `moved` those whose neighbours changed since. `upto` is the last position that was read.
+    `scales` are 1 / length of each vector (0: missing), and `windows` are the lengths of each
+    vector together with its neighbours' vectors; `perdure.memory.similarity` computes both. `new`
+    are texts with a new vector; `moved` are texts whose neighbours changed. `upto` is the last
+    position that was read.
     """
 
     def __init__(self, number: int, dimension: int) -> None:
@@ -99,14 +100,14 @@ class Vectors:
         self.moved: set[int] = set()
 
     def resize(self, count: int) -> None:
-        """Make room for `count` texts."""
+        """Allocate room for `count` texts."""
         more = count - len(self.scales)
         self.rows.extend(bytes(more * self.dimension))
         self.scales.frombytes(bytes(more * self.scales.itemsize))
         self.windows.frombytes(bytes(more * self.windows.itemsize))
 
     def put(self, position: int, text: int, body: bytes) -> None:
-        """Set the vector of the text at `position`. Ignores that of no text, and damage."""
+        """Set the vector of the text at `position`. Ignores unknown positions, and damage."""
         self.upto = position
         if text >= 0 and len(body) == self.dimension:
             start = text * self.dimension
@@ -115,7 +116,7 @@ class Vectors:
 
 
 def stored(vector: Sequence[float]) -> bytes:
-    """Return `vector` as it is stored. Raises: ValueError for one that is not finite, or zero."""
+    """Return `vector` as it is stored. Raises: ValueError if it is not finite, or is zero."""
     largest = max(map(abs, vector), default=0.0)
     if not 0 < largest < float("inf"):
         raise ValueError("the vector has no direction")
@@ -123,5 +124,5 @@ def stored(vector: Sequence[float]) -> bytes:
 
 
 def to_embed(found: Iterable[tuple[Found, int]]) -> list[tuple[Found, int]]:
-    """Return those of the texts that get a vector."""
+    """Return the texts that should get a vector."""
     return [each for each in found if each[0].entry is not None and each[0].what.role in EMBEDDED]

@@ -22,9 +22,9 @@ async def open_sqlite(address: str, *, durability: str, **options: Any) -> Sqlit
 
 
 def path_of(address: str) -> Path:
-    """Return the file that an address names.
+    """Return the file in an address.
 
-    Raises: ConfigError if it names none.
+    Raises: ConfigError if the address contains no file.
     """
     name = address.removeprefix(SCHEME)
     if name == address or not name:

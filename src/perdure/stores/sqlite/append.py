@@ -1,7 +1,7 @@
 """Commits, leases and partial answers inside a writer's transaction.
 
 Functions here run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so no other
-connection or process changes what they read. They check before they write: a rejected commit to
+connection or process changes what they read. They check before they write, so a rejected commit to
 one stream has changed nothing. A commit to several streams is applied stream by stream, so that a
 later stream sees the earlier ones; the writer uses a savepoint for it.
 """
@@ -116,7 +116,7 @@ ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.conten
 
 
 def append(tables: Tables, request: Request) -> CommitResult:
-    """Carry out `request` as specified by ``SessionStore.commit``."""
+    """Append the commit of `request` as ``SessionStore.commit`` specifies."""
     commit, key = request.commit, request.commit.idempotency_key
     if key is not None:
         replayed = _replay(tables, key, request)
@@ -232,7 +232,7 @@ def _fork_leaf(tables: Tables, origin: Stream, fork: ForkPoint) -> Node | None:
 
 
 def _hash_at(tables: Tables, stream: Stream, head: int) -> bytes:
-    """Return the stream's chain after the commit with entry `head`; genesis hash for -1."""
+    """Return the chain's hash after the commit with entry `head`; genesis hash for -1."""
     if head == stream.state.head:
         return stream.state.hash
     found = tables.value(_HASH_AT, stream.no, head) if head > EMPTY else None
@@ -321,7 +321,7 @@ def write_admission(
 ) -> Stream:
     """Write the planned entries with salts and digests; return the new state of the stream.
 
-    `chain` is its hash after this commit.
+    `chain` is the stream's hash after this commit.
     """
     entries, first = admission.entries, next_position(tables)
     growth = _Growth(tables, stream, first)
@@ -438,7 +438,7 @@ def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int
 def acquire_lease(
     tables: Tables, namespace: str, stream: StreamId, wanted: LeaseRequest, now: int
 ) -> Lease:
-    """Acquire the lease with the next epoch, if it is free, expired or the dead owner's.
+    """Acquire the lease with the next epoch, if it is free, expired or held by the dead owner.
 
     Raises: LeaseHeld, SessionNotFound, Erased.
     """
@@ -458,7 +458,7 @@ def renew_lease(tables: Tables, namespace: str, lease: Lease, until: int) -> Lea
 
 
 def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
-    """Release `lease`; do nothing if another owner took it. Raises: SessionNotFound."""
+    """Release `lease`; do nothing if another owner has acquired it. Raises: SessionNotFound."""
     row = standing(tables, namespace, lease.stream)
     if is_current(lease, row.state):
         _write_lease(tables, namespace, row.with_lease(lease.epoch, None, 0))

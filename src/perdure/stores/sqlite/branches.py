@@ -1,6 +1,6 @@
 """Entries that a stream sees, and its branches, read run by run.
 
-A branch is a chain of runs (see ``migrations/0012_log.sql``); a run is one range of the index on
+A branch is a chain of runs (see ``migrations/0012_log.sql``). A run is one range of the index on
 (stream, seq). So reading the end of a branch costs the result plus one step per run, independent
 of the length of the branch. A fork's first run continues in its origin.
 """
@@ -69,7 +69,7 @@ _LAST_FREQUENT_KIND = 31
 
 
 class Fork(NamedTuple):
-    """Fork point of a stream: the origin's number, its head at the time, position of the leaf."""
+    """The fork point of a stream: the origin's number and head then, and the leaf's position."""
 
     origin: int
     head: int
@@ -81,7 +81,7 @@ class Fork(NamedTuple):
 
 
 def runs(tables: Tables, leaf: Node) -> Iterator[Node]:
-    """Yield the runs of the branch to `leaf`, backwards: of each its last entry on the branch."""
+    """Yield the runs of the branch to `leaf`, last run first, each as its last branch entry."""
     last: Node | None = leaf
     while last is not None:
         yield last
@@ -181,7 +181,7 @@ def fork_of(tables: Tables, stream: int) -> Fork | None:
 
 
 def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, Fork | None]]:
-    """Yield the stream with its head, then its origin with the last shared seq, and so on."""
+    """Yield the stream with its head, then each origin with the last shared seq."""
     upto = head
     while True:
         fork = fork_of(tables, stream)
@@ -294,7 +294,7 @@ def with_note_index(sql: str, kind: int) -> str:
 def window(tables: Tables, stream: int, head: int, leaf: Node, limit: int | None) -> ContextWindow:
     """Return ``fold.window_of`` for the branch to `leaf`, without reading hidden entries.
 
-    With `limit` its end (``fold.end_of``).
+    With `limit`, returns only its end (``fold.end_of``).
     """
     undone = frozenset(
         note.about
@@ -326,7 +326,7 @@ def _branch_state(
 ) -> tuple[tuple[int | None, int | None, int | None], frozenset[EntryId]]:
     """Return positions of the active compaction, the model change and the thinking change.
 
-    Also returns the compactions after the active one: they hide nothing.
+    Also returns the later compactions, which hide no entries.
     """
     if leaf.state is None:
         return (None, None, None), frozenset()

@@ -1,9 +1,9 @@
 """From a path to connections: inspect the file, check write access, configure connections.
 
-A file that is not a store, is damaged, or has a newer schema is left byte-identical: its header is
-read before SQLite may change anything, and connections do not checkpoint the write-ahead log on
-closing until the schema is known. The header is read through SQLite's own file layer, because
-closing a file in any other way drops the locks that this process holds on it.
+A file that is not a store, is damaged, or has a newer schema remains byte-identical. Its header is
+read before SQLite may change the file, and connections do not checkpoint the write-ahead log on
+closing until the schema is known. The header is read through SQLite's own file layer, because any
+other way to close the file releases this process's locks on it.
 """
 
 from __future__ import annotations
@@ -89,10 +89,11 @@ class LockWait:
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A database file as found. `is_immutable`: no process can write it, not even its locks.
+    """A database file as found. With `is_immutable`, no process can write the file or its locks.
 
-    `identity` distinguishes it from a later file of the same name. Its connections share `wait`.
-    `is_copied`: it is only read, to copy it, and may have the schema `UNRELEASED`.
+    `identity` distinguishes the file from a later file with the same name. The connections of a
+    site share `wait`. With `is_copied`, the file is only read, for a copy, and may have the schema
+    `UNRELEASED`.
     """
 
     path: Path
@@ -105,7 +106,7 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Patience:
-    """Busy handler: wait in steps of random length, so that many waiters do not retry in step."""
+    """Busy handler with random wait times, so that many waiters do not retry together."""
 
     def __init__(self, seed: bytes, limit: LockWait | float) -> None:
         self._wait = limit if isinstance(limit, LockWait) else LockWait(limit)
@@ -146,8 +147,9 @@ def open_site(
 def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
     """Migrate the store at `site` to the current schema; also initializes an empty file.
 
-    `is_draft`: no other process opens the file yet, and the rest of a killed process is deleted. So
-    it needs no journal on the disk, and the caller syncs it once, when it is complete.
+    With `is_draft`, no other process opens the file yet, and leftovers of a killed process are
+    deleted. So a draft needs no journal on the disk, and the caller syncs it once, when it is
+    complete.
 
     Raises: as `open_site`.
     """
@@ -171,7 +173,7 @@ def connection(site: Site, seed: bytes) -> Connection:
     """Open a connection with all per-connection settings.
 
     Raises: apsw.Error; KeyMissing or KeyWrong if the key was changed since the store was opened;
-    StoreUnavailable if another file has taken its place.
+    StoreUnavailable if another file has replaced this one.
     """
     db = bare_connection(site, seed)
     try:
@@ -208,7 +210,7 @@ def refusal(error: apsw.Error, site: Site, system_errno: int = 0) -> PerdureErro
 
 
 def identity_of(path: Path) -> tuple[int, int]:
-    """Return what distinguishes the file at `path` from another file of the same name."""
+    """Return a value that distinguishes the file at `path` from a later file of that name."""
     try:
         found = path.stat()
     except FileNotFoundError as error:
@@ -217,7 +219,7 @@ def identity_of(path: Path) -> tuple[int, int]:
 
 
 def bare_connection(site: Site, seed: bytes) -> Connection:
-    """Open a connection that can read the file or raises, and waits for locks; no more."""
+    """Open a connection that can read the file and waits for locks; raise if it cannot read."""
     if site.is_immutable:
         db = _immutable_connection(site.path, site.key)
     else:
@@ -230,7 +232,7 @@ def bare_connection(site: Site, seed: bytes) -> Connection:
 
 
 def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
-    """Open a connection without locks or extra files; correct only while nothing writes."""
+    """Open a connection without locks or extra files; correct only without any writer."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     db = cast("Connection", apsw.Connection(path.absolute().as_uri() + "?immutable=1", flags=flags))
     harden(db)
@@ -242,7 +244,7 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
 
 
 def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) -> Site:
-    """Inspect the file at `path`, without its schema. `is_copied`: as in `Site`.
+    """Inspect the file at `path`, except its schema. `is_copied`: as in `Site`.
 
     Raises: as `open_site`.
     """
@@ -263,12 +265,12 @@ def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) ->
 
 
 def _is_writable(path: Path) -> bool:
-    """Whether this user may write `path`: not even root, if nobody has the permission."""
+    """Return whether this user can write `path`; False, even for root, without permission."""
     return os.access(path, os.W_OK) and bool(path.stat().st_mode & _ANY_WRITE)
 
 
 def _check_file(path: Path, key: StoreKey | None, *, is_copied: bool) -> None:
-    """Reject a file that is not our store; retry if another process is just creating one."""
+    """Reject a file that is not a store; retry if another process is creating it."""
     for look in count(1):
         found = _state(path)
         try:
@@ -304,7 +306,7 @@ def _check_header(path: Path, header: bytes, key: StoreKey | None, *, is_copied:
 
 
 def _too_short(path: Path, header: bytes) -> PerdureError:
-    """Return the error for a file without a whole header: a new store always has one."""
+    """Return the error for a file without a whole header, which every new store has."""
     has_log = path.with_name(path.name + "-wal").exists()
     if header and not has_log and not header.startswith(_MAGIC[: len(header)]):
         return NotAStore(str(path), _NO_DATABASE)
@@ -352,7 +354,7 @@ def _has_tables(path: Path) -> bool:
 
 
 def _check_first_page(path: Path, key: StoreKey | None) -> None:
-    """Detect damage before SQLite creates its files; skipped while another process has it open."""
+    """Detect damage before SQLite creates its files; skip this if another process has it open."""
     if _is_in_use(path):
         return
     try:
@@ -371,7 +373,7 @@ def _is_in_use(path: Path) -> bool:
 
 
 def _check_beside(path: Path) -> None:
-    """Reject a link, a pipe or a folder in place of a file that SQLite opens beside it."""
+    """Reject a link, a pipe or a folder in place of one of SQLite's side files."""
     for end in BESIDE:
         with suppress(FileNotFoundError):
             try:
@@ -390,7 +392,7 @@ def _has_log(path: Path) -> bool:
 def check_version(site: Site, db: Connection) -> int:
     """Return the version of a store's schema, and check that it contains only what perdure created.
 
-    The write-ahead log may be newer than the header, so both are checked.
+    The write-ahead log may be newer than the header, so the function checks both.
     Raises: NotAStore, StoreTooNew, StoreTooOld, StoreSchemaForeign.
     """
     version = version_of(db)
@@ -430,7 +432,7 @@ def _bring_up_to_date(db: Connection, site: Site) -> None:
 
 
 def _use_log(db: Connection, site: Site) -> None:
-    """Switch the database to write-ahead logging; permanent, so done once."""
+    """Switch the database to write-ahead logging, once; the setting is permanent."""
     patience = Patience(b"", site.wait)
     for attempt in count():
         try:

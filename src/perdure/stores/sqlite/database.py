@@ -1,7 +1,8 @@
 """An open database file, shared by all handles of this process, for all namespaces.
 
-One writer, a few readers, one watcher; they start on first use and end with the last handle.
-A forked child process cannot use it: threads and locks stay in the parent.
+It has one writer, a few readers and one watcher. They start on first use and end with the last
+handle.
+A forked child process cannot use it, because threads and locks remain in the parent.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Database:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another file has taken the name of this one."""
+        """Whether another file has replaced this one."""
         return _identity(self.path) not in (self.site.identity, None)
 
     def check_usable(self) -> None:
@@ -104,7 +105,7 @@ class Database:
     async def read(self, work: Callable[[Tables], T], *, is_durable: bool = True) -> T:
         """Run `work` on a reader's thread, in one snapshot of the database.
 
-        `is_durable`: on return, everything it read is on disk.
+        With `is_durable`, all returned data is on disk.
         """
         self.check_usable()
         is_synced = is_durable and self.site.is_writable
@@ -115,7 +116,7 @@ class Database:
     async def truncate_log(self) -> bool:
         """Copy all of the write-ahead log into the database, and empty the log file.
 
-        Return False if a connection kept reading an older snapshot for `TRUNCATE_LIMIT_S`.
+        Return False if a connection kept an older snapshot for `TRUNCATE_LIMIT_S`.
         """
         self.check_usable()
         return await asyncio.to_thread(self._truncate_log)
@@ -134,7 +135,7 @@ class Database:
         return True
 
     def watch(self, namespace: str, stream: StreamId | None) -> Changes:
-        """Return the wake-ups after commits to `stream`; None: to any of the namespace."""
+        """Return the wake-ups after commits to `stream`; None: to any stream of the namespace."""
         self.check_usable()
         return self._watcher.watch(namespace, stream)
 
@@ -156,7 +157,7 @@ class Database:
 
     @contextmanager
     def _looking(self) -> Generator[Look]:
-        """Return what commits of any process wrote since the last poll.
+        """Return the streams that commits of any process wrote since the last poll.
 
         Detects new commits in shared memory, without reading the disk.
         """
@@ -214,8 +215,8 @@ class _Reader:
 class _Readers:
     """A few threads, each with a connection of its own.
 
-    A ThreadPoolExecutor would start another one for a read that follows the answer of the first:
-    it counts a thread as idle only after that.
+    A ThreadPoolExecutor would start another thread for a read that follows the answer of the first
+    read, because it counts a thread as idle only after the answer.
     """
 
     def __init__(self, path: Path, connect: Callable[[], Connection], doubt: LogDoubt) -> None:
@@ -262,7 +263,7 @@ class _Readers:
         answer: Answer[Any],
         work: Callable[[_Reader], object],
     ) -> None:
-        """Run `work` and give its outcome to the loop of its caller."""
+        """Run `work` and pass its outcome to the event loop of its caller."""
         value, failure = None, None
         try:
             if not answer.is_cancelled:
@@ -287,7 +288,7 @@ class _Readers:
                 self._give_up(reader.tables.db)
 
     def _start_reader(self) -> _Reader:
-        """Open another connection, to the same file as the others.
+        """Open another connection, to the same file as the other connections.
 
         Raises: as `FileGuard.check`.
         """
@@ -300,7 +301,7 @@ class _Readers:
         return reader
 
     def _give_up(self, db: Connection) -> None:
-        """Close a connection with an unfinished read: it would never see later commits."""
+        """Close a connection with an unfinished read, which would never see later commits."""
         self._local.reader = None
         self._opened.remove(db)
         if not self._opened:
@@ -346,7 +347,7 @@ def attach(
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     is_copied: bool = False,
 ) -> Database:
-    """Return the open database at `path`; open it if this process has not yet. Blocks.
+    """Return the open database at `path`; open it if this process has not opened it. Blocks.
 
     The shortest `lock_timeout_s` of its handles applies to all of them.
     Raises: as `connections.open_site`.
@@ -376,9 +377,9 @@ def attach(
 
 
 def _open_stable(path: Path, open_file: Callable[[], Site]) -> Site:
-    """Run `open_file` on `path`; retry if another file takes the name meanwhile.
+    """Run `open_file` on `path`; retry if another file replaces it meanwhile.
 
-    A rekey, a repair or a restore replaced it: errors about the old file do not apply to the new.
+    After a rekey, a repair or a restore, errors about the old file do not apply to the new one.
     """
     for look in range(LOOKS):
         before = _identity(path)
@@ -394,7 +395,7 @@ def _open_stable(path: Path, open_file: Callable[[], Site]) -> Site:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what identifies the file at `path`; None if it is missing."""
+    """Return a value that identifies the file at `path`; None if it is missing."""
     return identity_of(path) if path.exists() else None
 
 
@@ -405,7 +406,7 @@ def is_attached(path: Path) -> bool:
 
 
 def _other_key(site: Site, key: StoreKey | None) -> KeyMissing | KeyWrong | StoreNotEncrypted:
-    """Return the error of `key` for a database that is open with another key, or with none."""
+    """Return the error for `key` if the database is open with another key, or with none."""
     if site.key is None:
         return StoreNotEncrypted(str(site.path))
     return KeyMissing(str(site.path)) if key is None else KeyWrong(str(site.path))
@@ -414,7 +415,7 @@ def _other_key(site: Site, key: StoreKey | None) -> KeyMissing | KeyWrong | Stor
 def detach(database: Database) -> None:
     """Release a handle; the last one closes the database. Blocks.
 
-    A forked child closes nothing: SQLite would affect the parent's files.
+    A forked child closes no file, because SQLite would affect the parent's files.
     """
     if not database.process.is_this:
         return
@@ -434,7 +435,7 @@ def _key(path: Path) -> tuple[int, int, int]:
 
 
 def _forget_lock() -> None:
-    """In a forked child: replace the lock, which the parent may have held at the fork."""
+    """Replace the lock in a forked child, because the parent may have held it at the fork."""
     _OPEN.lock = threading.Lock()
 
 

@@ -103,7 +103,7 @@ def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureE
 
 
 def _lock_error(path: Path) -> StoreUnavailable:
-    """Return the error for a store locked by another process, which it names."""
+    """Return the error for a locked store; it names the process that holds the lock."""
     shared = path.with_name(path.name + "-shm")
     holder = holder_of_byte(shared, _WRITE_LOCK_BYTE) or holder_of_byte(path, _ALONE_BYTE)
     if holder is None:

@@ -21,7 +21,7 @@ _FOLDER = Path(__file__).parent / "migrations"
 
 @cache
 def migrations() -> dict[int, str]:
-    """Return schema version -> the SQL that leads to it from the previous one, in order."""
+    """Return, in order, each schema version and the SQL that migrates the previous one to it."""
     files = sorted(_FOLDER.glob("*.sql"))
     return {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in files}
 

@@ -1,6 +1,6 @@
 """Find orphaned rows: left by damage or manual changes of the file.
 
-Skips rows that a running erasure has yet to remove.
+Skips rows that a running erasure has not removed yet.
 """
 
 from __future__ import annotations

@@ -349,7 +349,7 @@ def _after(prefix: str) -> str:
 
 
 def find(tables: Tables, namespace: str, prefix: str) -> StreamId:
-    """Return the stream with id `prefix`, or the only one whose id begins with it."""
+    """Return the stream with id `prefix`, or the only stream whose id begins with it."""
     found: list[str] = []
     if prefix and is_text(prefix):
         found = [row[0] for row in tables.rows(_STREAMS_LIKE, namespace, prefix, _after(prefix))]
@@ -374,19 +374,19 @@ def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:
 
 
 def open_of_all(tables: Tables, namespace: str, kind: str) -> list[Entry]:
-    """Return the entries of `kind` of all streams that no entry closes."""
+    """Return the entries of `kind` in all streams that are still open."""
     return _open_entries(tables, tables.rows(_OPEN_ENTRIES, namespace, *_kinds_for(tables, kind)))
 
 
 def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Entry]:
-    """Return the questions of the stream's own log that no entry of it closes, in order."""
+    """Return the open questions in the stream's own log, in order."""
     number = _number(tables, namespace, stream)
     kinds = _kinds_for(tables, Question.kind)
     return _open_entries(tables, tables.rows(_OPEN_ENTRIES_OF, namespace, *kinds, number))
 
 
 def _kinds_for(tables: Tables, kind: str) -> list[int]:
-    """Return the numbers of `kind` and of the kinds that close; -1 for kinds without entries."""
+    """Return the numbers of `kind` and of the closing kinds; -1 for kinds without entries."""
     return [tables.kind_number(each) or -1 for each in (kind, *CLOSING)]
 
 

@@ -1,7 +1,7 @@
-"""The copy that a rekey writes beside a store: locked by its writer, removed if the writer dies.
+"""The copy that a rekey writes next to a store: locked while written, removed if orphaned.
 
-The copy may be plain although the store is encrypted. So a rekey locks its copy while it writes,
-and opening the store removes a copy that no process has locked. A plain copy is removed sooner: a
+The copy may be plain although the store is encrypted. So a rekey locks its copy while it writes the
+copy. Opening the store removes a copy that no process has locked. A plain copy is removed sooner: a
 separate process removes it as soon as its writer is dead.
 """
 
@@ -37,12 +37,12 @@ _TRY_S = 0.01
 
 
 def unfinished_copy(path: Path) -> Path:
-    """Return where a rekey of the store at `path` writes its copy."""
+    """Return the path where a rekey of the store at `path` writes its copy."""
     return path.with_name(path.name + _COPY)
 
 
 def remove_with_logs(path: Path) -> None:
-    """Remove a database and the files that SQLite keeps beside it."""
+    """Remove a database and SQLite's side files."""
     for name in ("", *BESIDE):
         path.with_name(path.name + name).unlink(missing_ok=True)
 
@@ -92,9 +92,9 @@ def copy_held(path: Path) -> Generator[Path]:
 
 
 def remove_dead_copy(path: Path) -> None:
-    """Remove the copy that a killed rekey of the store at `path` left, if there is one.
+    """Remove the copy left by a killed rekey of the store at `path`, if any.
 
-    Skips the copy of a running rekey, and one that this user may not remove.
+    Skips the copy of a running rekey, and a copy that this user has no permission to remove.
     """
     copy = unfinished_copy(path)
     with suppress(OSError):
@@ -108,7 +108,7 @@ def remove_dead_copy(path: Path) -> None:
 
 
 def remove_left_copy(path: Path) -> None:
-    """Remove the copy of a writer that is ending: it may lose its pipe before its lock.
+    """Remove the copy of a dying writer, which may still hold its lock for a moment.
 
     Gives up after a second if another rekey of the store at `path` writes the copy.
     """

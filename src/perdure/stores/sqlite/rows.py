@@ -1,4 +1,4 @@
-"""Rows as values: the tables of the log as one connection sees them.
+"""Rows as values: the tables of the log, read through one connection.
 
 This module converts columns to values of ``session`` and ``stores.protocol``, and the numbers in
 the rows to names. ``migrations/0012_log.sql`` defines the columns.
@@ -91,7 +91,7 @@ class LogConnection(Protocol):
 
 
 class Connection(LogConnection, Protocol):
-    """The part of ``apsw.Connection`` in use; its own annotations leave parts unknown."""
+    """The part of ``apsw.Connection`` in use; apsw's own annotations are incomplete."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -163,7 +163,7 @@ class Node(NamedTuple):
 
 
 class Stream(msgspec.Struct, frozen=True):
-    """A row of ``stream`` as values. `tip` is the position of its own newest tree entry."""
+    """A row of ``stream`` as values. `tip` is the position of the newest own tree entry."""
 
     no: int
     namespace: int
@@ -182,14 +182,14 @@ class Stream(msgspec.Struct, frozen=True):
 class Tables:
     """The database through one connection; used by one thread at a time.
 
-    `run` is for statements, and for results that are read completely: one cursor serves them all,
-    since creating one costs as much as a statement. `rows` creates its own cursor.
+    `run` is for statements and for results that are read completely. It uses one cursor, because
+    creating a cursor costs as much as a statement. `rows` creates its own cursor.
 
-    Numbers and their names are cached; once committed they never change, so only a rollback
+    Numbers and their names are cached. They never change after a commit, so only a rollback
     invalidates them (`forget`). The writer uses `standing` (stream states), `next_n` (the next
-    position) and `newest_namespace` (of the newest span), valid as long as no other connection
-    commits. After such a commit the cached streams are `doubted`: they must be checked before use.
-    `written` are the streams of this transaction.
+    position) and `newest_namespace` (of the newest span). They are valid as long as no other
+    connection commits. After such a commit the cached streams are `doubted`: they must be checked
+    before use. `written` are the streams of this transaction.
     """
 
     def __init__(self, db: Connection) -> None:
@@ -214,7 +214,7 @@ class Tables:
         self.forget_standing()
 
     def forget_standing(self, *, is_doubted: bool = False) -> None:
-        """Clear the cached stream states; with `is_doubted` they may still be valid."""
+        """Clear the cached stream states; with `is_doubted`, keep them for a check before use."""
         if is_doubted:
             self.doubted.update(self.standing)
         else:
@@ -235,7 +235,7 @@ class Tables:
         return name
 
     def kind_number(self, name: str) -> int | None:
-        """Return the number of a kind; None if no entry has it."""
+        """Return the number of a kind; None if no entry has the kind."""
         number = self.kind_numbers.get(name)
         if number is None:
             number = self.value("SELECT no FROM kind WHERE name = ?", name)
@@ -256,7 +256,7 @@ class Tables:
     # -- rows
 
     def row(self, sql: str, *values: object) -> Row | None:
-        """Return the first row, if any. Use it only for at most one row."""
+        """Return the first row, if any. Use this method only for queries with at most one row."""
         found = self.run(sql, values).fetchall()
         return found[0] if found else None
 
@@ -329,7 +329,7 @@ class Tables:
     def place(self, stream: int, reference: str) -> tuple[int, int] | None:
         """Return stream number and seq of an entry id, in the namespace of stream number `stream`.
 
-        None if it is not an entry id, or the namespace has no such stream.
+        None if the id is invalid, or the namespace has no such stream.
         """
         try:
             named, seq = entry_place(reference)
@@ -344,7 +344,7 @@ class Tables:
 
 
 def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
-    """Return the stream as seen by this transaction. Raises: SessionNotFound."""
+    """Return the stream as this transaction sees it. Raises: SessionNotFound."""
     found = tables.standing.get((namespace, stream))
     if found is None:
         doubted = tables.doubted.pop((namespace, stream), None)
@@ -357,9 +357,9 @@ def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
 
 
 def _still_stands(tables: Tables, stream: Stream) -> bool:
-    """Return whether `stream` is unchanged: one query instead of reading the row again.
+    """Return whether `stream` is unchanged, with one query instead of a new read of the row.
 
-    Also reads the next position and the newest span, which other commits invalidate too.
+    The query also reads the next position and the newest span, which other commits invalidate too.
     """
     state = stream.state
     row = tables.row(_STILL_STANDS, state.hash, state.epoch, stream.owner, stream.until, stream.no)
@@ -408,7 +408,7 @@ def info_of_row(row: Row) -> SessionInfo:
 
 
 def described_row(info: SessionInfo, header: bytes) -> SessionInfo:
-    """Add the fields of its header to `info`."""
+    """Add the header's fields to `info`."""
     try:
         return with_description(info, _header.decode(header))
     except msgspec.MsgspecError as error:

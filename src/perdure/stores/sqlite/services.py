@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class SqliteHandle:
-    """A namespace of a database, until it is closed: what the store and its services share."""
+    """A namespace of a database, until it is closed: shared by the store and its services."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ class SqliteHandle:
     async def write_passing(self, work: Callable[[Tables], T]) -> T:
         """Run `work` in a transaction that survives a killed process, but maybe not a power cut.
 
-        A power cut also kills the owners of leases; a lease precedes any durable data written under
-        it in the write-ahead log.
+        A power cut also ends the owners of leases; in the write-ahead log, a lease precedes all
+        durable data written under it.
         """
         return await self.database().write(work, "normal")
 
@@ -185,7 +185,7 @@ class SqliteSearch:
 
 
 class SqliteRetention:
-    """`RetentionService`: in steps; others can write between them."""
+    """`RetentionService`: it works in steps; other processes can write between them."""
 
     def __init__(self, handle: SqliteHandle) -> None:
         self._handle = handle
@@ -261,7 +261,7 @@ class SqliteRetention:
 
 
 class SqliteMaintenance:
-    """`MaintenanceService`: each call but `vacuum` is one transaction."""
+    """`MaintenanceService`: each call except `vacuum` is one transaction."""
 
     def __init__(self, handle: SqliteHandle) -> None:
         self._handle = handle

@@ -1,7 +1,7 @@
 """`SqliteStore`: a namespace of an SQLite file, the store that needs no server.
 
-A handle has no state of its own: every read goes to the file, since other handles and processes
-write to it too. Writes use the one writer of the file, reads its readers; the event loop never
+A handle has no state of its own: every read uses the file, because other handles and processes
+write to it too. Writes use the file's only writer, reads use its readers; the event loop never
 waits for the disk.
 """
 
@@ -88,13 +88,14 @@ class SqliteStore:
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         is_copied: bool = False,
     ) -> SqliteStore:
-        """Open the store in the file `path`; create it if missing and `is_created`.
+        """Open the store in the file `path`; if it is missing and `is_created`, create it.
 
-        With `key` the file is encrypted: a new file is created encrypted, an existing one must be.
-        With `is_copied` it is only read, and may have the last unreleased schema.
+        With `key`, the file is encrypted: a new file is created encrypted, an existing one must
+        already be encrypted. With `is_copied`, the file is only read, and may have the last
+        unreleased schema.
 
-        Durable: at durability "full" a commit survives power loss on return; at "normal" it
-        survives the end of the process, and a power cut may remove whole newest commits.
+        Durable: at durability "full" a commit survives power loss on return. At "normal" it
+        survives the end of the process, but a power cut may remove the newest commits as a whole.
         Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable;
         KeyMissing, KeyWrong, StoreNotEncrypted; the file is then unchanged.
         """

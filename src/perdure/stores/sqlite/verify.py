@@ -1,8 +1,9 @@
 """Verify a whole namespace: SQLite's own structure, every stream, every derived number.
 
-``stores.verification`` recomputes what every backend has (hashes, order, parents, leaf, counts);
-this module checks what only this backend stores: runs, depths, counts along branches, inherited
-states. An unreadable part of the file is reported as a problem, and the check continues after it.
+``stores.verification`` recomputes the data that every backend has (hashes, order, parents, leaf,
+counts). This module checks the data that only this backend stores: runs, depths, counts along
+branches, inherited states. An unreadable part of the file is reported as a problem, and the check
+continues after it.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _blob_problems(tables: Tables, namespace: str, steps: Steps) -> Iterator[Pro
 
 
 class _StreamCheck:
-    """The check of one stream. `count` entries could be read, `erased` of them were erased."""
+    """The check of one stream. `count` entries are readable; `erased` of them were erased."""
 
     def __init__(self, tables: Tables, namespace: str, stream: StreamId, steps: Steps) -> None:
         self.count = 0

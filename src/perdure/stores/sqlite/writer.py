@@ -1,11 +1,11 @@
 """The only thread of this process that writes to a database file.
 
-All requests that wait when the writer is free and has locked the file go into one transaction
-(group commit), so they share its ``fsync``. A rejected request fails alone. After an unexpected
-error the transaction is rolled back and its requests run one by one, so that a request fails only
-for its own errors. The waiting loops are woken once per transaction; requests that several callers
-make right after their results reach the writer as one group again: taken one by one, writer and
-loop would compete for Python's lock.
+All requests that wait when the writer is free and has locked the file are executed in one
+transaction (group commit), so they share its ``fsync``. A rejected request fails alone. After an
+unexpected error the transaction is rolled back and its requests run one by one, so that a request
+fails only for its own errors. The waiting loops are woken once per transaction. Requests that
+several callers make directly after their results reach the writer as one group again; otherwise
+writer and loop would compete for Python's lock.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Callback = Callable[["Answer[Any]"], object]
 
 
 class Answer(Generic[T]):
-    """Awaited once, in a task: like a future, but the waiter continues immediately.
+    """An awaitable for one task: like a future, but the waiter continues immediately.
 
-    An asyncio future schedules its waiter for the next round of the loop, after another poll of
-    the operating system. An answer is already delivered in its own round. Used on the loop's
-    thread; the writer's thread also reads `is_cancelled`.
+    An asyncio future schedules its waiter for the next round of the loop, after the operating
+    system is polled again. An `Answer` is delivered in the loop round of its own callback. Used on
+    the loop's thread; the writer's thread also reads `is_cancelled`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -59,7 +59,7 @@ class Answer(Generic[T]):
         self._waiting: tuple[Callback, Context] | None = None
 
     def give(self, value: T | None, error: BaseException | None) -> None:
-        """Set the outcome: the waiter continues before this returns, unless it was cancelled."""
+        """Set the outcome; the waiter, unless cancelled, continues before this call returns."""
         if self.is_cancelled:
             return
         self._is_given = True
@@ -78,7 +78,7 @@ class Answer(Generic[T]):
     # -- the future interface that tasks use
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the task that awaits it."""
+        """Return the loop of the task that awaits the answer."""
         return self._loop
 
     def add_done_callback(self, callback: Callback, *, context: Context) -> None:
@@ -86,7 +86,7 @@ class Answer(Generic[T]):
         self._waiting = callback, context
 
     def cancel(self, msg: object = None) -> bool:
-        """Cancel the waiter; its request may be carried out all the same."""
+        """Cancel the waiter; its request may still be executed."""
         if self._is_given or self.is_cancelled:
             return False
         self.is_cancelled = True
@@ -97,14 +97,14 @@ class Answer(Generic[T]):
         return True
 
     def result(self) -> Any:
-        """The outcome, raised if it is an error."""
+        """Return the outcome, or raise it if it is an error."""
         if self._error is not None:
             raise self._error
         return self._value
 
 
 class _Job(msgspec.Struct, eq=False, gc=False):
-    """A caller's request. `is_composite`: it may be rejected after it changed something."""
+    """A caller's request. `is_composite`: it can be rejected after it changed data."""
 
     work: Callable[[Tables], object]
     durability: Durability
@@ -222,7 +222,7 @@ class Writer:
                 self._carry_out(group)
 
     def _gather(self, group: list[_Job], *, is_waiting: bool = False) -> None:
-        """Add the waiting jobs to `group`; with `is_waiting` at least one, except at the end."""
+        """Add the waiting jobs to `group`; with `is_waiting` wait for one, except at the end."""
         queue = self._queue
         while len(group) < MAX_GROUP and not self._is_ending:
             if queue.empty() and (group or not is_waiting):
@@ -242,9 +242,10 @@ class Writer:
             self._deliver(group, outcomes)
 
     def _attempt(self, group: list[_Job], *, is_open: bool = False) -> list[Outcome] | None:
-        """Run the jobs and return their outcomes. None: nothing was done, try each alone.
+        """Run the jobs and return their outcomes. None if no job ran; then run each job alone.
 
-        A group that `is_open` also takes jobs that arrive while another process locks the file.
+        With `is_open`, the group also receives jobs that arrive while another process locks the
+        file.
         """
         try:
             if self.damage is not None:
@@ -282,7 +283,7 @@ class Writer:
         return outcomes
 
     def _one(self, job: _Job) -> Outcome:
-        """Run one job; a rejection is its outcome, anything else is raised."""
+        """Run one job; return a rejection as its outcome, and raise any other error."""
         run = self._tables.run
         if job.is_composite:
             run("SAVEPOINT job")

@@ -15,19 +15,18 @@ from perdure.tools.spec import ToolOutput, ToolSpec
 
 @tool(effect="read", on_unknown="retry")
 async def end_session(reason: str) -> ToolOutput:
-    """End this session, because what it was for is done or cannot be done.
+    """End this session, because its purpose is achieved or cannot be achieved.
 
-    It takes effect when your answer to this turn is finished.
+    The end takes effect when your answer to this turn is finished.
 
-    Args:
-        reason: Why it ends, in one sentence.
+    Args: reason: Why the session ends, in one sentence.
     """
     text = f"The session ends when this turn is finished ({reason})."
     return ToolOutput(text, ends_session=True)
 
 
 def _tools() -> Iterator[ToolSpec]:
-    """Yield the tools of every module in this folder: the definition of a tool is its listing."""
+    """Yield the tools of every module in this folder; the definition of a tool lists it."""
     yield end_session
     for found in pkgutil.iter_modules(builtin.__path__, f"{builtin.__name__}."):
         if found.name != __name__:

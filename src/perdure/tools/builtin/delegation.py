@@ -25,9 +25,9 @@ async def invoke_agent(
     *,
     call: ToolCall,
 ) -> ToolOutput:
-    """Give a piece of work to another agent and wait for its answer.
+    """Give a task to another agent and wait for its answer.
 
-    It works in a session of its own, with no tools or permissions that you do not have.
+    The agent works in its own session, with no tools or permissions that you do not have.
     """
     if call.invoke is None:
         raise ToolUnavailable(call.tool, "there are no other agents here")

@@ -41,7 +41,7 @@ _APPLE_SCRIPT = (
 
 
 def about_clipboard(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the clipboard as subject: its content changes, so there is no "always"."""
+    """Return the clipboard as subject; its content changes, so "always" is not offered."""
     return Subject("read the clipboard")
 
 

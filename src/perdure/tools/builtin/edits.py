@@ -1,7 +1,7 @@
 """Write and edit files inside the jail, atomically.
 
-A file is written to a temporary name and then renamed, so that no reader sees half of it, and a
-swapped-in link is replaced and not followed.
+A file is written under a temporary name and then renamed. So no reader sees half of the file, and a
+link that was swapped in is replaced, not followed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
 
 
 def bind_write(call: ToolCall) -> Bound:
-    """Return the target file and folder of a write, the current content, and the new one."""
+    """Return the target file and folder of a write, its current content and the new content."""
     args, tool_name = call.args, call.tool
     data = _encoded(tool_name, str(args["content"]))
     is_appending, makes_parents = args.get("append") is True, args.get("create_dirs") is True
@@ -71,7 +71,7 @@ def bind_write(call: ToolCall) -> Bound:
 
 
 def bind_edit(call: ToolCall) -> Bound:
-    """Return the target file of an edit, its content before and after."""
+    """Return the target file of an edit, and its content before and after the edit."""
     args, tool_name = call.args, call.tool
     with Jail.of(call).plan_place(str(args["path"])) as place:
         try:
@@ -95,9 +95,9 @@ def write_file(
     create_dirs: Annotated[bool, "Whether to make missing directories above it."] = False,
     call: ToolCall,
 ) -> str:
-    """Write a text file in the working directory; an existing one is replaced whole.
+    """Write a text file in the working directory; an existing file is replaced as a whole.
 
-    Write temporary files below ~scratch/, where the other file tools find them, too.
+    Write temporary files below ~scratch/; the other file tools can read them there.
     """
     data = _encoded(call.tool, content)
     with Jail.of(call).place(path, makes_parents=create_dirs) as place:
@@ -163,7 +163,7 @@ def _edited(
 
 
 class _Found(NamedTuple):
-    """The current file at a place: as facts, and its content unless it is very large."""
+    """The current file at a place: its facts, and its content if it is not very large."""
 
     facts: dict[str, str]
     content: bytes
@@ -218,7 +218,7 @@ def _diff(before: bytes, after: bytes) -> str | None:
 
 
 def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
-    """Write `data` to `place`, which was `before` (None: nothing) when it was read.
+    """Write `data` to `place`; `before` is the file that was read there (None: no file).
 
     Durable: atomic, and on disk when this returns.
     Raises: OSError, also if the place has changed since.
@@ -242,9 +242,9 @@ def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
 
 
 def _before(place: Place) -> os.stat_result | None:
-    """Return the status of the file at `place` now; None if there is none.
+    """Return the current status of the file at `place`; None if there is no file.
 
-    Raises: OSError if it is not a regular file, or has another name where it may not.
+    Raises: OSError if it is not a regular file, or has a second name that is not permitted.
     """
     try:
         found = os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)

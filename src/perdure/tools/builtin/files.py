@@ -66,7 +66,7 @@ def list_directory(
     glob: Annotated[str | None, "Only what fits, e.g. *.py or src/**/*.py"] = None,
     call: ToolCall,
 ) -> str:
-    """List what is in a directory of the working directory, one entry a line.
+    """List the content of a directory in the working directory, one entry per line.
 
     Directories end with a slash. Links are shown, not followed; .git is not entered.
     """
@@ -83,7 +83,7 @@ def list_directory(
 
 
 def _several(start: OpenPath, glob: str) -> Iterator[str]:
-    """Yield each file below `start` that matches `glob`, after its path; non-text only named."""
+    """Yield each file below `start` that matches `glob`, after its path; non-text: path only."""
     left_bytes = MAX_FILE_BYTES
     try:
         for number, (names, descriptor) in enumerate(files_below(start, glob)):
@@ -102,7 +102,7 @@ def _several(start: OpenPath, glob: str) -> Iterator[str]:
 
 
 def shown_path(names: tuple[str, ...]) -> str:
-    """Return the path `names` on one line, whatever characters it contains."""
+    """Return the path `names` on one line, for any characters in it."""
     path = "/".join(names)
     return path if path.isprintable() else path.encode("unicode_escape", "replace").decode()
 
@@ -110,7 +110,7 @@ def shown_path(names: tuple[str, ...]) -> str:
 def text_of(descriptor: int) -> str:
     """Return the text of an open file.
 
-    Raises: ValueError if it is too large, binary, or not UTF-8.
+    Raises: ValueError if the text is too large, binary, or not UTF-8.
     """
     with os.fdopen(os.dup(descriptor), "rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
@@ -120,7 +120,7 @@ def text_of(descriptor: int) -> str:
 def text_in(content: bytes) -> str:
     """Return `content` as text.
 
-    Raises: ValueError if it is too large, binary, or not UTF-8.
+    Raises: ValueError if the text is too large, binary, or not UTF-8.
     """
     if len(content) > MAX_FILE_BYTES:
         raise ValueError(f"it is larger than {MAX_FILE_BYTES} bytes")
@@ -139,7 +139,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def _page(lines: list[str], start: int, count: int) -> str:
-    """Return up to `count` lines from `start`, as many as fit the tool's output, at least one."""
+    """Return lines from `start`, up to `count` or the output limit, but at least one."""
     wanted = lines[start : start + count]
     size_bytes = 0
     for fitting, line in enumerate(wanted):

@@ -73,7 +73,7 @@ def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subjec
 
 
 def bind_commit(call: ToolCall) -> Bound:
-    """Return the repository's folder, each file to commit or else its index, and its settings."""
+    """Return the repository's folder, the files to commit or the index, and the settings."""
     repository = repository_of(call)
     folder = Path(os.path.realpath(call.working_dir))
     files = cast("Sequence[str]", call.args.get("files") or ())

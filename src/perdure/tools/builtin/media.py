@@ -1,4 +1,4 @@
-"""Read what the session holds: attachments as text, and outputs that were cut.
+"""Read data of the session: attachments as text, and truncated outputs.
 
 A handle alone gives no access: it must occur in the session's own log (`ToolCall.read_media`).
 """
@@ -27,7 +27,7 @@ async def read_media(
     *,
     call: ToolCall,
 ) -> str:
-    """Read a text that this session holds, such as the whole of an output that was cut."""
+    """Read a text stored in this session, for example the full text of a truncated output."""
     if HANDLE.fullmatch(handle) is None:
         raise InvalidArguments(call.tool, "handle: it is media://sha256- and 64 digits of base 16")
     if call.read_media is None:

@@ -1,4 +1,4 @@
-"""The files that a command names, its program and its scripts, as facts of an approval."""
+"""The program, scripts and other files in a command, as facts of an approval."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _module = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 def program_facts(program: str, folder: Path) -> dict[str, str]:
     """Return the program file of a command in `folder`: its resolved path, and hash.
 
-    Raises: ToolError if it is unreadable.
+    Raises: ToolError if the file is unreadable.
     """
     path = os.path.realpath(folder / program)
     fact = None if _status_of(Path(path)) is None else _fact_of(path)
@@ -62,10 +62,10 @@ def program_facts(program: str, folder: Path) -> dict[str, str]:
 
 
 def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return each file that the arguments of `argv` name, resolved as a command in `folder` would.
+    """Return each file named in the arguments of `argv`, resolved as a command in `folder` does.
 
-    Shape: "script NAME" -> the resolved path, and its hash. The first `MAX_FILES` files have a fact
-    each, all others one together.
+    Shape: "script NAME" maps to the resolved path and the hash. Each of the first `MAX_FILES` files
+    has its own fact; all other files share one fact.
     Raises: ToolError if there are too many names.
     """
     facts: dict[str, str] = {}
@@ -95,7 +95,7 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
 def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str]:
     """Return the programs on `path` named in the arguments of `argv`, if its program is a starter.
 
-    Shape: "starts NAME" -> the resolved path, and its hash; the first `MAX_FILES` of many.
+    Shape: "starts NAME" maps to the resolved path and the hash, for at most `MAX_FILES` programs.
     """
     facts: dict[str, str] = {}
     if argv[0].rpartition("/")[2] not in _STARTERS:
@@ -109,7 +109,7 @@ def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str
 
 
 def file_at(path: Path) -> str:
-    """Return the file at `path`, links not followed, as a fact."""
+    """Return the file at `path` as a fact, without following links."""
     try:
         if path.is_symlink():
             return f"link to {os.readlink(path)}"  # noqa: PTH115 - as text

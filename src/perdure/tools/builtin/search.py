@@ -1,8 +1,8 @@
 """Search for text in the files of the session's working directory.
 
-The search is for plain text, not for a regular expression: Python's take exponential time for
-patterns a model can write by accident, and cannot be interrupted. Work is bounded by the bytes
-read, so time is bounded too.
+The search is for plain text, not for a regular expression. A Python regular expression that a model
+writes by accident can take exponential time, and cannot be interrupted. The number of bytes read is
+limited, so time is limited too.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def search_files(
 ) -> str:
     """Search the text files below a directory of the working directory for a text.
 
-    Gives path:line: text for each line that holds it. Binary files, files over 8 MiB, links and
-    .git are left out.
+    Returns "path:line: text" for each matching line. Binary files, files over 8 MiB, links and .git
+    are left out.
     """
     with Jail.of(call).open_path(path) as start:
         lines = list(islice(_output(start, pattern, glob, is_folded=ignore_case), MAX_MATCHES + 1))
@@ -47,7 +47,7 @@ def search_files(
 
 
 def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool) -> Iterator[str]:
-    """Yield the lines with `pattern`, in walk order, and a final note if it was cut short."""
+    """Yield the lines with `pattern`, in walk order, and a final note if cut short."""
     needle = pattern.casefold() if is_folded else pattern
     try:
         for names, text in _texts(start, glob):

@@ -97,9 +97,9 @@ async def run_command(
     *,
     call: ToolCall,
 ) -> ToolOutput:
-    """Run one program in the working directory and wait for its end. There is no shell.
+    """Run one program in the working directory and wait until it ends. There is no shell.
 
-    Only commands that are allowed run. Gives the exit code, what it printed, and its errors.
+    Only commands that are allowed run. Returns the exit code, the output, and the error output.
     """
     permissions = call.permissions
     argv = allowed_argv({"command": command, "args": args}, permissions)

@@ -98,7 +98,7 @@ def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
         *,
         call: ToolCall,
     ) -> str:
-        """Ask a web server one thing. Redirects are not followed; their target is shown."""
+        """Send one request to a web server. Redirects are not followed; their target is shown."""
         place = _allowed({"url": url}, call.permissions)
         sent = sendable(headers or {})
         credential = call.permissions.credentials.get(place.host)
@@ -116,7 +116,7 @@ def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
         *,
         call: ToolCall,
     ) -> str:
-        """Search the web. Gives titles, addresses and extracts; http_request reads a page."""
+        """Search the web. Returns titles, addresses and extracts; http_request reads a page."""
         place = _endpoint(call.permissions)
         joint = "&" if "?" in place.target else "?"
         target = f"{place.target}{joint}{urlencode({'q': query, 'format': 'json'})}"
@@ -175,7 +175,7 @@ def _endpoint(permissions: Permissions) -> Destination:
 
 
 def _authorization(secrets: Taint, credential: str) -> str:
-    """Return the header for `credential`: unchanged, or a bare secret as a bearer token.
+    """Return the header for `credential`: unchanged, or a bearer token for a bare secret.
 
     ``Basic NAME:{{secrets.X}}`` is base64-encoded as the scheme requires.
     """

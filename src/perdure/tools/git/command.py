@@ -49,7 +49,7 @@ SETTINGS = "git settings"
 def repository_of(call: ToolCall) -> Repository:
     """Return the repository at the top of the working directory of `call`. Blocks.
 
-    Raises: ToolError if there is none; ToolDenied if it cannot be used.
+    Raises: ToolError if there is no repository; ToolDenied if perdure cannot use it safely.
     """
     place = call.working_dir
     try:
@@ -70,8 +70,8 @@ class Git(msgspec.Struct, frozen=True):
     async def of(cls, call: ToolCall, timeout_s: float) -> Git:
         """Return git for the working directory of `call`.
 
-        Raises: ToolError without a repository; ToolDenied for a setting in it that was not allowed;
-        ToolUnavailable if git is missing or too old.
+        Raises: ToolError without a repository; ToolDenied for a setting of the repository that was
+        not allowed; ToolUnavailable if git is missing or too old.
         """
         repository = await asyncio.to_thread(repository_of, call)
         if repository.grant is not None and (call.approved or {}).get(SETTINGS) != repository.grant:
@@ -94,9 +94,9 @@ class Git(msgspec.Struct, frozen=True):
     async def run(
         self, *words: str, requires_filters: bool = False, is_literal: bool = True
     ) -> ProcessResult:
-        """Run ``git words...``. `is_literal`: no path in them is a pattern.
+        """Run ``git words...``. With `is_literal`, no path in them is a pattern.
 
-        With `requires_filters` git refuses to store what a filter would change.
+        With `requires_filters`, git refuses to store files that a filter would change.
         """
         overrides = overrides_of(
             self.settings, self.repository.own, requires_filters=requires_filters

@@ -1,7 +1,7 @@
 """Read the configuration files of a repository without letting git search for them.
 
 A file is read here, with limits, and passed to ``git config`` on standard input. Git parses it in a
-directory that is not a repository, and starts nothing.
+directory that is not a repository, and starts no program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_WAITING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Included(msgspec.Struct, frozen=True):
-    """An included configuration file: the key and value that name it, and its content.
+    """An included configuration file: the key and value that include it, and its content.
 
     `content` is None if the file is missing.
     """
@@ -46,7 +46,7 @@ class Configuration(msgspec.Struct, frozen=True):
 def configuration_of(files: tuple[Path, ...], path: str, home: str | None) -> Configuration:
     """Return the settings in `files`; missing ones are skipped. Blocks.
 
-    `path` is the search path for git, `home` the meaning of ``~``.
+    `path` is the search path for git, `home` the directory for ``~``.
     Raises: ToolDenied for a file that is not regular, too large, or rejected by git;
     ToolUnavailable without git.
     """
@@ -81,7 +81,7 @@ def is_include(setting: Setting) -> bool:
 def read_regular(file: Path) -> bytes | None:
     """Return the content of a regular file of a repository; None if there is none. Never blocks.
 
-    Raises: ToolDenied for anything else, and if larger than `MAX_FILE_BYTES`.
+    Raises: ToolDenied if it is not a regular file, or larger than `MAX_FILE_BYTES`.
     """
     try:
         descriptor = os.open(file, _NOT_WAITING)

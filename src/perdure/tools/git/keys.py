@@ -1,8 +1,8 @@
 """Classify the keys of a git configuration for the git commands that perdure runs.
 
-A key is allowed (it only changes what these commands show), overridden (it can start a program,
-fetch, or point outside the working directory; `overrides_of` returns the value that disables it),
-or neither: then a person is asked. Pure.
+A key is allowed, overridden, or neither. An allowed key only changes the output of these commands.
+An overridden key can start a program, fetch, or point outside the working directory; `overrides_of`
+returns the value that disables it. For any other key, perdure asks a person. Pure.
 
 The commands are status, log, diff, add, commit and ls-files.
 Source: ``git help -c`` of git 2.39. New keys of later versions in sections that these commands read
@@ -196,7 +196,7 @@ _ALLOWED_EXTENSIONS: Mapping[str, frozenset[str] | None] = {
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A key of a configuration as git lists it, and its value; None if there is only a key."""
+    """A key of a configuration as git lists it, and its value; None without a value."""
 
     key: str
     value: str | None
@@ -222,7 +222,7 @@ def fate_of(setting: Setting) -> Fate:
 
 
 def inert_value(setting: Setting) -> str | None:
-    """Return the value that disables the key of `setting`; None if it needs none."""
+    """Return the value that disables the key of `setting`; None if no value is needed."""
     if setting.key in ALWAYS:
         return ALWAYS[setting.key]
     shape = setting.pattern_key
@@ -237,9 +237,9 @@ def inert_value(setting: Setting) -> str | None:
 def overrides_of(
     settings: Iterable[Setting], own: Iterable[Setting], *, requires_filters: bool
 ) -> dict[str, str]:
-    """Return key -> value for all settings to disable in a repository.
+    """Return a map of keys to values that disables all unsafe settings of a repository.
 
-    `settings` are all in force there, `own` those that the repository itself sets. With
+    `settings` are all settings in force in the repository, `own` those from its own files. With
     `requires_filters` git refuses to store a file that a filter would have changed; otherwise the
     filter is skipped.
     """

@@ -1,7 +1,7 @@
 """The repository at the top of a working directory: its parts, and its problems.
 
-Git then receives the repository's location and searches for no other. Nothing here starts a program
-except ``git config``, and that on text alone.
+Git then receives the repository's location and does not search for another repository. This module
+starts no program except ``git config``, which only reads text.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _FOLDERS = (".", "objects", "objects/info", "objects/pack", "refs", "refs/heads"
 
 
 class Concern(msgspec.Struct, frozen=True):
-    """Something that git would use and that perdure cannot disable.
+    """A setting or file that git would use and that perdure cannot disable.
 
-    `name` is the key or the file, `content` everything that determines its effect.
+    `name` is the key or the file, `content` is all data that determines its effect.
     """
 
     name: str
@@ -45,8 +45,9 @@ class Concern(msgspec.Struct, frozen=True):
 class Repository(msgspec.Struct, frozen=True):
     """A repository in which git can run.
 
-    `git_dir` belongs to this working tree, `common_dir` the part shared by all its working trees.
-    `own` are the settings of its configuration. With `concerns` a person is asked first.
+    `git_dir` belongs to this working tree; all working trees of the repository share `common_dir`.
+    `own` are the settings of the repository's configuration. With `concerns`, perdure asks a person
+    first.
     """
 
     top: Path
@@ -57,9 +58,9 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def grant(self) -> str | None:
-        """Return what a person allows by approving; None if there are no concerns.
+        """Return the grant that an approval gives; None if there are no concerns.
 
-        Equal only for the same repository with the same concerns.
+        Two grants are equal only for the same repository with the same concerns.
         """
         if not self.concerns:
             return None
@@ -73,7 +74,7 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def doubt(self) -> Doubt | None:
-        """Return the question to ask before git runs in it, if any."""
+        """Return the question to ask before git runs in the repository, if any."""
         if self.grant is None:
             return None
         text = (
@@ -93,9 +94,9 @@ class Repository(msgspec.Struct, frozen=True):
 def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
     """Return the repository whose working tree is `place`. Blocks.
 
-    `environment` is given to the started programs.
-    Raises: ToolError if there is none, or only a bare one; ToolDenied if its files cannot be read
-    safely; ToolUnavailable without git.
+    `environment` is passed to the started programs.
+    Raises: ToolError if there is no repository, or only a bare one; ToolDenied if its files cannot
+    be read safely; ToolUnavailable without git.
     """
     top = place.resolve()
     concerns: list[Concern] = []
@@ -136,7 +137,7 @@ def _git_dir(top: Path, concerns: list[Concern]) -> Path:
 
 
 def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
-    """Return the folder shared by the working trees; a concern unless it contains `git_dir`."""
+    """Return the folder shared by the working trees; a concern if `git_dir` is not in it."""
     said = read_regular(git_dir / "commondir")
     if said is None:
         return git_dir
@@ -147,10 +148,10 @@ def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
 
 
 def _knows(git_dir: Path, common_dir: Path, top: Path, configuration: Configuration) -> bool:
-    """Return True if the folder that the file ``.git`` names says that `top` is its working tree.
+    """Return True if the folder that the file ``.git`` names declares `top` as working tree.
 
-    A worktree's and a submodule's folder do. A folder inside the working tree proves nothing: the
-    author of the file could also write the folder.
+    The folders of a worktree and of a submodule declare this. A folder inside the working tree
+    proves nothing, because the author of the file could also write the folder.
     """
     if git_dir.is_relative_to(top) or common_dir.is_relative_to(top):
         return False

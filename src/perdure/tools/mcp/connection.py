@@ -1,7 +1,7 @@
 """A connection to one server: connected on demand, reconnected after a loss, then closed.
 
-The protocol library runs in one task from start to end, because its resources must be closed in the
-task that opened them; tool calls only wait for their answers. A call that was already sent when the
+The protocol library runs in one task from start to end, because the task that opens its resources
+must also close them. Tool calls only wait for their answers. A call that was already sent when the
 connection broke is lost and never sent again. Loads the package ``mcp``.
 """
 
@@ -47,7 +47,7 @@ _BROKEN = "Server returned an error response"
 
 
 class Connection:
-    """A server, reconnected as often as needed. `secrets` are those it has received."""
+    """A connection to a server, reconnected if necessary. `secrets` are the secrets sent to it."""
 
     def __init__(self, server: McpServer, vault: Vault, working_dir: Path) -> None:
         self.server = server
@@ -79,7 +79,7 @@ class Connection:
         raise McpUnavailable(self.server.name, f"its list of tools has over {MAX_PAGES} pages")
 
     async def call(self, tool: str, name: str, args: Mapping[str, object]) -> Any:
-        """Call the server's tool `name`, known here as `tool`, and return the answer.
+        """Call the server's tool `name`, called `tool` in perdure, and return the answer.
 
         Raises: ToolUnavailable if the call was not sent; ToolLost if its outcome is unknown;
         ToolError if the server rejected it.
@@ -166,7 +166,7 @@ class Connection:
 
 
 class _Link:
-    """One connection, held open by its own task until it is closed or lost."""
+    """One connection; its own task keeps it open until it is closed or lost."""
 
     def __init__(self, transports: _Transports) -> None:
         self.transports = transports
@@ -180,11 +180,11 @@ class _Link:
         return self._over.is_set()
 
     async def ready(self) -> None:
-        """Wait until it can be used; raises the error that prevents it."""
+        """Wait until the connection is ready; raise the error that prevents this."""
         await asyncio.shield(self._ready)
 
     async def end(self) -> None:
-        """Close it, including the server's program."""
+        """Close the connection, and end the server's program."""
         self._over.set()
         if not self._ready.done():
             self._task.cancel()
@@ -301,7 +301,7 @@ KEPT_BYTES = 4096
 class Complaints(asyncio.Protocol):
     """The end of a program's standard error; earlier output is dropped.
 
-    `stream` is passed to the program. Created by `complaints`, closed by the caller.
+    `stream` is passed to the program. `complaints` creates it, and the caller closes it.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -311,7 +311,7 @@ class Complaints(asyncio.Protocol):
 
     @property
     def text(self) -> str:
-        """Return its last output, on one line."""
+        """Return the program's last output, on one line."""
         return " ".join(self._kept.decode(errors="replace").split())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -366,7 +366,7 @@ class _Reading:
 
     @property
     def last_context(self) -> Any:
-        """Return the context of the last message, which the library reads if it exists."""
+        """Return the context of the last message; the library reads this attribute if it exists."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:

@@ -1,7 +1,7 @@
 """Limit the length of lines from a server's program.
 
-The protocol library buffers a line in memory at any length; the only place to stop it is the codec
-that decodes bytes.
+The protocol library buffers a line of any length in memory. Only the codec that decodes the bytes
+can stop it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _stop: ContextVar[Callable[[], object]] = ContextVar("perdure_stop_at_long_line"
 
 
 def stop_at_long_line(stop: Callable[[], object]) -> None:
-    """Call `stop` if this task, or one it starts, decodes a line that is too long."""
+    """Call `stop` if this task, or a task that it starts, decodes a line that is too long."""
     _stop.set(stop)
 
 

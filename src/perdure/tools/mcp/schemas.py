@@ -1,8 +1,8 @@
-"""Convert a server's schema to one all providers accept, and check arguments against it.
+"""Convert a server's schema to one that all providers accept, and check arguments with it.
 
-Pure. Servers are untrusted: nothing here follows an address, evaluates a pattern, or exceeds its
-limits of depth and width. Constraints beyond the shape of values (formats, patterns, multiples) are
-dropped; the server checks them itself. Unsupported constructs are rejected.
+Pure. Servers are untrusted: the module follows no address, evaluates no pattern, and limits depth
+and width. Constraints beyond the shape of values (formats, patterns, multiples) are dropped; the
+server checks them itself. Unsupported constructs are rejected.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _property = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class UnsupportedSchema(ValueError):
-    """The schema cannot be used for a model; the message says why."""
+    """The schema cannot be used for a model; the message contains the reason."""
 
 
 def portable(schema: Mapping[str, Any]) -> Schema:
@@ -68,7 +68,7 @@ def portable(schema: Mapping[str, Any]) -> Schema:
 def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
     """Return `schema` as `portable` does, and subtract its number of parts from `left`.
 
-    Raises: UnsupportedSchema, also if it has more parts than that.
+    Raises: UnsupportedSchema, also if the schema has more than `left` parts.
     """
     reader = _Reader(schema, left[0])
     try:
@@ -257,7 +257,7 @@ def _is_type(value: object, name: str, types: tuple[type, ...]) -> bool:
 def misfit(schema: Mapping[str, Any], value: object, place: str = "") -> str | None:
     """Return why `value` does not match the portable `schema`, so that a model can correct it.
 
-    Shape: None if it matches.
+    Shape: None if `value` matches.
     """
     choices = schema.get("anyOf")
     if choices is not None:

@@ -47,7 +47,7 @@ class Offer(msgspec.Struct, frozen=True):
 async def offer_tools(connection: Connection, taken: Collection[str] = ()) -> Offer:
     """Return the usable tools of a server; `taken` are the names of other tools.
 
-    Raises: McpUnavailable if it is unreachable, or lacks a tool of its ``tools_allowlist``.
+    Raises: McpUnavailable if the server is unreachable, or lacks a tool of its ``tools_allowlist``.
     """
     server = connection.server
     listed = {str(tool.name): tool for tool in await connection.tools()}
@@ -217,7 +217,7 @@ _HASH_DIGITS = 8
 
 
 def tool_name(prefix: str, tool: str) -> str | None:
-    """Return the name of the tool here; None if it is too long or empty."""
+    """Return the name of the tool in perdure; None if it is too long or empty."""
     whole = prefix + tool
     if not tool or len(whole) > MAX_NAME:
         return None
@@ -231,9 +231,9 @@ def tool_name(prefix: str, tool: str) -> str | None:
 def assign_names(
     prefix: str, tools: Iterable[str], taken: Iterable[str] = ()
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return (name here -> tool) for usable tools, and (tool -> reason) for the others.
+    """Return a map of names to usable tools, and a map of the other tools to the reasons.
 
-    If two would have the same name, the first gets it. `taken` are names of other tools.
+    If two tools would have the same name, the first one gets it. `taken` are names of other tools.
     """
     used = set(taken)
     kept: dict[str, str] = {}

@@ -1,6 +1,7 @@
 """The configuration of an MCP server: how to start or reach it, and which tools to use.
 
-Pure. Secrets appear by name, as ``{{secrets.NAME}}``; pasted ones are rejected.
+Pure. The configuration refers to secrets by name, as ``{{secrets.NAME}}``; secrets in plain text
+are rejected.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A server that provides tools to an agent, named ``mcp_{name}_{tool}``.
 
-    Either `command` is a program that is started with `args` in `working_dir` (default: the
-    session's) and used over its standard input and output, with `env` added to the minimal
-    environment; or `url` is a streamable HTTP endpoint, to which `headers` are sent. The values of
-    `env` and `headers` may refer to secrets. A `url` is https and public, unless
-    `allow_local_endpoint`. `tools_allowlist` names the server's tools to use, None: all.
-    `trusts_annotations` trusts the server's claim that a tool only reads: it runs without approval.
-    `on_unknown` is the policy for interrupted calls; None: as for tools of its kind.
-    Units: seconds, at most a day, `connect_timeout_s` from the start until it is ready.
+    The server is either a program or an endpoint. As a program, `command` is started with `args` in
+    `working_dir` (default: the session's), with `env` added to the minimal environment, and used
+    over its standard input and output. As an endpoint, `url` is a streamable HTTP address, which
+    receives `headers`. The values of `env` and `headers` may refer to secrets. A `url` must be
+    https and public, except with `allow_local_endpoint`. `tools_allowlist` lists the server's tools
+    to use; None: all tools. With `trusts_annotations`, perdure trusts the server's claim that a
+    tool only reads, and runs the tool without approval. `on_unknown` is the policy for interrupted
+    calls; None: the default for tools of this kind.
+    Units: seconds, at most a day; `connect_timeout_s` limits the time from the start until the
+    server is ready.
     Raises: ConfigError for values that cannot work or are unsafe; WrongArgument for a value of
     another type.
     """
@@ -85,17 +88,17 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_remote(self) -> bool:
-        """Return True if it is reached by URL rather than started here."""
+        """Return True if the server has a URL instead of a program to start."""
         return self.url is not None
 
     @property
     def prefix(self) -> str:
-        """Return the prefix of its tools' names."""
+        """Return the prefix of the names of the server's tools."""
         return f"mcp_{self.name}_"
 
     @property
     def destination(self) -> Destination:
-        """Return the destination of its `url`.
+        """Return the destination of the server's `url`.
 
         Raises: EgressDenied.
         """

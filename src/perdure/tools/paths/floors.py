@@ -1,7 +1,7 @@
-"""Names that are never read, and names that are never written, in any directory.
+"""Names that tools never read, and names that tools never write, in any directory.
 
-Pure. Names are compared as the most lenient file system does: letter case, invisible characters,
-dots and spaces at the end and everything after a colon are ignored, since on some file systems such
+Pure. Names are compared as in the most lenient file system. Letter case, invisible characters, dots
+and spaces at the end and everything after a colon are ignored, because on some file systems such
 names lead to the same file.
 """
 
@@ -109,11 +109,11 @@ _GIT_SHORT = re.compile(r"git~[0-9]+")  # other names of .git on some file syste
 
 
 class Floors(msgspec.Struct, frozen=True):
-    """Closed places of this machine besides the names above, and one exception.
+    """Closed places of this machine, in addition to the closed names, and one exception.
 
-    `closed` are folders and files with everything below them, `stems` are prefixes of closed files
-    (a database and its companions). `record` is the record folder of the flow that a call works
-    for: the path to it is not secret, its content is judged by name.
+    `closed` are files and folders with all their content; `stems` are prefixes of closed files (a
+    database and its side files). `record` is the record folder of the flow that a call works for.
+    The path to this folder is not secret; files in it are allowed or refused by their names.
     """
 
     closed: frozenset[Names] = frozenset()
@@ -121,7 +121,7 @@ class Floors(msgspec.Struct, frozen=True):
     record: Names | None = None
 
     def is_closed(self, place: Names) -> bool:
-        """Return True if `place` is one of them, or below one."""
+        """Return True if `place` is one of the closed places, or below one."""
         if not self.closed and not self.stems:
             return False
         above = [place[:length] for length in range(1, len(place) + 1)]
@@ -169,10 +169,10 @@ def is_refused(
 
 
 def is_secret(names: Sequence[str], *, is_absolute: bool = False, has_records: bool = True) -> bool:
-    """Return True if the file or folder at `names` may not be read.
+    """Return True if tools must not read the file or folder at `names`.
 
-    Shape: `names` from the top down; `is_absolute`: from the root of the file system;
-    `has_records`: record folders of flows do not count as perdure's own data.
+    Shape: `names` are in order from the top. With `is_absolute` they start at the root of the file
+    system; with `has_records` record folders of flows do not count as perdure's own data.
     """
     folded = [folded_name(name) for name in names]
     if any(
@@ -188,9 +188,9 @@ def is_secret(names: Sequence[str], *, is_absolute: bool = False, has_records: b
 def is_protected(
     names: Sequence[str], *, is_absolute: bool = False, has_records: bool = True
 ) -> bool:
-    """Return True if the file or folder at `names` may not be written, created or replaced.
+    """Return True if tools must not write, create or replace the file or folder at `names`.
 
-    Shape: as `is_secret`; everything secret is also protected.
+    Shape: as `is_secret`; a secret file or folder is also protected.
     """
     if is_secret(names, is_absolute=is_absolute, has_records=has_records):
         return True
@@ -208,7 +208,7 @@ def is_hidden(names: Sequence[str]) -> bool:
 
 
 def folded_name(name: str) -> str:
-    """Return `name` as the most lenient file systems compare it."""
+    """Return `name` in the form that the most lenient file systems compare."""
     normal = unicodedata.normalize("NFKC", _normal(name).casefold())
     return normal.partition(":")[0].strip().rstrip(". ")
 

@@ -1,12 +1,12 @@
 """The directories that a session's tools can reach, for any path given by a model.
 
-A path is walked one name at a time, starting at a descriptor of a root. Directories are opened
+The jail walks a path one name at a time, from an open descriptor of a root. Directories are opened
 without following links, a link's target is walked by the same rules, and ``..`` returns to an
 already open descriptor. So there is no gap between check and use: the checked object is the opened
 one, even if directories and links are swapped meanwhile.
 
 Some names are refused everywhere (`floors`). A file with a second name (a hard link) is refused if
-the jail has walls, because its other name may be outside; directories that package managers fill
+the jail has walls, because the second name may be outside. Directories that package managers fill
 with links are exempt. Error messages contain no path.
 """
 
@@ -59,8 +59,8 @@ def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: 
     """Open the regular file `name` in the directory `parent`; the caller closes the descriptor.
 
     Never blocks, whatever `name` is.
-    Raises: OSError, also if `name` is a link, a directory, a pipe, a socket or a device; and if it
-    has another name, unless `may_be_linked`.
+    Raises: OSError, also if `name` is a link, a directory, a pipe, a socket or a device, or if it
+    has a second name without `may_be_linked`.
     """
     refuse_special(os.stat(name, dir_fd=parent, follow_symlinks=False))
     descriptor = os.open(name, flags, dir_fd=parent)
@@ -75,7 +75,7 @@ def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: 
 
 
 def refuse_special(status: os.stat_result, *, may_be_linked: bool = True) -> None:
-    """Reject anything but a regular file, and a file with another name unless `may_be_linked`.
+    """Reject all but regular files, and files with a second name unless `may_be_linked`.
 
     Raises: OSError.
     """
@@ -91,11 +91,11 @@ LINKED = "it has a second name, which may be outside (a hard link)"
 
 
 class OpenPath(msgspec.Struct, frozen=True):
-    """The object a path led to. Shape: `names` are those from the root down, links resolved.
+    """The object a path led to. Shape: `names` are the names from the root down, links resolved.
 
-    `descriptor` is a regular file's or a directory's, open as long as its jail. `is_absolute`: the
-    root is the root of the file system. `has_walls`: nothing outside is reachable. `floors` are its
-    closed places, `root` the jail's root as they name it.
+    `descriptor` belongs to a regular file or a directory, and is open as long as its jail.
+    `is_absolute`: the root is the root of the file system. With `has_walls`, no path outside is
+    reachable. `floors` are the jail's closed places, `root` is the jail's root in the same form.
     """
 
     names: tuple[str, ...]
@@ -107,21 +107,21 @@ class OpenPath(msgspec.Struct, frozen=True):
     root: Names = ()
 
     def is_secret(self, below: Sequence[str]) -> bool:
-        """Return True if the path `below` in this directory may not be read."""
+        """Return True if tools must not read the path `below` in this directory."""
         names = (*self.names, *below)
         return is_refused(is_secret, self.floors, self.root, names, is_absolute=self.is_absolute)
 
     def may_be_linked(self, below: Sequence[str] = ()) -> bool:
-        """Return True if a file in the directory `below` of this one may have another name."""
+        """Return True if a file in the subdirectory `below` may have a second name."""
         return not self.has_walls or not _LINKED.isdisjoint((*self.names, *below))
 
 
 class Place(msgspec.Struct, frozen=True):
     """The place to write a file: `name` in the directory `parent`; not a link, possibly missing.
 
-    `has_walls` as in `OpenPath`. `path` is the whole path, links resolved. `is_new_folder`: the
-    folder does not exist yet, and `name` starts with its missing part. `is_hidden`: a name in the
-    path starts with a dot, and it is not in the record folder of the call's flow.
+    `has_walls` as in `OpenPath`. `path` is the whole path, links resolved. With `is_new_folder`,
+    the folder does not exist yet, and `name` starts with its missing part. `is_hidden` means that a
+    name in the path starts with a dot, and the path is not in the record folder of the call's flow.
     """
 
     parent: int
@@ -135,9 +135,9 @@ class Place(msgspec.Struct, frozen=True):
 class Jail:
     """Directories that no path can leave: `root`, where relative paths start, and `others`.
 
-    `has_walls` False opens the whole file system except the floors. Paths below ``~scratch`` lead
-    to `scratch_dir`. `tool` is named in errors. `floors` are closed in addition to the names closed
-    everywhere; None: those that the environment names.
+    With `has_walls` False, the whole file system is open, except the floors. Paths below
+    ``~scratch`` lead to `scratch_dir`. Errors contain the name `tool`. `floors` are closed in
+    addition to the names that are closed everywhere; None: the places that the environment names.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Jail:
     def open_path(self, path: str) -> Generator[OpenPath]:
         """Open the file or directory at `path` for reading.
 
-        Raises: ToolDenied if it may not be read; ToolError if there is nothing to read.
+        Raises: ToolDenied if reading is not permitted; ToolError if nothing readable exists there.
         """
         with ExitStack() as held:
             with self._reporting():
@@ -189,7 +189,7 @@ class Jail:
     def place(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
         """Return the place to write `path`; creates directories with `makes_parents`.
 
-        Raises: ToolDenied if it may not be written; ToolError if its directory is missing.
+        Raises: ToolDenied if writing is not permitted; ToolError if the directory is missing.
         """
         with ExitStack() as held:
             with self._reporting():
@@ -215,7 +215,7 @@ class Jail:
     def file(self, path: str) -> Generator[int]:
         """Return a descriptor of the file `path`.
 
-        Raises: as `open_path`; ToolError if it is a directory.
+        Raises: as `open_path`; ToolError if the path is a directory.
         """
         with self.open_path(path) as found:
             if not found.is_file:
@@ -226,7 +226,7 @@ class Jail:
     def directory(self, path: str) -> Generator[OpenPath]:
         """Open the directory `path`.
 
-        Raises: as `open_path`; ToolError if it is a file.
+        Raises: as `open_path`; ToolError if the path is a file.
         """
         with self.open_path(path) as found:
             if found.is_file:
@@ -277,7 +277,8 @@ def _is_below(root: Path, path: str) -> bool:
 class _Walk:
     """The walk of one path: the open directories from the root down, and the remaining names.
 
-    Invariant: `_held[n + 1]` is the directory ``_names[n]`` in `_held[n]`, and none is a link.
+    Invariant: `_held[n + 1]` is the directory ``_names[n]`` in `_held[n]`, and no directory is a
+    link.
     """
 
     def __init__(
@@ -330,9 +331,9 @@ class _Walk:
         return self._reached(self._names, self._held[-1], is_file=False)
 
     def place(self, *, makes_parents: bool, is_planned: bool = False) -> Place:
-        """Return the place to write: enters, or creates, every directory above it.
+        """Return the place to write; enter, or create, every directory above it.
 
-        `is_planned`: name missing directories instead of creating them.
+        With `is_planned`, name missing directories instead of creating them.
 
         Raises: Escape; OSError.
         """
@@ -371,7 +372,7 @@ class _Walk:
             return None
 
     def _make(self, name: str, *, makes_parents: bool) -> None:
-        """Create the directory `name` after checking that the path below it may be written."""
+        """Create the directory `name` after checking that tools may write the path below it."""
         self._require_makeable(name, makes_parents=makes_parents)
         os.mkdir(name, dir_fd=self._held[-1])
 
@@ -436,7 +437,7 @@ class _Walk:
         )
 
     def _turn_to(self, path: str) -> None:
-        """Put the names of `path` before the remaining ones; an absolute one starts at the root."""
+        """Put the names of `path` before the remaining ones; start at the root if absolute."""
         names = [name for name in path.split("/") if name not in ("", ".")]
         if path.startswith("/"):
             names = self._below_root(names)

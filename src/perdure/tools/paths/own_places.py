@@ -1,7 +1,7 @@
-"""Locations of perdure's own files and those of the programs it imports from.
+"""Places of perdure's own files, and of the files of programs that perdure imports from.
 
-Their usual places are closed by name (`floors`). Variables and settings can move them; the places
-that they name are closed as well.
+Names close the usual places of these files (`floors`). Variables and settings can move these files;
+the new places are closed as well.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def names_of_place(place: str | Path) -> Names:
 
 
 def places_of_store(address: str) -> tuple[str, ...]:
-    """Return the files and folders of the store at `address`; none if it is not a file store."""
+    """Return the files and folders of the store at `address`; none if it has no files."""
     place = place_of_store(address)
     return () if place is None else (os.path.realpath(place),)
 
 
 def place_of_store(address: str) -> str | None:
-    """Return the file or folder that `address` of a store names; None if it names none."""
+    """Return the file or folder in a store's `address`; None if there is none."""
     scheme, colon, rest = address.partition("://")
     if not colon:
         return None

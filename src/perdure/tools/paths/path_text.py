@@ -13,7 +13,7 @@ _drive = re.compile(r"[A-Za-z]:/")
 
 
 class Escape(Exception):
-    """The path leads to a forbidden place; the message does not name it."""
+    """The path leads to a forbidden place; the message does not contain this place."""
 
 
 def names_of_text(path: str) -> list[str]:
@@ -22,7 +22,7 @@ def names_of_text(path: str) -> list[str]:
 
 
 def _is_dots(name: str) -> bool:
-    """Return True if `name` only looks like ``.`` or ``..``."""
+    """Return True if `name` looks like ``.`` or ``..`` but is another name."""
     shown = unicodedata.normalize("NFKC", name)
     seen = "".join(c for c in shown if unicodedata.category(c) != "Cf")
     return seen in (".", "..") and name not in (".", "..")
@@ -31,7 +31,7 @@ def _is_dots(name: str) -> bool:
 def checked_path(path: str) -> str:
     """Return `path` if it is a valid path of this file system.
 
-    Raises: Escape; OSError if it is too long.
+    Raises: Escape; OSError if the path is too long.
     """
     if "\0" in path or path.encode(errors="replace") != path.encode(errors="surrogatepass"):
         raise Escape("holds characters that no path has")

@@ -1,7 +1,7 @@
 """Read perdure's own files in an untrusted folder, by the rules for tools.
 
-Links cannot leave the folder, files on the floors are not read, and nothing blocks: same as for a
-tool that receives the path (`jail`), with a size limit.
+The rules are those of a tool that receives the path (`jail`), with a size limit: links cannot leave
+the folder, files on the floors are not read, and no file blocks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def read_inside(
     """Return the content of the file `path` below `root`. Blocks.
 
     `record` is the record folder of the flow that needs it.
-    Raises: ConfigError if it is missing or must not be read; LimitExceeded.
+    Raises: ConfigError if the file is missing or must not be read; LimitExceeded.
     """
     most: int = getattr(limits(), limit)
     floors = floors_of(os.environ, record=record)
@@ -71,7 +71,7 @@ def is_there(root: Path, path: str) -> bool:
 def require_writable(root: Path, folder: Path) -> None:
     """Reject `folder` as a record folder in the workspace `root` if tools could not write there.
 
-    A folder in `root` must not lead outside; one elsewhere must not be on the floors. Blocks.
+    A folder in `root` must not lead outside; a folder elsewhere must not be on the floors. Blocks.
     """
     top, place = Path(os.path.realpath(root)), Path(os.path.abspath(folder))  # noqa: PTH100 - a link is to be seen
     base = Path(os.path.abspath(root))  # noqa: PTH100 - a link is to be seen

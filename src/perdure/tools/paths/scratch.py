@@ -1,7 +1,7 @@
-"""The scratch directory of a session: for tool files that are not part of the work.
+"""The scratch directory of a session, for temporary files of tools.
 
-A model names it ``~scratch``, wherever it is. It is below a private directory of the user among the
-system's temporary files, is created at first use, and only its owner can enter it.
+A model always refers to it as ``~scratch``. The directory is in a private directory of the user
+among the system's temporary files. It is created at first use, and only its owner can enter it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def scratch_of(store: str, namespace: str, session: str) -> Path:
 def make_scratch(folder: Path) -> Path:
     """Create `folder` if necessary, and return it.
 
-    Raises: OSError, also if it or its parent is a link, or belongs to another user.
+    Raises: OSError, also if `folder` or its parent is a link, or belongs to another user.
     """
     for each in (folder.parent, folder):
         try:

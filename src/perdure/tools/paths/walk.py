@@ -20,9 +20,9 @@ _NOT_ENTERED = frozenset((".git",))  # binary objects, numerous enough to hide t
 
 
 class Found(msgspec.Struct, frozen=True):
-    """An entry of a directory. Shape: `names` lead to it from the start of the walk.
+    """An entry of a directory. Shape: `names` lead from the start of the walk to the entry.
 
-    `parent` is a descriptor of its directory, open until the next step of the walk.
+    `parent` is a descriptor of the entry's directory, open until the next step of the walk.
     """
 
     names: tuple[str, ...]
@@ -37,9 +37,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def entries_below(start: OpenPath, *, is_recursive: bool) -> Iterator[Found]:
-    """Yield everything in the directory `start` by name, each directory followed by its content.
+    """Yield all entries below the directory `start` by name, each directory before its content.
 
-    ``.git`` and secret directories are yielded but not entered. Ends after `MAX_VISITED` entries.
+    ``.git`` and secret directories are yielded but not entered. The walk ends after `MAX_VISITED`
+    entries.
     """
     found = _below(start, start.descriptor, (), is_recursive=is_recursive)
     return islice(found, MAX_VISITED)
@@ -110,9 +111,9 @@ def _kind_of(entry: os.DirEntry[str]) -> Literal["file", "directory", "link", "o
 def matches(pattern: str, names: tuple[str, ...]) -> bool:
     """Return True if the path `names` matches the glob `pattern`.
 
-    A pattern without a slash is compared with the last name, one with a slash with the whole path,
-    where ``**`` matches any number of directories. `*`, `?` and `[...]` stay within one name. Takes
-    at most (parts of the pattern) times (names) comparisons.
+    A pattern without a slash is compared with the last name. A pattern with a slash is compared
+    with the whole path, where ``**`` matches any number of directories. `*`, `?` and `[...]` match
+    only within one name. Takes at most (parts of the pattern) times (names) comparisons.
     Raises: LimitExceeded if the pattern is too long.
     """
     require_within("glob_characters", len(pattern), "the glob pattern")
@@ -129,7 +130,7 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
 
 
 def _past_stars(parts: tuple[str, ...], reached: set[int]) -> set[int]:
-    """Return `reached`, positions in a pattern, and those after each ``**`` there."""
+    """Return the positions `reached` in a pattern, and the positions after each ``**`` there."""
     found: set[int] = set()
     for place in reached:
         at = place

@@ -73,9 +73,9 @@ async def write_archive(
 
 
 def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each kind of warning, with the number of sessions and one of them.
+    """Yield a line for each kind of warning, with the number of sessions and an example.
 
-    Warnings that differ only in what they count, or in parentheses, are of one kind. Pure.
+    Warnings that differ only in numbers, or in parentheses, are of one kind. Pure.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for warning in warnings:

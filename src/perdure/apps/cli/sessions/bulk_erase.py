@@ -37,14 +37,15 @@ class EraseFilters(msgspec.Struct, frozen=True):
     source: SourceFilter = None
     until: UntilOption = None
     is_preview: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be erased, and erase nothing.")
+        bool,
+        typer.Option("--dry-run", help="List the data that would be erased, and erase nothing."),
     ] = False
 
     @property
     def rows(self) -> RowFilter | None:
         """The sessions that are selected; None: no filter was given.
 
-        Raises: UsageMistake for an empty text, which an unset variable of a shell leaves.
+        Raises: UsageMistake for an empty text, for example from an unset shell variable.
         """
         for option, text in (("--query", self.query), ("--source", self.source)):
             if text is not None and not text.strip():
@@ -63,9 +64,9 @@ async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:
 async def reached(
     store: Store, session: str | None, subject: str | None, forks: ForkPolicy
 ) -> list[SessionRow]:
-    """Return what one erasure includes: of `session`, of `subject`, or without both of everything.
+    """Return the sessions that an erasure of `session`, `subject` or everything includes.
 
-    That is also what belongs to these sessions, and their forks if they are erased, too.
+    The result includes child sessions, and forks if they are erased, too.
     """
     infos = await store.recent(None, scope="all")
     found = {info.id for info in infos if _is_named(info, session, subject)}
@@ -84,7 +85,7 @@ def _is_named(info: SessionInfo, session: str | None, subject: str | None) -> bo
 
 
 async def preview_lines(store: Store, rows: Sequence[SessionRow], forks: ForkPolicy) -> list[str]:
-    """Return the sessions to erase, the newest first, how many there are, and which will stay."""
+    """Return the sessions to erase, the newest first, their number, and those that remain."""
     lines = [_row_line(row) for row in rows[:_LISTED]]
     if len(rows) > _LISTED:
         lines.append(f"  … and {len(rows) - _LISTED:,} more")
@@ -102,7 +103,7 @@ def _row_line(row: SessionRow) -> str:
 
 
 async def _kept_lines(store: Store, rows: Sequence[SessionRow]) -> Iterator[str]:
-    """Name the sessions that cannot be erased, because forks that stay share their entries."""
+    """List the sessions that cannot be erased because remaining forks share their entries."""
     erased = {row.info.id for row in rows}
     others = [info for info in await store.recent(None, scope="all") if info.id not in erased]
     origins = {info.parent for info in others if info.origin not in _NO_FORKS}

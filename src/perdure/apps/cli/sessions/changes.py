@@ -63,7 +63,7 @@ def _focus(text: str | None) -> str | None:
 
 FocusOption = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", callback=_focus, help="What the summary must contain."),
+    typer.Option(metavar="TEXT", callback=_focus, help="The topics that the summary must contain."),
 ]
 
 
@@ -340,7 +340,8 @@ async def told_compaction(
 ) -> Told:
     """Describe the effect of the compaction `made` on a context of `before` tokens.
 
-    About the newest `kept` tokens are never summarized; None: all before the node of a flow is.
+    About the newest `kept` tokens are never summarized. None: all messages before the flow's node
+    are summarized.
     """
     after = (await handle.context()).tokens
     id_ = None if made is None else made.id
@@ -392,8 +393,8 @@ async def uncompact(session: SessionArgument, *, common: CommonOptions) -> None:
 async def abandon(session: SessionArgument, *, common: CommonOptions) -> None:
     """End an interrupted turn.
 
-    Its messages stay, and the turn does not continue. To continue it instead, use `perdure chat
-    --session ID`.
+    The messages of the turn remain in the log, and the turn does not continue. To continue it
+    instead, use `perdure chat --session ID`.
 
     Examples:
         perdure sessions abandon 01jd

@@ -51,9 +51,9 @@ async def diff(
     """Compare two branches of a session.
 
     Prints the shared entries, the last shared entry, and the entries of each branch. Name an entry
-    by its number, its id, the beginning of its id, or a foreign id; it can be inside a branch.
-    "root" is the position before the first entry. A branch may also be of another session, such as
-    a fork: name the session, or session/entry.
+    by its number, its id, the beginning of its id, or a foreign id. The entry can be inside a
+    branch. "root" is the position before the first entry. A branch can also belong to another
+    session, such as a fork: name the session, or session/entry.
 
     Examples:
         perdure sessions diff 01jd 12 20
@@ -76,7 +76,7 @@ async def diff(
 async def _path(store: Store, handle: Session, leaf: str) -> list[Entry]:
     """Return the branch that ends at `leaf`, by default at the session's leaf.
 
-    `leaf` may also be of another session: its id alone, or followed by ``/`` and an entry.
+    `leaf` can also belong to another session: its id alone, or followed by ``/`` and an entry.
     """
     if leaf == ROOT:
         return []
@@ -200,7 +200,7 @@ def _rows(
     *,
     limit: int | None,
 ) -> Iterator[str]:
-    """Format entries; of more than `limit`, the first and last ones with a count in between."""
+    """Format entries; beyond `limit`, only the first and last ones with a count in between."""
     if limit is None or len(entries) <= limit:
         kept, last = entries, entries[:0]
     else:

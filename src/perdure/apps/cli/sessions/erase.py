@@ -197,7 +197,7 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
 async def _erase_entries(
     session: Session, asked: _Asked, common: CommonOptions, *, is_preview: bool
 ) -> int:
-    """Erase single entries. The beginning of an id names none: an erasure cannot be undone."""
+    """Erase single entries. Only whole ids are accepted: an erasure cannot be undone."""
     ids = (f"{session.id}/{each}" if each.isdecimal() else each for each in asked.entries)
     found = [await session.entry(each) for each in ids]
     lines = [_entry_line(entry, session.id) for entry in found]

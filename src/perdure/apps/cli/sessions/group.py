@@ -1,4 +1,4 @@
-"""Commands of ``perdure sessions`` that read. ``changes`` has those that write."""
+"""Commands of ``perdure sessions`` that read. Commands that write are in ``changes``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ sessions = typer.Typer(help=HELP, no_args_is_help=True)
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure sessions`` known."""
+    """Register ``perdure sessions``."""
     overview.add_to(sessions)
     reader.add_to(sessions)
     changes.add_to(sessions)
@@ -121,9 +121,10 @@ async def show_tree(
 ) -> None:
     """Draw the tree of a session.
 
-    Shows every branch, label and compaction; of a long session only those among the newest entries
-    (five for each line). --all shows every entry. The straight line is the current branch; other
-    branches are to the right of it. Use the numbers to name entries in other commands.
+    Shows every branch, label and compaction. For a long session, it shows only those among the
+    newest entries (five for each line). --all shows every entry. The straight line is the current
+    branch; other branches are to the right of it. Use the numbers to name entries in other
+    commands.
 
     Examples:
         perdure sessions tree 01jd
@@ -177,9 +178,9 @@ async def show_context(
 ) -> None:
     """Show the context that a model would receive now.
 
-    Prints every message with its size and its entries, and what a compaction hides or a budget
-    leaves out. Before the messages: what was recalled for the last turn, with scores and reasons,
-    and what was not sent in it.
+    Prints every message with its size and its entries, and the messages that a compaction hides or
+    a budget leaves out. Before the messages, prints the texts recalled for the last turn with
+    scores and reasons, and the texts that were not sent.
 
     Examples:
         perdure sessions context 01jd

@@ -50,7 +50,7 @@ def add_to(sessions: typer.Typer) -> None:
 
 
 async def _forks_only(opened: Store, wanted: RowFilter, named: str) -> RowFilter:
-    """Return `wanted` for the forks of the session `named` only, and the forks of those."""
+    """Restrict `wanted` to the forks of the session `named`, and to forks of these forks."""
     origin = await named_session(opened, named)
     found = await with_all_forks(opened, [origin])
     return msgspec.structs.replace(wanted, among=frozenset(found) - {origin})
@@ -63,7 +63,7 @@ class ListFilters(msgspec.Struct, frozen=True):
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Only sessions whose title or id contains this; if none, whose folder does.",
+            help="Only sessions whose title or id contains this, or else whose folder does.",
         ),
     ] = None
     cwd: FolderFilter = None
@@ -91,7 +91,9 @@ class ListFilters(msgspec.Struct, frozen=True):
     ] = False
     forks_of: Annotated[
         str | None,
-        typer.Option("--forks-of", metavar="ID", help="Only forks of this session, and of those."),
+        typer.Option(
+            "--forks-of", metavar="ID", help="Only forks of this session, and forks of these forks."
+        ),
     ] = None
     is_all: Annotated[bool, typer.Option("--all", help="Also sessions of roles and subagents.")] = (
         False
@@ -127,10 +129,10 @@ async def list_sessions(
 ) -> None:
     """List sessions, newest activity first.
 
-    Lists one namespace: --namespace names another. The activity of a session is its newest user or
-    assistant message. Ids are shortened to what
-    other commands accept. To choose a session interactively, use `perdure sessions pick`; to search
-    messages, `perdure sessions search`.
+    Lists one namespace; --namespace selects another. The activity of a session is its newest user
+    or assistant message. Ids are shortened to prefixes that other commands accept. To choose a
+    session interactively, use `perdure sessions pick`; to search messages,
+    `perdure sessions search`.
 
     Examples:
         perdure sessions list --cwd .             # those of this folder
@@ -209,7 +211,7 @@ def _lines(
 
 
 def _folder_names(folders: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each of `folders`, with more parts where others end so. Pure."""
+    """Return the last part of each of `folders`, with more parts where names are equal. Pure."""
     paths = {each: PurePath(each).parts for each in folders}
     ends = Counter(parts[-size:] for parts in paths.values() for size in range(1, len(parts) + 1))
     found: dict[str, str] = {}

@@ -56,7 +56,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
         bool | None,
         typer.Option(
             "--on-branch/--off-branch",
-            help="Only entries on the current branch of their session, or only others.",
+            help="Only entries on the current branch of their session, or only the other entries.",
         ),
     ] = None
     cwd: FolderFilter = None
@@ -176,9 +176,9 @@ def hit_data(shown: ShownHit) -> dict[str, object]:
 
 
 def hit_lines(hits: Sequence[ShownHit], width: int, style: Style) -> Iterator[str]:
-    """Format `hits`, those of one session below its title, the session of the best hit first.
+    """Format `hits`, grouped below the title of their session; the best session is first.
 
-    Each has its snippet with marked matches, and how to read it.
+    Each hit has a snippet with marked matches, and the command that prints the entry.
     """
     groups: dict[StreamId, list[ShownHit]] = {}
     for each in hits:

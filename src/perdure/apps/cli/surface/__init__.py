@@ -1,1 +1,1 @@
-"""The commands as values: what they are called and take, their help, and their completion."""
+"""The commands as values: their names, parameters, help and completion."""

@@ -1,7 +1,8 @@
 """Completion candidates from a store and this machine.
 
-Runs at each key press: it only reads, creates no store and asks no question. It loads what a word
-needs: a list of sessions needs no typer and no model client.
+Completion runs at each key press, so it only reads, creates no store and asks no question.
+Completion imports only the modules that a word needs: a list of sessions needs no typer and no
+model client.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class StoreLookup:
         )
 
     def sessions(self, typed: str) -> Completion:
-        """Return sessions whose id begins with `typed`, else whose title contains it; or files.
+        """Return sessions by the beginning of the id, or else by a part of the title; or files.
 
         Newest first.
         """

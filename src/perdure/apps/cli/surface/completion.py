@@ -1,7 +1,7 @@
 """Completion of a typed word: commands, options, choices, ids, entries, models.
 
-`complete_words` is pure except for `Lookup`, which reads the store. `shells` has the scripts that
-ask, and the form of the answers.
+`complete_words` is pure except for `Lookup`, which reads the store. `shells` contains the scripts
+that request completions, and the format of the answers.
 """
 
 from __future__ import annotations

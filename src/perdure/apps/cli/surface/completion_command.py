@@ -15,7 +15,7 @@ from perdure.apps.terminal.output import show
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure completion`` known."""
+    """Register ``perdure completion``."""
     program.command("completion")(completion)
 
 

@@ -1,4 +1,4 @@
-"""A group of commands whose modules are imported for the commands that are needed."""
+"""A group of commands that imports only the modules of the commands that are needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 
 class Group(typer.Typer):
-    """A group with commands of its own, and after them those of other modules.
+    """A group with its own commands, followed by the commands of other modules.
 
     Shape: `places` is command -> ``module:function``.
     """
@@ -38,7 +38,7 @@ class Group(typer.Typer):
 
 
 def commands_of(group: typer.Typer, only: str | None = None) -> Sequence[Any]:
-    """Return the command `only` of `group`, or all if it has none of that name."""
+    """Return the command `only` of `group`, or all commands if `group` does not contain it."""
     if isinstance(group, Group):
         return group.commands(only)
     # A group is made once in a process, and gets its commands again for each program.

@@ -1,4 +1,4 @@
-"""The completion scripts of the shells, and the form of the answers that each reads.
+"""The completion scripts of the shells, and the answer format of each shell.
 
 A script calls ``perdure __complete SHELL`` with the typed text.
 """

@@ -1,4 +1,4 @@
-"""The command that does what an unknown command word means. Pure."""
+"""Suggestions for unknown command words that name a known task. Pure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ _LIKE = 0.75
 def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str | None:
     """Return the error for an unknown command whose task is known; None for other messages.
 
-    `group` is the group of commands that does not have it, but `commands`; "" is the program.
+    `group` is the group of commands that lacks the command, and `commands` are its commands; "" is
+    the program.
     """
     unknown = _UNKNOWN.match(message)
     if unknown is None:

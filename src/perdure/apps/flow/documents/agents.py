@@ -1,8 +1,8 @@
 """The agents of a workflow document: from the document, from agent files, or made for the run.
 
 The command line limits an agent of the document. Nodes may refer to an undefined agent, as exports
-of imported sessions do. If a model is named, that agent is made, with those tools named by its
-nodes that exist.
+of imported sessions do. If the command line names a model, such an agent is created with the
+existing tools that its nodes name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Cast(msgspec.Struct, frozen=True):
 
 
 def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
-    """Return the agents of `found`. The check of the document reports missing or invalid ones.
+    """Return the agents of `found`. The check of the document reports missing or invalid agents.
 
     Raises: InvalidAgentFile; ConfigError for an agent file that cannot be used.
     """
@@ -88,7 +88,7 @@ def _model_for_all(acting: RoleOptions) -> str | None:
 
 
 def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOptions) -> Agent:
-    """Make an undefined agent, with those tools of its nodes that exist."""
+    """Create an undefined agent with the existing tools that its nodes name."""
     named = [
         tool
         for node in found.workflow.nodes
@@ -131,8 +131,8 @@ def recast(document: DocumentBound, acting: RoleOptions, *, is_foreign: bool) ->
 
     Agents of a received flow get only the permissions of the command line and the settings.
 
-    Raises: ConfigError when this version cannot read them, or when another model is requested: the
-    models were set when the flow began.
+    Raises: ConfigError when this version cannot read the agents, or when another model is
+    requested: the models were set when the flow began.
     """
     if acting.model is not None:
         raise ConfigError(

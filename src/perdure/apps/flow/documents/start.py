@@ -48,7 +48,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A valid workflow: the file of one of roles, or a document with its agents and inputs."""
+    """A valid workflow: a file for roles, or a document with its agents and inputs."""
 
     workflow: Path | LocatedWorkflow
     acting: RoleOptions

@@ -1,1 +1,1 @@
-"""How a flow looks: its graph, its feeds, what waits for a person."""
+"""The display of a flow: its graph, its feeds, and its waits for people."""

@@ -110,7 +110,7 @@ def _said_before(each: FlowWait, said: Mapping[str, str]) -> str:
 
 
 def answer(flow: str, each: FlowWait) -> str:
-    """Return the command that answers it: of the inbox for a session's question, else of flows."""
+    """Return the answer command: of the inbox for a question of a session, otherwise of flows."""
     if each.session is not None or (each.topic == "consent" and each.question is not None):
         return f"perdure inbox answer {each.question} {'|'.join(each.choices)}"
     target = shlex.quote(each.target or "")

@@ -107,7 +107,7 @@ def _edge(source: str, target: str, style: Style, width: int, state: FlowState |
 
 
 def _in_order(graph: Graph) -> Sequence[FlowNode]:
-    """Return the nodes in topological order; those of a cycle last, in file order."""
+    """Return the nodes in topological order; nodes of a cycle are last, in file order."""
     left = list(graph.nodes)
     ordered: list[FlowNode] = []
     while left:
@@ -171,8 +171,8 @@ COLOURS: dict[NodeStanding, Meaning] = {
 def standing(state: FlowState, node: FlowNode) -> NodeStanding:
     """Return the status of `node`.
 
-    ``backward``: it requested better work and waits, or it must deliver it. ``completed``: it has
-    worked, and handed over along all its edges.
+    ``backward``: the node requested better work and waits, or it must deliver better work.
+    ``completed``: the node has worked, and handed over along all its edges.
     """
     run, id = state.run, node.id
     if id in run.running_nodes:

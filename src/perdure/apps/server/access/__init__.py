@@ -1,1 +1,1 @@
-"""Who may do what: tokens, and the caller that a request belongs to."""
+"""Access control: tokens, and the caller to which a request belongs."""

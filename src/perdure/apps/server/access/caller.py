@@ -1,4 +1,4 @@
-"""The caller of a request: found by its token, and what it may read and change."""
+"""The caller of a request: the caller is found by its token, which limits its rights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Callers:
         self._namespace: str | None = None
 
     async def authenticate(self, connection: AnyConnection) -> AuthenticationResult:
-        """Return the caller, and a function that says if its token is still valid.
+        """Return the caller, and a function that returns whether the caller's token is still valid.
 
         Raises: Problem 401, also for a token of another namespace; Problem 403; Problem 429.
         """
@@ -76,7 +76,7 @@ class Callers:
 
 
 class Authentication(AbstractAuthenticationMiddleware):
-    """Finds the caller by the ``Authorization`` header; every route needs one but the open ones.
+    """Finds the caller by the ``Authorization`` header, which all routes but the open ones need.
 
     `callers_of` returns the `Callers` of the server that got a request.
     """
@@ -91,7 +91,7 @@ class Authentication(AbstractAuthenticationMiddleware):
 
 
 def _require_visit(connection: AnyConnection, principal: Principal) -> None:
-    """Raises: Problem 403 for a page of another origin, and for what visitors may not do."""
+    """Raises: Problem 403 for a page of another origin, and for actions forbidden to visitors."""
     if connection.headers.get("origin") not in principal.origins:
         raise Problem(403, "origin_refused", "this token is for pages of other origins")
     if not connection.route_handler.opt.get(FOR_VISITORS):
@@ -118,10 +118,10 @@ def _require_own_page(connection: AnyConnection) -> None:
 
 
 class Caller:
-    """What one caller may do in a store. A session it may not see does not exist for it.
+    """The permissions of one caller in a store. A session it may not see does not exist for it.
 
-    A change needs one of the `heads`, or any head if there are none to need. `is_valid` says if its
-    token is still valid, for answers that last long.
+    A change requires that the session's head is one of `heads`; without `heads` any head is valid.
+    `is_valid` returns whether the token is still valid; answers that last long use it.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Caller:
 
     @property
     def name(self) -> str:
-        """How the log names the caller."""
+        """The name of the caller in the log."""
         return self.principal.subject or f"token {self.principal.token}"
 
     def require_new(self, named: str | None) -> None:
@@ -168,16 +168,16 @@ class Caller:
 
     @property
     def key(self) -> str | None:
-        """The key of the request for a commit of the library, None without one."""
+        """The idempotency key of the request for a commit of the library; None without a key."""
         return None if self.keyed is None else self.keyed.name
 
     @property
     def may_see_server(self) -> bool:
-        """Whether texts for it may name files and addresses of the server's machine."""
+        """Whether texts for the caller may name files and addresses of the server's machine."""
         return self.sees_all and self.principal.may("admin")
 
     def subject_or(self, asked: str | None) -> str | None:
-        """Return the only person whose records the caller may see, `asked` if it may see all.
+        """Return the only subject whose records the caller may see; `asked` if it may see all.
 
         Raises: Problem 403 if its token is for another person than `asked`.
         """
@@ -190,7 +190,7 @@ class Caller:
 
     @property
     def mark(self) -> dict[str, object] | None:
-        """The metadata of a session that a visitor begins, by which it is found to be its own."""
+        """The metadata that marks a session as begun by this visitor."""
         return {MADE_BY: self.principal.token} if self.principal.is_visitor else None
 
     def require(self, role: Role) -> None:
@@ -216,10 +216,10 @@ class Caller:
 
         For a change the key of the request is recorded; `is_repeatable` as for `claim`.
         With an ``If-Match``, the first commit of the change needs that head.
-        Raises: Replayed, if the request was answered before; Problem 403; HeadChanged for a change
+        Raises: Replayed if the request was answered before; Problem 403; HeadChanged for a change
         if the request's ``If-Match`` is outdated; SessionNotFound, also for a session of another
-        person or agent; Erased for a caller that sees all sessions: the log no longer says whose
-        an erased session was.
+        person or agent; Erased for a caller that sees all sessions, because the log no longer
+        records the owner of an erased session.
         """
         self.require(role)
         try:

@@ -48,8 +48,8 @@ BODY_S = 60.0
 class Guard:
     """Refuses requests for other hosts, and gives answers the headers that protect a browser.
 
-    A header that a route sets itself stays. A client that does not send the rest of its request is
-    not waited for.
+    A header that a route sets itself is not replaced. The server stops waiting for a client that
+    does not send the rest of its request.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:

@@ -28,8 +28,8 @@ def etag_of(head: int) -> str:
 def heads_in(name: str, lines: Iterable[str], *, is_weak: bool = False) -> frozenset[int] | None:
     """Return the heads that the header `name` lists in its `lines`; None for ``*`` and no lines.
 
-    With `is_weak` weak tags count too. A tag that is none of ours names no head.
-    Raises: Problem 400 if it is no list of entity tags (RFC 9110, 8.8.3).
+    With `is_weak` weak tags count too. A tag in another format names no head.
+    Raises: Problem 400 if the header is not a list of entity tags (RFC 9110, 8.8.3).
     """
     given = list(lines)
     text = ",".join(given).strip()
@@ -47,7 +47,7 @@ def heads_in(name: str, lines: Iterable[str], *, is_weak: bool = False) -> froze
 async def at_head(store: Store, session: Session, head: int) -> Session:
     """Return a handle on `session` whose first commit fails unless its head is `head`.
 
-    The commit itself checks the head, so that of two requests at once one fails.
+    The commit itself checks the head, so one of two concurrent requests fails.
     """
     backing = _AtHead(store.backend, session.id, head)
     state = await backing.log.state(session.id)

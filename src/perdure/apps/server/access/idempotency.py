@@ -1,8 +1,8 @@
-"""Requests with an ``Idempotency-Key``: done once, and answered the same again.
+"""Requests with an ``Idempotency-Key``: each runs once, and a repetition gets the same answer.
 
-The log of the session holds both: a note with the key, committed before the effect, and a note with
-the answer. Its keyed commit decides between two requests at once, also of two servers. Both are
-erased with the session. A store keeps keys for 30 days at least.
+The log of the session contains two notes: one with the key, committed before the effect, and one
+with the answer. The keyed commit of the first note decides between two concurrent requests, also of
+two servers. Both notes are erased with the session. A store keeps keys for 30 days at least.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _POLLS, _POLL_S = 20, 0.1
 class KeyedRequest:
     """One request with a key, from its arrival to its answer.
 
-    `unknown_since` is the seq of its claim when an earlier request of this key got no answer, since
-    its process was killed: its effect may have happened after that entry.
+    `unknown_since` is the seq of the claim of an earlier request with this key, which got no answer
+    because its process was killed. Its effect may have happened after that entry.
     """
 
     def __init__(self, method: str, path: str, key: str, token: str, presented: str) -> None:
@@ -74,16 +74,17 @@ class KeyedRequest:
         return f"k{made.hex()[:40]}"
 
     def read(self, query: bytes, body: bytes) -> None:
-        """Take the digest of the request."""
+        """Compute the digest of the request."""
         asked = (self._method, self._path, query, body)
         self._digest = hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()
 
     async def claim(self, session: Session, *, is_repeatable: bool = False) -> None:
         """Record the request in `session`, before its effect.
 
-        Durable: when this returns. `is_repeatable`: the caller looks at `unknown_since`.
-        Raises: Replayed if it was answered; IdempotencyMismatch for another request of this key;
-        Problem 409 if it is unknown whether it was done.
+        Durable: when this returns. With `is_repeatable`, an unknown outcome sets
+        `unknown_since` and does not raise.
+        Raises: Replayed if the request was answered; IdempotencyMismatch for another request with
+        this key; Problem 409 if it is unknown whether the request ran.
         """
         if self._claim is not None:
             return
@@ -108,7 +109,7 @@ class KeyedRequest:
     async def answered(self, start: Message, body: bytes) -> Message:
         """Record the answer; return its start, whose ``ETag`` includes the record.
 
-        A refusal did nothing: a request with the same key is tried again.
+        A rejected request had no effect, so a later request with the same key runs again.
         """
         status = cast("HTTPResponseStartEvent", start)["status"]
         session, claim = self._session, self._claim
@@ -129,7 +130,7 @@ class KeyedRequest:
         return start
 
     async def _answer(self) -> Mapping[str, Any] | None:
-        """Return the newest answer to the claim, None if there is none after a while."""
+        """Return the newest answer to the claim; None if no answer arrives in time."""
         assert self._session is not None
         assert self._claim is not None
         for _ in range(_POLLS):
@@ -175,7 +176,7 @@ class Idempotency(ASGIMiddleware):
 
 
 def presented(request: Request[Any, Any, Any]) -> str:
-    """Return the token with which `request` came."""
+    """Return the token of `request`."""
     bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
     return bearer or request.cookies.get(COOKIE, "")
 
@@ -194,7 +195,7 @@ def keeps_keys(options: Mapping[str, Any], path_parameters: Container[str]) -> b
 
 
 def _check(request: Request[Any, Any, Any], key: str) -> None:
-    """Raises: Problem 400 for a key that cannot be used, or on a route that keeps none."""
+    """Raises: Problem 400 for an invalid key, and on a route that does not support keys."""
     if not (0 < len(key) <= LONGEST and key.isascii() and key.isprintable()):
         detail = f"an Idempotency-Key has 1 to {LONGEST} printable ASCII characters"
         raise Problem(400, "idempotency_key_invalid", detail)

@@ -1,4 +1,4 @@
-"""What pages of other origins may load: the files of the widget, and the API for its tokens."""
+"""Resources for pages of other origins: the files of the widget, and the API for its tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPEN = {"access-control-allow-origin": "*", "cross-origin-resource-policy": "cr
 
 
 class Origins:
-    """Adds the headers of CORS: for files of the widget to all, else to the tokens' origins only.
+    """Adds CORS headers: files of the widget allow all origins, the API only those of tokens.
 
     No answer allows credentials, so no page of another site uses the cookie of the console.
     """

@@ -30,8 +30,8 @@ AnyConnection = ASGIConnection[Any, Any, Any, State]
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one caller may do. Units: requests a minute, streams at once.
 
-    A caller is a token. The visitors of a page share one, so there it is the token and the address
-    that it is used from.
+    A caller is a token. The visitors of a page share one token, so their limits apply per token and
+    address.
     """
 
     requests: int = 30_000
@@ -41,7 +41,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rates:
-    """The requests and streams of a server's callers. `steady_s` gives the time, in seconds."""
+    """The requests and streams of a server's callers. `steady_s` returns the time in seconds."""
 
     def __init__(self, limits: Limits, steady_s: Callable[[], float]) -> None:
         self._limits = limits
@@ -51,7 +51,7 @@ class Rates:
         self._streams: Counter[str] = Counter()
 
     def count(self, principal: Principal, address: str) -> None:
-        """Count a request. Raises: Problem 429 if there were too many; it does not count then."""
+        """Count a request. Raises: Problem 429 over the limit; such a request is not counted."""
         caller = _caller(principal, address)
         limits = self._limits
         most = limits.visitor_requests if principal.is_visitor else limits.requests

@@ -1,8 +1,8 @@
 """Signing in to the console: a one-time code, or a token, becomes a cookie.
 
-The cookie holds a token of its own, which signing out revokes. A page of another site cannot use
-it: browsers send it with requests of this site only, and changes need a header that only a script
-of this site can set.
+The cookie contains its own token, which signing out revokes. A page of another site cannot use the
+cookie: browsers send it with requests of this site only, and changes need a header that only a
+script of this site can set.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIGNED_IN_S = 30 * 24 * 3600
 
 
 class SignIn:
-    """Makes and accepts one-time codes. `randomness` returns that many random bytes.
+    """Makes and accepts one-time codes. `randomness` returns the given number of random bytes.
 
     The tokens that it makes are for `namespace`.
     """
@@ -97,7 +97,7 @@ class SignIn:
     def out(self, token: str) -> None:
         """Revoke `token` if a console made it at its sign-in.
 
-        Raises: Problem 503 when that cannot be stored.
+        Raises: Problem 503 when the revocation cannot be stored.
         """
         principal = principal_of(self.tokens, token, self._now_ms())
         with _is_available():
@@ -117,7 +117,7 @@ def principal_of(tokens: Tokens, token: str, at: int) -> Principal | None:
 
 @contextmanager
 def _is_available() -> Generator[None]:
-    """Raises: Problem 503 for tokens that are not available; the log has why, as anyone may ask."""
+    """Raises: Problem 503 if the tokens are unavailable; the reason is only in the log."""
     try:
         yield
     except TokensUnavailable as error:

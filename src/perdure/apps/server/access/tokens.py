@@ -1,6 +1,7 @@
 """Bearer tokens of the API: made, checked and revoked.
 
-Only a hash of each is kept, and the key with which the host of a page signs for its visitors.
+Only a hash of each token is stored, and the key with which the host of a page signs for its
+visitors.
 
 A token is random text of 256 bits, so that one fast hash protects it. Its file is of one store.
 """
@@ -33,11 +34,11 @@ _FILE_LIMIT = 4 * 1024 * 1024
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """A caller: what the token of its request allows.
+    """A caller: the permissions of the token of its request.
 
     `agent` and `subject` restrict it to sessions of that agent and of that person. With `origins`
-    it is a visitor of a page of one of these: of the sessions that it began itself, or of the
-    session `visit` that the host signed.
+    the caller is a visitor of a page of one of these origins. It sees the sessions that it began,
+    or the session `visit` that the host signed.
     """
 
     token: str
@@ -78,17 +79,17 @@ class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     signing_key: str = ""
 
     def is_valid(self, at: int) -> bool:
-        """Whether it is neither revoked nor expired at `at`."""
+        """Whether the token is neither revoked nor expired at `at`."""
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
 
     @property
     def principal(self) -> Principal:
-        """The caller that presents it."""
+        """The caller that presents the token."""
         return Principal(self.id, self.role, self.namespace, self.agent, self.subject, self.origins)
 
 
 class TokensUnavailable(ConfigError):
-    """The file of tokens cannot be read or written. The text names it: not for callers."""
+    """The file of tokens cannot be read or written. Its text names the file: not for callers."""
 
 
 class TokenNotFound(ConfigError):
@@ -143,7 +144,8 @@ class TokenFile:
     def origins(self) -> frozenset[str]:
         """Return the origins of all publishable tokens.
 
-        Those of revoked and expired ones are included: their pages can read why they are refused.
+        The origins of revoked and expired tokens are included, so that their pages can read why
+        they are rejected.
         """
         return frozenset(o for each in self._records().values() for o in each.origins)
 
@@ -181,7 +183,7 @@ class TokenFile:
 
     @contextmanager
     def _in_turn(self) -> Generator[None]:
-        """Let no other process change the file, so that none undoes a revocation."""
+        """Lock the file against other processes, so that no process undoes a revocation."""
         with ExitStack() as held:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

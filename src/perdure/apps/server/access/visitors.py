@@ -1,4 +1,4 @@
-"""Visitors of a host page: what they may do, and the tokens that the host signs for one of them.
+"""Visitors of a host page: their permissions, and the tokens that the host signs for them.
 
 A signed token is ``pdv_ID.PAYLOAD.MAC``: ID is the id of the publishable token, PAYLOAD the JSON of
 a `Visitor` and MAC the HMAC-SHA256 of ``pdv_ID.PAYLOAD`` under its signing key, both in base64url
@@ -33,7 +33,7 @@ _SHOWN = frozenset(("session:turn_started", "session:turn_completed"))
 
 
 class Visitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a host says of its visitor. Units: `exp` is Unix seconds."""
+    """The statement of a host about its visitor. Units: `exp` is Unix seconds."""
 
     session: str
     exp: int
@@ -45,7 +45,7 @@ def sign_visitor(
 ) -> str:
     """Return a token for one visitor of your page, who gets the session `session` and no other.
 
-    `key` is the signing key that ``perdure token create --publishable`` printed; it stays in your
+    `key` is the signing key that ``perdure token create --publishable`` printed; keep it on your
     server. `subject` names the person in memory and lists. `now_s` is ``time.time()``.
     Raises: WrongArgument for a key of another form, or a time over `LONGEST_S`.
     """
@@ -82,7 +82,7 @@ def visitor_of(signed: str, key: str, at: int) -> Visitor | None:
 
 
 def visible(event: AnyEvent) -> Mapping[str, object] | None:
-    """Return what a visitor sees of `event`: texts and turns, nothing of tools or reasoning."""
+    """Return the part of `event` that a visitor sees: texts and turns, no tools or reasoning."""
     match event:
         case Event(type="agent:message", payload={"role": "user" | "assistant" as role}):
             told = {"role": role, "text": _said(event.payload.get("parts"))}

@@ -18,9 +18,9 @@ from perdure.session.ledger import TurnStarted
 async def read_feed(
     store: Store, flow: StreamId, role: str, after: str | None, limit: int
 ) -> FeedPage:
-    """Read the items of `role` after the cursor `after`: about `limit`, related ones together.
+    """Read about `limit` items of `role` after the cursor `after`; related items stay together.
 
-    Raises: WrongArgument for a cursor that is not of this feed.
+    Raises: WrongArgument for a cursor of another feed.
     """
     point = FeedPoint(role) if after is None else _point(after, role)
     log = await Feeds(store.backend, flow).log_of_all((role,), {role: point})

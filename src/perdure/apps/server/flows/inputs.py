@@ -1,4 +1,4 @@
-"""What clients send about flows."""
+"""The input of clients about flows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NewFlow(Input, frozen=True, kw_only=True):
     `mode` workflow runs the file `workflow`, a path in that folder. takeover and greenfield let the
     owner set up an existing or a new project; missing files of the project are written first.
     update runs `workflow` to bring the project from one version to another. With an `id` of your
-    own the request can be repeated: a flow under an id that is taken is refused.
+    own you can repeat the request: a second flow with the same id is rejected.
     """
 
     workspace: str
@@ -34,8 +34,8 @@ class NewFlow(Input, frozen=True, kw_only=True):
 def role_for(mode: ConsentMode | None) -> Role:
     """Return the role that sets the consent `mode`.
 
-    With full-access the roles of a flow run any program as the user of the server, as a flow that
-    is started can: both need admin.
+    With full-access the roles of a flow can run any program as the user of the server. Starting a
+    flow allows the same, so both actions need the role admin.
     """
     return "admin" if mode == "full-access" else "write"
 
@@ -54,7 +54,7 @@ class FlowTarget(Input, frozen=True, kw_only=True):
 
 
 class NewConsent(Input, frozen=True, kw_only=True):
-    """A change of what roles may do without asking: the mode, or one command or MCP tool."""
+    """A change of a flow's consent: the mode, or one command or MCP tool."""
 
     mode: ConsentMode | None = None
     tool: GrantedTool = "bash"
@@ -63,7 +63,7 @@ class NewConsent(Input, frozen=True, kw_only=True):
 
 
 class ConfiguredRole(Input, frozen=True, kw_only=True):
-    """Model, skills and tools of a role; null: as its agent and its files say."""
+    """Model, skills and tools of a role; null: the values of its agent and its files."""
 
     model: str | None = None
     skills: list[str] | None = None

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class FlowRuns:
-    """The flows of `runtime`, and those of them that run in this process.
+    """The flows of `runtime`, and their runs in this process.
 
     A role without an agent of its own gets the first agent of the server under its name. Flows are
     started only in the folders `projects` and below them.
@@ -124,7 +124,7 @@ class FlowRuns:
         return flow
 
     async def go_on(self, id: str) -> None:
-        """Run the flow `id` here if no process does; what hinders that is its `error`."""
+        """Run the flow `id` here if no process does; a failure to run it becomes its `error`."""
         try:
             if not await self.flows.look(StreamId(id)).workers():
                 await self.ensure(id)

@@ -69,7 +69,7 @@ class FlowSocket:
     async def serve(self) -> None:
         """Answer messages until the client leaves.
 
-        Raises: what `Socket.receive_text` raises; MessageTooLong.
+        Raises: the errors of `Socket.receive_text`; MessageTooLong.
         """
         self._caller.require("read")
         self._caller.require_all()
@@ -85,7 +85,7 @@ class FlowSocket:
             await self._leave()
 
     async def _answer(self, data: str) -> None:
-        """Carry out the message in `data`; a failure is answered."""
+        """Execute the message in `data`; answer a failure with an error message."""
         id: str | None = None
         try:
             message = messages.read(data)
@@ -174,7 +174,7 @@ class FlowSocket:
     # -- what the client gets
 
     async def _follow(self, flow: Flow) -> None:
-        """Send the whole of `flow`, then its changes, in place of the flow before."""
+        """Send the whole state of `flow`, then its changes; stop following the previous flow."""
         await self._leave()
         position = await self._caller.store.backend.position()
         watch = self._caller.store.watch(position)  # before the replay: nothing is missed between
@@ -292,7 +292,7 @@ def _failed(error: Exception, id: str | None) -> messages.Failed:
 
 
 def _of_session(event: Event, role: str) -> messages.ServerMessage | None:
-    """Return what an event of a role's session is to the client; None: only the feed shows it."""
+    """Return the message to the client for a role's event; None: only the feed shows it."""
     match event.type:
         case "agent:model_called":
             return messages.RequestSent(role=role)

@@ -22,7 +22,7 @@ class FromClient(
 
 
 class OpenFlow(FromClient, frozen=True, tag="open_flow", kw_only=True):
-    """Follow a flow in place of the one before. Starts nothing."""
+    """Follow a flow instead of the previous one. Starts nothing."""
 
     flow_id: str
 
@@ -64,7 +64,7 @@ class StopTurn(FromClient, frozen=True, tag="stop_active_turn", kw_only=True):
 
 
 class CompactContext(FromClient, frozen=True, tag="compact_context", kw_only=True):
-    """Summarize what a role did at its node."""
+    """Summarize the work of a role at its node."""
 
     role: str
     focus: Text | None = None
@@ -113,7 +113,7 @@ class ConsentResponse(FromClient, frozen=True, tag="consent_response", kw_only=T
 
 
 class SetConsent(FromClient, frozen=True, tag="consent_mode", kw_only=True):
-    """Change what roles may do without asking."""
+    """Change the permission of roles to act without asking."""
 
     mode: ConsentMode
 
@@ -155,7 +155,8 @@ class FlowSummaries(FromServer, frozen=True, tag="flow_summaries", kw_only=True)
 class FeedReplay(FromServer, frozen=True, tag="feed_replay", kw_only=True):
     """New and changed items of a role's feed; an item replaces one with the same id.
 
-    All of it after `open_flow`, in several messages if it is long; then what is added.
+    After `open_flow` the whole feed is sent, in several messages if it is long; then only
+    additions.
     """
 
     role: str
@@ -182,7 +183,7 @@ class RequestSent(FromServer, frozen=True, tag="request_sent", kw_only=True):
 
 
 class ReceivingResponse(FromServer, frozen=True, tag="receiving_response", kw_only=True):
-    """An answer has begun. `text` is what it has said so far, for a client that came later."""
+    """An answer has begun. `text` is the answer so far, for a client that connected later."""
 
     role: str
     text: str = ""
@@ -196,20 +197,20 @@ class OutputText(FromServer, frozen=True, tag="output_text", kw_only=True):
 
 
 class ResponseEnd(FromServer, frozen=True, tag="response_end", kw_only=True):
-    """An answer has ended; the feed holds it."""
+    """An answer has ended; the feed contains it."""
 
     role: str
 
 
 class InputText(FromServer, frozen=True, tag="input_text", kw_only=True):
-    """A message that a role was given."""
+    """A message that a role received."""
 
     role: str
     text: str
 
 
 class Failed(FromServer, frozen=True, tag="error", kw_only=True):
-    """A message that could not be carried out. `id` is the message's."""
+    """A message that could not be executed. `id` is the message's."""
 
     code: str
     message: str

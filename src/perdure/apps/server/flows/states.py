@@ -1,4 +1,4 @@
-"""Flows of a store as values, read with what waits and what runs."""
+"""Flows of a store as values, with their waits and the state of their runs."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ EdgeState = Literal["plain", "done", "unread", "back"]
 
 
 class FlowNodeView(Value, frozen=True, kw_only=True):
-    """A node of a graph. `reason` is why it waits for a person; `session` that of its role."""
+    """A node of a graph. `reason` explains its wait for a person; `session` is its role's."""
 
     id: str
     role: str
@@ -72,7 +72,7 @@ class HandedFile(Value, frozen=True, kw_only=True):
 
 
 class FlowConsentView(Value, frozen=True, kw_only=True):
-    """What roles may do without asking."""
+    """The permission of roles to act without asking."""
 
     mode: ConsentMode
     commands: list[str]
@@ -100,7 +100,7 @@ class ImprovementView(Value, frozen=True, kw_only=True):
 
 
 class FlowSummary(Value, frozen=True, kw_only=True):
-    """A flow in a list. `nodes` counts its nodes by state; `waits` what waits for a person."""
+    """A flow in a list. `nodes` counts its nodes by state; `waits` counts waits for people."""
 
     id: str
     name: str
@@ -115,8 +115,8 @@ class FlowSummary(Value, frozen=True, kw_only=True):
 class FlowView(Value, frozen=True, kw_only=True):
     """A flow. `can_resume`: it could continue, and no process runs it.
 
-    `faults` has the faults of its workflow file, which is not used; `error` is why its last run in
-    this server failed.
+    `faults` contains the errors of its workflow file, which is then not used; `error` is the reason
+    why its last run in this server failed.
     """
 
     id: str
@@ -167,7 +167,7 @@ class FeedItemView(Value, frozen=True, kw_only=True):
 class FeedPage(Value, frozen=True, kw_only=True):
     """New and changed items of a feed. An item replaces an earlier one with the same id.
 
-    `cursor` is where the next read continues; `has_more`: at once.
+    The next read continues at `cursor`; with `has_more`, more items exist already.
     """
 
     items: list[FeedItemView]

@@ -115,7 +115,7 @@ def _edge(state: FlowState, source: str, target: str) -> FlowEdgeView:
 
 
 def _roles(state: FlowState, nodes: Sequence[FlowNodeView]) -> list[FlowRoleView]:
-    """Return the roles of the graph, then others with a session: that of the feedback."""
+    """Return the roles of the graph, then the feedback role if it has a session."""
     phase = state.run.improvement_phase
     found: list[FlowRoleView] = []
     for role in dict.fromkeys((*state.graph.roles, *state.sessions)):

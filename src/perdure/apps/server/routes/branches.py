@@ -102,7 +102,7 @@ async def label_entry(
 
 @put("/sessions/{session_id:str}/pins/{seq:int}", is_conditional=True)
 async def pin_entry(caller: TheCaller, session_id: SessionId, seq: FromPath[int]) -> EntryView:
-    """Keep an entry in the context, also where a compaction hides it."""
+    """Keep an entry in the context, even if a compaction covers it."""
     session = await caller.session(session_id, "write")
     return entry_view(await session.pin(entry_id(session.id, seq)))
 
@@ -123,7 +123,7 @@ async def compact_session(
 ) -> Response[SessionView]:
     """Summarise older messages in the context; the log keeps them.
 
-    409 with the code `nothing_to_compact` if there are none that a summary could replace.
+    Answers 409 with the code `nothing_to_compact` if a summary could replace no messages.
     """
     session = await caller.session(session_id, "write")
     chat = await conversations.chat(session_id)
@@ -153,7 +153,7 @@ async def show_removed(
 async def undo_compaction(
     caller: TheCaller, session_id: SessionId, data: JSONBody[Uncompacted]
 ) -> Response[SessionView]:
-    """Bring back what a compaction hides."""
+    """Undo a compaction: the hidden messages are in the context again."""
     session = await caller.session(session_id, "write")
     await session.uncompact(data.compaction)
     return await shown(caller, session)

@@ -1,7 +1,7 @@
 """The files of the console: one page, its modules and its style; and the widget of host pages.
 
-The page names its files with their version, so that a browser asks for each of them once in each
-release and never mixes two. They are read once.
+The page names its files with their version, so that a browser requests each file once per release
+and never mixes two releases. They are read once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _imported(first: str) -> list[str]:
 def sent_path(request: Request[Any, Any, Any]) -> str:
     """Return the path as the client sent it, with the path at which the server is mounted.
 
-    Applications that mount the server hand it on in different ways.
+    Applications that mount the server pass this path on in different ways.
     """
     scope = cast("dict[str, Any]", request.scope)
     raw: bytes = scope.get("raw_path") or b""

@@ -51,8 +51,8 @@ async def watch_session(
 ) -> Stream:
     """Stream the events of a session after a seq: those stored so far, then new ones.
 
-    Each event that a client can continue after has the seq as its id. `caught-up` follows the last
-    stored event. A client that connects again sends ``Last-Event-ID``, which replaces `after`.
+    If a client can continue after an event, the id of the event is its seq. `caught-up` follows the
+    last stored event. A client that connects again sends ``Last-Event-ID``, which replaces `after`.
     """
     content = await _of_session(caller, session_id, _cursor(request, after))
     return _stream(request, rates, caller, content)
@@ -185,7 +185,7 @@ async def _send(socket: AnySocket, content: AsyncGenerator[Piece | None]) -> Non
 
 
 async def _left(socket: AnySocket) -> None:
-    """Return when the client has left. Its messages are ignored."""
+    """Wait until the client disconnects. Its messages are ignored."""
     try:
         while True:
             await socket.receive_data("text")

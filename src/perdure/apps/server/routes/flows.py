@@ -1,4 +1,4 @@
-"""Flows: list, start, show, feeds; and what people decide about them.
+"""Flows: list, start, show, feeds, and people's decisions.
 
 Questions of flows are answered in the inbox.
 """
@@ -55,7 +55,7 @@ async def list_projects(caller: TheCaller, runs: TheRuns) -> Page[str]:
 
 @post("/flows", status_code=201)
 async def start_flow(caller: TheCaller, runs: TheRuns, data: JSONBody[NewFlow]) -> FlowView:
-    """Start a flow and run it. Its roles work as the user of the server, so this needs admin."""
+    """Start a flow and run it. Its roles work as the user of the server: needs the role admin."""
     caller.require("admin")
     caller.require_all()
     flow = await runs.start(data)
@@ -78,7 +78,7 @@ async def show_feed(
     after: FromQuery[str | None] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=2_000)] = 300,
 ) -> FeedPage:
-    """Show the feed of a role: what it thought, said, did and handed over."""
+    """Show the feed of a role: its thinking, messages, actions and handoffs."""
     flow = await _flow(caller, runs, flow_id)
     return await read_feed(caller.store, flow.id, role, after, limit)
 
@@ -116,7 +116,7 @@ async def compact_role(
     role: FromPath[str],
     data: JSONBody[Focus],
 ) -> EntryView | None:
-    """Summarize what a role did at its node; null when there is nothing to summarize."""
+    """Summarize the work of a role at its node; null when there is nothing to summarize."""
     flow = await _flow(caller, runs, flow_id, "write")
     made = await (await runs.flows.open(flow.id)).compact(role, data.focus)
     return None if made is None else entry_view(made)
@@ -126,7 +126,7 @@ async def compact_role(
 async def show_handoff(
     caller: TheCaller, runs: TheRuns, flow_id: FlowId, node: FromPath[str]
 ) -> Page[HandedFile]:
-    """Show the files of a handoff that waits for approval, with their changes; else none."""
+    """Show the files of a handoff that waits for approval, with changes; empty if none waits."""
     state = await (await _flow(caller, runs, flow_id)).state()
     return Page(items=await staged_files(caller.store.backend, state, node))
 
@@ -163,7 +163,7 @@ async def stop_turn(
 async def change_consent(
     caller: TheCaller, runs: TheRuns, flow_id: FlowId, data: JSONBody[NewConsent]
 ) -> FlowView:
-    """Change what roles may do without asking. Open questions that it settles are answered.
+    """Change the consent of a flow's roles. The change also answers questions that it decides.
 
     The mode full-access needs the role admin.
     """

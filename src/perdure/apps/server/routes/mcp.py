@@ -23,7 +23,7 @@ from perdure.models.embedders.protocol import Embedder, EmbedderName
 
 
 class McpServed(NamedTuple):
-    """What an MCP server serves: a store, with the embedder of recalls.
+    """The data that an MCP server serves: a store, and the embedder of recalls.
 
     With `is_writable` a token of the role write also gets the tools that write.
     """
@@ -34,7 +34,7 @@ class McpServed(NamedTuple):
 
 
 def mcp_route(served_of: Callable[[Scope], McpServed]) -> ASGIRouteHandler:
-    """Return the route of an MCP server; `served_of` returns what it serves at a request."""
+    """Return the route of an MCP server; `served_of` returns the data for a request."""
 
     @asgi("/mcp", copy_scope=False)
     async def serve_mcp(scope: Scope, receive: Receive, send: Send) -> None:

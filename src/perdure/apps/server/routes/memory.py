@@ -46,10 +46,10 @@ async def recall(
     subject: FromQuery[str | None] = None,
     limit: Limit = 10,
 ) -> Recollection:
-    """Find what is remembered about a question; best first, each with its reasons.
+    """Search the memory for a question; the best hits first, each with its reasons.
 
-    Finds what was said in earlier sessions, summaries of them, and facts: of exactly the
-    `subject`, and without one only what is about no person.
+    Finds messages of earlier sessions, summaries and facts. With `subject` it finds only texts
+    about exactly this person; without `subject`, only texts about no person.
     """
     found, problem = await recall_anyway(
         memory,
@@ -93,7 +93,7 @@ async def list_facts(
 ) -> Page[FactView]:
     """List the facts that the caller may see, newest first; of one person with a `subject`.
 
-    Without `limit` all of them.
+    Without `limit`, lists all facts.
     """
     within = _within(caller, subject, whose)
     found = await caller.store.memory.facts(
@@ -131,7 +131,7 @@ async def remember(caller: TheCaller, data: JSONBody[NewFact]) -> FactView:
 async def correct(
     caller: TheCaller, stream: FromPath[str], seq: FromPath[int], data: JSONBody[Correction]
 ) -> FactView:
-    """Give a fact another text; the earlier one stays in its history."""
+    """Replace the text of a fact; the earlier text stays in its history."""
     fact = await _own(caller, f"{stream}/{seq}")
     return _fact(await caller.store.memory.correct(fact.id, data.text, idempotency_key=caller.key))
 

@@ -1,4 +1,4 @@
-"""The parameters that routes share, and what holds for the parameters of all of them."""
+"""The parameters that routes share, and the rules for the parameters of all routes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _known(*agents: str | None) -> frozenset[str]:
 
 
 class ApiRequest(Request[Any, Any, Any]):
-    """A request of the API. An empty body of a route that takes fields has no field."""
+    """A request of the API. An empty body counts as an object without fields."""
 
     async def body(self) -> bytes:
         """Return the body."""

@@ -51,9 +51,9 @@ async def search(  # noqa: PLR0913 - each is a filter of its own
     until: FromQuery[datetime | None] = None,
     sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "all",
 ) -> Page[HitView]:
-    """Find words in everything that was said, in every branch of every session; best first.
+    """Search every branch of every session for words; the best hits first.
 
-    It was said from `since` and before `until`. The other filters work as for sessions.
+    Finds only entries from `since` on and before `until`. The other filters work as for sessions.
     """
     for each in session or ():
         await caller.session(each)
@@ -136,8 +136,8 @@ async def show_usage(
 ) -> Page[UsageView]:
     """Show tokens and cost by model, agent, source, project, subject, day or session.
 
-    With `daily` each group has one item a day, oldest day first. A call whose log has no cost is
-    priced by the prices of the runtime, else by the public list of its provider.
+    With `daily` each group has one item a day, oldest day first. If the log has no cost for a call,
+    the prices of the runtime apply, or else the public list of its provider.
     """
     caller.require_all()
     return Page(
@@ -210,7 +210,8 @@ async def list_edits(
 async def _hits_in(store: Store, query: SearchQuery, wanted: RowFilter) -> list[Hit]:
     """Return the best hits of `query` in the sessions that `wanted` selects.
 
-    The best hits of all are mostly enough; else the sessions are looked up first, which is slower.
+    The best hits of all sessions are mostly enough. Otherwise the sessions are selected first,
+    which is slower.
     """
     search = store.backend.search.hits
     if wanted == RowFilter(scope="all"):
@@ -238,7 +239,7 @@ async def _selected(
 
 @get("/session-values")
 async def list_session_values(caller: TheCaller, conversations: TheConversations) -> SessionValues:
-    """List what the sessions that the caller sees have, to choose filters from.
+    """List the values by which the sessions that the caller sees can be filtered.
 
     Agents come from this server and from the newest sessions.
     """

@@ -105,7 +105,7 @@ async def create_session(
 async def show_session(
     request: Request[Any, Any, Any], caller: TheCaller, session_id: SessionId
 ) -> Response[SessionView]:
-    """Show a session; with `If-None-Match` an unchanged one that rests is answered with 304."""
+    """Show a session; answers 304 to `If-None-Match` if the session is unchanged and idle."""
     session = await caller.session(session_id)
     answer = await shown(caller, session)
     lines = request.headers.getall("if-none-match", [])
@@ -120,7 +120,7 @@ async def show_session(
 async def rename_session(
     caller: TheCaller, session_id: SessionId, data: JSONBody[Renamed]
 ) -> Response[SessionView]:
-    """Give a session another title; null takes the title away."""
+    """Change the title of a session; null removes the title."""
     session = await caller.session(session_id, "write")
     await session.rename(data.title)
     return await shown(caller, session)
@@ -130,7 +130,7 @@ async def rename_session(
 async def list_messages(
     caller: TheCaller, session_id: SessionId, last: Limit = 50, before: FromQuery[str | None] = None
 ) -> Messages:
-    """List messages of the active branch, oldest first; `before` an entry of an earlier answer."""
+    """List messages of the active branch, oldest first; with `before`, those before this entry."""
     session = await caller.session(session_id)
     path = await session.path(before, last=last + 1 + (before is not None), kind=MESSAGE)
     if before is not None:
@@ -245,7 +245,7 @@ async def export_session(
 async def erase_session(
     caller: TheCaller, session_id: SessionId, forks: FromQuery[ForkPolicy] = "refuse"
 ) -> ErasedView:
-    """Erase a session for good; the answer is the certificate."""
+    """Permanently erase a session; the answer is the certificate."""
     session = await caller.session(session_id, "admin")
     if forks == "erase":
         caller.require_all()

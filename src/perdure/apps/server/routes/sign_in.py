@@ -24,7 +24,8 @@ async def sign_in(
 ) -> Response[SignedIn]:
     """Sign in with a one-time code or a token; the answer sets a cookie.
 
-    A page of another site is refused: it could sign a person in as somebody else.
+    A request from a page of another site is rejected: it could sign in a person under a foreign
+    account.
     """
     require_own_origin(request)
     if (data.code is None) == (data.token is None):

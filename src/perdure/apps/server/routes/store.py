@@ -173,7 +173,7 @@ async def show_content(
     digest: FromPath[str],
     entry: FromQuery[str],
 ) -> Response[bytes]:
-    """Return the bytes that a message of the session holds, an image or another file."""
+    """Return the bytes of an image or another file in a message of the session."""
     session, handle = await caller.session(session_id), f"media://{digest}"
     message = (await session.entry(entry)).message
     parts = () if message is None else message.parts

@@ -29,7 +29,7 @@ async def list_turns(
     last: Limit = 20,
     before: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_SEQ)] = None,
 ) -> Page[TurnView]:
-    """List the newest turns with their calls, oldest first; `before` the `next` of a later page."""
+    """List the newest turns with their calls, oldest first; `before` is `next` of a later page."""
     return await newest_turns(await caller.session(session_id), last, before)
 
 
@@ -42,7 +42,7 @@ async def steer_turn(
 ) -> EntryView:
     """Add a message to the running turn; the model gets it with its next call.
 
-    409 without a running turn: `POST /v1/messages` starts one.
+    Answers 409 without a running turn: `POST /v1/messages` starts a turn.
     """
     await caller.session(session_id, "write")
     return entry_view(await conversations.steer(session_id, data.text))
@@ -64,7 +64,7 @@ async def add_follow_up(
 async def abort_turn(
     caller: TheCaller, conversations: TheConversations, session_id: SessionId
 ) -> Response[SessionView]:
-    """Abort the open turn; its messages so far stay."""
+    """Abort the open turn; its messages so far remain in the log."""
     chat = conversations.running(session_id)
     if chat is not None:
         caller.require_unconditional()

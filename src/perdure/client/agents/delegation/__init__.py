@@ -1,1 +1,1 @@
-"""Agents that have other agents work for them, each piece of work in a session of its own."""
+"""Agents that invoke other agents; each invocation runs in a session of its own."""

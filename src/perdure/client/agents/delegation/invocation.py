@@ -75,7 +75,7 @@ class InvocationHost(Protocol):
 class AgentInvoker:
     """The `Delegation` of one session: its restricted `agent` invokes agents of `host`.
 
-    `budget` is the session's; each child gets the rest of it.
+    `budget` is the session's budget; each child gets the rest of it.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class AgentInvoker:
     # ------------------------------------------------------------ opening
 
     async def _open(self, child: StreamId, call: ToolCall, named: str) -> None:
-        """Open the session of `child`, unless another process did.
+        """Open the session of `child`, unless another process already opened it.
 
         Raises: ToolError for an unknown agent, a reached limit, or an exhausted budget.
         """
@@ -207,7 +207,7 @@ class AgentInvoker:
 async def _performed(
     work: Callable[[Signals], Coroutine[Any, Any, TurnState]], is_aborted: Callable[[], bool]
 ) -> None:
-    """Run a turn. Cancelling this call aborts the turn, or only stops running it here."""
+    """Run a turn. Cancelling this call aborts the turn if `is_aborted`, else only stops it here."""
     signals = Signals()
     task = asyncio.ensure_future(work(signals))
     try:

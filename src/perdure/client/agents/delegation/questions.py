@@ -1,4 +1,4 @@
-"""Questions of invoked agents; their invoker waits, too."""
+"""Questions of invoked agents; the agent that invoked them waits, too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AskedBelow(msgspec.Struct, frozen=True):
 
     @property
     def asker(self) -> str:
-        """The asking agent, as displayed."""
+        """The displayed name of the agent that asked."""
         return self.child.agent or "an agent"
 
 
@@ -41,8 +41,9 @@ async def asked_below(store: LogReader, session: StreamId, at: int) -> list[Aske
 async def awaited_sessions(store: LogReader, stream: StreamId, at: int) -> set[StreamId]:
     """Return the sessions whose questions the open turn of `stream` waits for.
 
-    These are its own, and those of agents that it invoked. Shape: empty if it can continue, or was
-    requested to stop. Units: `at` is Unix milliseconds. Raises: SessionNotFound.
+    These are the session itself and the sessions of the agents that it invoked. Shape: empty if the
+    turn can continue, or was requested to stop. Units: `at` is Unix milliseconds. Raises:
+    SessionNotFound.
     """
     turn = (await store.state(stream)).open_turn
     if turn is None or await stop_of_turn(store, stream, turn) is not None:

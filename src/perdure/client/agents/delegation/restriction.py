@@ -1,7 +1,8 @@
 """Restrict an invoked agent by its parent, or a session's agent by its current version.
 
-Pure. A child never has more tools, permissions or budget than its parent, so invoking an agent
-gains nothing. A session never gets more than the agent that it is resumed with.
+Pure. A child never has more tools, permissions or budget than its parent, so no agent gains
+permissions by invoking another one. A session never gets more than the agent that it is resumed
+with.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def within(child: Permissions, parent: Permissions) -> Permissions:
 
 
 def is_within(child: Permissions, parent: Permissions) -> bool:
-    """Whether `parent` allows everything that `child` allows."""
+    """Whether `parent` has all permissions of `child`."""
     both = within(child, parent)
     lists = ("roots", "allowed_commands", "allowed_command_globs", "allowed_domains")
     return all(
@@ -79,14 +80,14 @@ def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
 
 
 def _globs(child: tuple[str, ...], parent: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the globs of both; `ANY_COMMAND` of one covers those of the other."""
+    """Return the globs in both; `ANY_COMMAND` in one covers all globs of the other."""
     if ANY_COMMAND in parent:
         return child
     return parent if ANY_COMMAND in child else tuple(glob for glob in child if glob in parent)
 
 
 def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
-    """Return the folders that both can reach; ``full`` reaches all of the other's."""
+    """Return the folders that both can reach; ``full`` can reach every folder."""
     if parent.scope == "full":
         return child.roots
     if child.scope == "full":
@@ -114,7 +115,7 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
 def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolRegistry) -> str:
     """Return the parts of `today`, the current agent, that a session with `snapshot` lacks.
 
-    `tools` has the tools of `today`. Shape: "" if it has all but tools that were added since.
+    `tools` has the tools of `today`. Shape: "" if only tools that were added later are missing.
     """
     hashes = tool_hashes(snapshot)
     lost = [
@@ -177,7 +178,7 @@ def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Bu
 
 
 def narrowed_child(child: Agent, parent: Agent, tools: ToolRegistry, budget: Budget) -> Agent:
-    """Return `child` with those of its tools that its parent's `tools` contain, under `budget`."""
+    """Return `child` under `budget`, with only the tools that are also in its parent's `tools`."""
     names = child.registry.names
     servers = tuple(_prefix(server) for server in child.mcp_servers)
     kept = [

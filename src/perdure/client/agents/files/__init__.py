@@ -1,1 +1,1 @@
-"""Agents as files: ``*.agent.yaml`` read strictly, bound to agents, written again, found by id."""
+"""Agent files (``*.agent.yaml``): strict reading, conversion to agents, writing, lookup by id."""

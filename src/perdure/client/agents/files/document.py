@@ -1,6 +1,6 @@
 """The format of an agent file: the type that it is read as, and the source of its JSON Schema.
 
-The keys of the seed's ``agent.yaml`` come first, then perdure's own.
+The keys of Relavium's ``agent.yaml`` come first, then perdure's own.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FiledDelegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How old parts of a long conversation are shortened, and what is recalled of earlier ones.
+    """Settings for shortening long conversations and for recalling earlier ones.
 
     Raises: ConfigError for a window without a size, and for a size without a window.
     """

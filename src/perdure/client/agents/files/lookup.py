@@ -1,4 +1,4 @@
-"""Find agents by id: in the files of a project, then in those of the user.
+"""Find agents by id: first in the files of a project, then in the files of the user.
 
 An id names one agent. If two files have the same id, or a file is invalid, only requests for that
 id fail.
@@ -69,8 +69,8 @@ def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
 def load_agents(*folders: Path | str) -> tuple[Agent, ...]:
     """Return the agents in the files ``*.agent.yaml`` of `folders`, for a `Runtime`.
 
-    Raises: ConfigError when one is invalid, with every error and its line, or when two have the
-    same id.
+    Raises: ConfigError when a file is invalid, with every error and its line, or when two files
+    have the same id.
     """
     agents: dict[str, Path] = {}
     loaded: list[Agent] = []

@@ -1,6 +1,6 @@
 """Read agent files strictly, and report every error with its line.
 
-Features of the seed's format that perdure lacks are errors; nothing is ignored silently. A file
+Features of Relavium's format that perdure lacks are errors; nothing is ignored silently. A file
 with a credential is rejected before anything else.
 """
 
@@ -108,7 +108,7 @@ def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
 
 
 def _server_name(server: YamlNode) -> YamlNode:
-    """Return the name in the seed's ``{ref: name}``."""
+    """Return the name of the server in ``{ref: name}``, the form of Relavium."""
     if len(server.pairs) == 1 and server.pairs[0][0].text == "ref":
         return server.pairs[0][1]
     return server
@@ -127,7 +127,7 @@ def _without_retry_on(nodes: YamlReader, node: YamlNode) -> YamlNode:
 
 
 class _Binding:
-    """Converts an agent file's values to an agent's, with errors at the lines of their keys."""
+    """Converts the values of an agent file to an agent; errors have the line of their key."""
 
     def __init__(self, nodes: YamlReader, places: Mapping[str, YamlNode]) -> None:
         self._nodes = nodes

@@ -32,8 +32,8 @@ from perdure.yaml.writer import yaml_of
 def agent_text(agent: Agent) -> str:
     """Return `agent` as the text of an agent file.
 
-    Raises: ConfigError for a tool that is not built in, which a file cannot name, and for text that
-    looks like a credential, which a reader rejects.
+    Raises: ConfigError for a tool that is not built in (a file cannot name it), and for text that
+    looks like a credential (a reader rejects it).
     """
     own = [spec.name for spec in agent.registry.tools if BUILTIN.get(spec.name) != spec]
     if own:

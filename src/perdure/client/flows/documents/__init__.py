@@ -1,1 +1,1 @@
-"""Flows that run workflow documents: begun from a file, worked on by its agents, their outputs."""
+"""Flows of workflow documents: their start from a file, their agents, and their outputs."""

@@ -1,7 +1,8 @@
 """The agents of a workflow document: from the program, or else from the file.
 
-A received file decides the prompts, but no permissions. Its agents have the built-in tools that
-they name and start no programs. The person who runs it sets their permissions.
+A received file decides the prompts, but no permissions. Its agents get the built-in tools that they
+name, and cannot start programs. The person who runs the document sets the permissions of its
+agents.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _PROGRAMS = (
 def bound_agents(
     located: LocatedWorkflow, given: Mapping[str, Agent]
 ) -> tuple[dict[str, Agent], list[DocumentFault]]:
-    """Return the agents of nodes by id, and the errors of those that the file defines.
+    """Return the agents of nodes by id, and the errors in agents that the file defines.
 
     Shape: an agent of `given` precedes one of the file; unknown agents are omitted.
     """

@@ -12,7 +12,7 @@ from perdure.workflow.document import InputNode, OutputNode
 async def outputs_of(store: SessionStore, state: FlowState) -> dict[str, object]:
     """Return the value of each output node by id; empty for a flow of roles.
 
-    Shape: the answer of the node before it; a mapping by node if there are several. An input node
+    Shape: the answer of the previous node; a mapping by node if there are several. An input node
     hands over the inputs.
     """
     document = state.document

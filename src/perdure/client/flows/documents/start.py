@@ -206,7 +206,7 @@ def _unfilled(
 
 
 def _line_of(found: LocatedWorkflow, ref: str, agent: Agent) -> int | None:
-    """Return where `found` has the instructions of `agent`, or the first node that names `ref`."""
+    """Return the line in `found` of the instructions of `agent`, or of the first node of `ref`."""
     own = {"id": ref, "system_prompt": agent.instructions}
     is_own = any(own.items() <= each.items() for each in found.workflow.agents)
     node = found.lines.agents.get(ref) if is_own else None

@@ -1,8 +1,9 @@
 """A workflow document as a flow: its graph, its conversations, and its binding in the log.
 
-A line of nodes of the same agent is one conversation, in one session: a node continues the only
-agent node before it if both have the same agent and no other agent node follows that one. So an
-exported session becomes the same conversation again, and branches run in parallel.
+A line of nodes of the same agent is one conversation, in one session. A node continues the previous
+agent node if this is the only one, both have the same agent, and no other agent node follows the
+previous one. So an exported session becomes the same conversation again, and branches run in
+parallel.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def workflow_of(document: DocumentBound) -> Workflow:
 
 
 def workflow_text_of(state: FlowState) -> str:
-    """Return the file that the flow at `state` runs: a workflow document, or one of roles."""
+    """Return the file that the flow at `state` runs: a workflow document, or a role workflow."""
     if state.document is None:
         return workflow_text(state.graph)
     return serialize(workflow_of(state.document))

@@ -27,7 +27,7 @@ def check_inputs(
     """Return the values of the inputs, defaults included, and their faults.
 
     Shape: one fault for each input that is missing, unknown or of another type. A workflow that
-    declares no inputs takes any texts.
+    declares no inputs accepts any texts.
     """
     workflow, lines = located.workflow, located.lines
     if not workflow.inputs:

@@ -57,7 +57,7 @@ def _handover_lines(
     *,
     is_all: bool,
 ) -> Iterator[str]:
-    """Return the texts from its predecessors; without `is_all` only those it has not received."""
+    """Return the texts from its predecessors; without `is_all` only texts not received yet."""
     roles = {each.id: each.role for each in graph.nodes}
     for source in graph.predecessors(node.id):
         if source in document.passive:

@@ -35,7 +35,7 @@ def input_path(node: str) -> str:
 def task_finished(
     state: FlowState, node: str, ended: Ended, answer: Artifact | None
 ) -> HandoffMade | NodeParked:
-    """Return the effect of a turn of `node` that `ended` with `answer`; None if it gave none."""
+    """Return the effect of a turn of `node` that `ended`; `answer` is None if it gave none."""
     known = state.graph.node(node)
     role = known.role if known is not None else node
     ended = unless_stopped(state, ended, node, role)
@@ -52,7 +52,7 @@ def task_finished(
 
 
 def is_done(state: FlowState, node: str) -> bool:
-    """Whether `node` has worked and handed over all it has to."""
+    """Whether `node` has worked and made all of its handoffs."""
     run = state.run
     is_busy = (
         node in run.running_nodes
@@ -76,7 +76,7 @@ def last_bodies(state: FlowState) -> tuple[SideBody, ...]:
 
 
 def digest_of(state: FlowState, node: str) -> str | None:
-    """Return the hash of the answer that `node` handed over; None if it did not."""
+    """Return the hash of the answer that `node` handed over; None without such an answer."""
     for after in state.graph.successors(node):
         found = state.digests.get(edge_key(node, after), ())
         if found:

@@ -1,4 +1,4 @@
-"""The texts that every role of a flow is given. They are package data with a version."""
+"""The texts that every role of a flow receives. They are package data with a version."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class GraphFile:
         """The last graph read, and the equal graph of the flow: compared once."""
 
     def now(self, graph: Graph | None = None) -> Drawn:
-        """Return what the files define now. Blocks while it checks two small files.
+        """Return the result of reading the files now. Blocks while it checks two small files.
 
         If the record's file is exactly what perdure would write for `graph`, it is not parsed: YAML
         takes a second for a thousand nodes.
@@ -97,9 +97,9 @@ class GraphFile:
 
 
 def drawn_graph(text: str, name: str, project: Path | None) -> Graph:
-    """Return the graph of the workflow `text`, called `name`, based on that of `project`, if any.
+    """Return the graph of the workflow `text`, called `name`, with the graph of `project` as basis.
 
-    Raises: InvalidWorkflow; ConfigError if the project's cannot be read; UnicodeDecodeError.
+    Raises: InvalidWorkflow; ConfigError if the project's file cannot be read; UnicodeDecodeError.
     """
     below: WorkflowFile | None = None
     if project is not None and is_there(project, CANONICAL):

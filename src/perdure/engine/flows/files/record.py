@@ -1,8 +1,8 @@
 """The record folder of a flow: the artifacts of its roles, and nothing outside it.
 
-An agent's path is relative to the record folder, or to the workspace if that leads into it. A path
-of an imported flow may begin with the former record folder. The resolved path counts: a link that
-leaves the folder is rejected.
+An agent's path is relative to the record folder, or to the workspace if the path then leads into
+the record folder. A path of an imported flow may begin with the former record folder. The resolved
+path counts: a link that leaves the folder is rejected.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RecordFolder:
             return _unusable(name, "no such file")
 
     def _is_closed(self, path: str) -> bool:
-        """Whether no tool reads the file at the canonical `path` either."""
+        """Whether tools cannot read the file at the canonical `path`."""
         names = path.split("/")
         place = names_of_place(Path(os.path.realpath(self.folder), path))
         return is_secret(names) or floors_of(os.environ).is_closed(place)

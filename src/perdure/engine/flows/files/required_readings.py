@@ -1,4 +1,4 @@
-"""Required readings of roles: names of the index, and the files they stand for.
+"""Required readings of roles: names in the index, and the files of these names.
 
 ``a-docs/index.yaml`` of a project maps a ``$NAME`` to a file, relative to the project's folder.
 ``a-docs/roles/<role>/required-readings.yaml`` lists the names that a role reads first. A name that
@@ -101,7 +101,7 @@ class Library:
         return tuple(found)
 
     def _index(self) -> dict[str, tuple[str, str]]:
-        """Return name -> path, and its location in the index."""
+        """Return the path of each name, and its location in the index."""
         if not is_there(self._project, INDEX):
             return {}
         return _read(self._text(INDEX), INDEX, "index", _paths)
@@ -119,7 +119,7 @@ class Library:
 
 
 def _read(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
-    """Return what `values` reads below the only key `key` of the file `name`.
+    """Return the result of `values` for the content of the only key `key` of the file `name`.
 
     Raises: ConfigError with every fault and its line.
     """

@@ -24,7 +24,7 @@ RECORD_FILE = "record.yaml"
 
 
 def write_record_file(record: Path, name: str | None, summary: str | None) -> None:
-    """Write ``record.yaml`` into the folder `record`, unless it is there. Blocks.
+    """Write ``record.yaml`` into the folder `record`, unless it exists. Blocks.
 
     Raises: ConfigError.
     """
@@ -39,14 +39,14 @@ def write_improvement_file(record: Path, order: Graph) -> None:
 
 
 class ImprovementFile:
-    """``improvement.yaml`` of one record folder, written when its content changes."""
+    """``improvement.yaml`` of one record folder; it is written when its content changes."""
 
     def __init__(self, record: Path) -> None:
         self._record = record
         self._written: Graph | None = None
 
     async def write(self, order: Graph) -> None:
-        """Write `order`, unless this process has. Raises: ConfigError."""
+        """Write `order`, unless this process has already written it. Raises: ConfigError."""
         if order != self._written:
             await asyncio.to_thread(write_improvement_file, self._record, order)
             self._written = order

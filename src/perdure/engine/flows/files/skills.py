@@ -43,7 +43,7 @@ class SkillShelf:
         return tuple(sorted(each.name for each in folder.iterdir() if (each / FILE).is_file()))
 
     def whole(self) -> dict[str, Skill]:
-        """Return every skill by name. Raises: ConfigError for one that cannot be read."""
+        """Return every skill by name. Raises: ConfigError for a skill that cannot be read."""
         return {name: self.skill(name) for name in self.names()}
 
     def skill(self, name: str, place: str = "") -> Skill:
@@ -68,7 +68,7 @@ class SkillShelf:
         )
 
     def faults(self, roles: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the faults of all skills, and of those that `roles` require, as sentences."""
+        """Return the faults of all skills, and of the skills that `roles` require, as sentences."""
         found: list[str] = []
         for name in self.names():
             try:

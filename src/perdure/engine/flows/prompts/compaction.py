@@ -1,6 +1,6 @@
-"""Texts that a role keeps when its context is compacted: its place in the flow, and its task.
+"""Texts that a role retains when its context is compacted: its place in the flow, and its task.
 
-The model's summary describes the work so far. All flow data is stated again: role, node, record,
+The model's summary describes the work so far. All data of the flow is repeated: role, node, record,
 edges, the node's contract and inputs, and an unanswered message.
 """
 
@@ -28,7 +28,7 @@ MOST_OF_WINDOW = 0.25
 
 
 def inputs_of(state: FlowState, node: FlowNode) -> dict[str, str]:
-    """Return what `node` was last handed along each edge: edge key -> path."""
+    """Return the path that `node` last received along each edge, by edge key."""
     found: dict[str, str] = {}
     for key, paths in state.run.history_handoff.items():
         waiting = state.run.receiving_handoff.get(key, ())

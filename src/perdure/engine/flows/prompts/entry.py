@@ -61,8 +61,9 @@ def entry_message(
 ) -> str:
     """Return the first message for the role of `work`.
 
-    `artifacts` are the contents of the delivered files, by path; `readings` are those the node
-    requires. A person's reply is passed on literally; before it, only that a handoff was declined.
+    `artifacts` are the contents of the delivered files, by path; `readings` are the readings that
+    the node requires. A person's reply is passed on unchanged; the only text before it is that a
+    handoff was declined.
     Units: `at` is Unix milliseconds.
     """
     node = work.node
@@ -133,7 +134,7 @@ def received_part(state: FlowState, node: FlowNode, key: str, path: str, text: s
 def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the open inputs, the open handoffs and the finished handoffs of `node`.
 
-    `superseded` are the keys of the handoffs it withdraws.
+    `superseded` are the keys of the handoffs that `node` withdraws.
     """
     id, graph, completed = node.id, state.graph, state.run.completed
     missing = [s for s in graph.predecessors(id) if edge_key(s, id) not in completed]
@@ -154,7 +155,7 @@ def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = (
 
 
 def fence(text: str) -> str:
-    """Return `text` in a fence that nothing in it can close."""
+    """Return `text` in a fence that the text itself cannot close."""
     longest = max((len(run) for run in _runs(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

@@ -21,7 +21,7 @@ _FOCUS = {
 
 
 def read_findings(state: FlowState, work: RoleWork) -> tuple[str, ...]:
-    """Return the paths of the findings that `work` is given, in order."""
+    """Return the paths of the findings that `work` receives, in order."""
     phase = state.run.improvement_phase
     if work.role == FEEDBACK_ROLE and phase is not None:
         return tuple(phase.findings_produced.values())
@@ -33,7 +33,7 @@ def reflection_message(
 ) -> str:
     """Return the first message of `work`. `findings` are the contents of `read_findings`, by path.
 
-    A person's reply is passed on literally, with nothing else.
+    A person's reply is passed on unchanged, without other text.
     """
     if work.text is not None:
         return work.text

@@ -38,7 +38,7 @@ def selection_message(
 
 
 def answer_form(offers: Offers) -> str:
-    """Return how to write a choice from `offers`."""
+    """Return the instructions for writing a choice from `offers`."""
     words = ["model=NAME"] if offers.models else []
     words += ["skills=NAME,NAME (or skills=none)"] if offers.skills else []
     return " ".join(words)

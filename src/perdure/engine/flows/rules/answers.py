@@ -1,7 +1,8 @@
 """Apply a person's answer to a question of a flow, for the inbox and the flow commands alike.
 
-The inbox and the commands both end here and in ``people``. An answer belongs to one wait, named by
-the entry that began it. If it comes too late, the log shows what ended that wait.
+Both the inbox and the commands use this module and ``people``. An answer belongs to one wait; the
+entry that began the wait identifies it. If the answer comes too late, the log contains the end of
+that wait.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CHOICES = frozenset({"improvement-choice", "feedback-consent", "role-configurat
 
 
 class WaitEnd(msgspec.Struct, frozen=True):
-    """The entry that ended a wait; if a person did, their answer and their name."""
+    """The entry that ended a wait, and if a person ended it, the answer and the person's name."""
 
     entry: Entry
     choice: str | None = None
@@ -40,7 +41,7 @@ def apply_answer(
 ) -> SideBody:
     """Return the entry that applies `answer` to `question`.
 
-    Raises: FlowRefusal if nothing waits under that id; InvalidEntry if the answer is not valid.
+    Raises: FlowRefusal if no wait has that id; InvalidEntry if the answer is not valid.
     """
     waiting = next((each for each in waits_in(state) if each.question == question), None)
     if waiting is None:
@@ -101,7 +102,7 @@ def check_offered(choice: Choice, offers: kinds.Offers) -> None:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The configuration of a role; None: as its agent and its own files say."""
+    """The configuration of a role; None: the values from its agent and its own files."""
 
     model: str | None = None
     skills: tuple[str, ...] | None = None
@@ -146,9 +147,10 @@ def _no_answer(reason: str) -> InvalidEntry:
 
 
 def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:
-    """Return what ended the wait `question`; `log` is the whole log of the flow.
+    """Return the end of the wait `question`; `log` is the whole log of the flow.
 
-    Raises: QuestionNotFound if the entry of that id began no wait; FlowRefusal if it continues.
+    Raises: QuestionNotFound if the entry with that id began no wait; FlowRefusal if the wait
+    continues.
     """
     target: str | None = None
     role: str | None = None

@@ -47,8 +47,8 @@ def _unfinished_work(state: FlowState, node: str) -> Iterator[str]:
 def is_work_left(state: FlowState, node: str) -> bool:
     """Return whether other nodes run, can run, or have unread handoffs.
 
-    Shape: False for a `node` with successors: it does not wait for them to close the work. While it
-    waits for a handoff, its role can read the handoffs of its other nodes.
+    Shape: False for a `node` with successors: only a node without successors waits to close the
+    work. While it waits for a handoff, its role can read the handoffs of its other nodes.
     """
     run = state.run
     if state.graph.successors(node):
@@ -62,7 +62,7 @@ def is_work_left(state: FlowState, node: str) -> bool:
 
 
 def stall(state: FlowState) -> str | None:
-    """Return why nothing can happen in the flow without a person; None while something can.
+    """Return why the flow cannot continue without a person; None while it can.
 
     A flow that waits for a person is not stalled: it shows its questions.
     """

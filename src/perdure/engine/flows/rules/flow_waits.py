@@ -1,7 +1,7 @@
-"""Everything in a flow that waits for a person, in words, and how to answer it.
+"""The waits of a flow for a person, described in words, and the ways to answer them.
 
-Each wait is a question of the inbox, named by the entry that began it. An answer is bound to
-exactly that wait and is rejected if the flow now waits for something else.
+Each wait is a question of the inbox; the entry that began the wait identifies it. An answer is
+bound to exactly that wait and is rejected if the flow now waits for something else.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ AS_GIVEN = "default"
 class FlowWait(ShortRepr, frozen=True, omit_defaults=True):
     """A wait for a person.
 
-    `target` is the node, or the role (in the improvement, and if a role's session asks); None for
-    the flow itself. No `choices`: a reply in words. `question` is its id in the inbox; `session` is
-    the role's session if that asks instead of the flow. `offers` are the options for configuring a
-    role. Units: `asked_at` is Unix milliseconds.
+    `target` is the node, or the role (in the improvement phase, and if a role's session asks); None
+    for the flow itself. No `choices`: the answer is free text. `question` is the id of the wait in
+    the inbox; `session` is the role's session, if the session asks instead of the flow. `offers`
+    are the options for configuring a role. Units: `asked_at` is Unix milliseconds.
     """
 
     topic: QuestionTopic

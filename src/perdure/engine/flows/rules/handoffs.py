@@ -1,7 +1,7 @@
 """The outcome of a handoff: made, staged for a person's approval, or returned for repair.
 
-Everything is checked before anything applies. The caller reads the artifacts from the disk;
-everything else follows from the state.
+All checks run before any effect applies. The caller reads the artifacts from the disk; everything
+else follows from the state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Artifact(msgspec.Struct, frozen=True):
     """A file that is handed over.
 
     `path` is its canonical path, relative to the record folder; `digest` the hash of its content.
-    `problem` is why it cannot be handed over.
+    `problem` is the reason why the file cannot be handed over.
     """
 
     path: str
@@ -65,8 +65,8 @@ def decide_handoff(
 def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> HandoffStaged | None:
     """Return the staged handoff of `node` with the current files; None if they did not change.
 
-    `artifacts` describes each path. A file that cannot be read changes nothing: the staged content
-    is in the store.
+    `artifacts` describes each path. A file that cannot be read has no effect: the staged content is
+    in the store.
     """
     known = state.graph.node(node)
     staged = state.run.pending_handoff_approvals.get(node, ())
@@ -80,7 +80,7 @@ def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> H
 
 
 def approved_contents(state: FlowState, key: str) -> dict[str, str]:
-    """Return the approved contents of a handoff along the edge `key`: path -> content hash.
+    """Return the approved contents of a handoff along the edge `key`: content hashes by path.
 
     Empty if no approval is needed.
     """

@@ -1,7 +1,7 @@
-"""Looking back at a flow: the order of its roles, and what follows.
+"""Looking back at a flow: the order of its roles, and the steps after them.
 
 The order is a graph of role instances; an edge passes findings to a role. Each role begins as soon
-as its predecessors are done, whatever the others wait for.
+as its predecessors are done, even while other roles wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RoleWork(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """Its role, by which a wait for a person names it."""
+        """The role; a wait for a person refers to the work by its role."""
         return self.role
 
 
@@ -34,7 +34,7 @@ def order_by_graph(graph: Graph) -> Graph:
     """Return the roles of `graph`, each after all roles that it handed work to.
 
     A role instance takes the place of its node nearest to the start; paths through its other nodes
-    stay connected.
+    remain connected.
     """
     kept = _nearest(graph)
     edges = {(edge.source, edge.target) for edge in graph.edges}

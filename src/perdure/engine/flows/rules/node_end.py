@@ -39,7 +39,7 @@ SHORTER = Fault(
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a turn ended. `text` is its last answer, `detail` why it failed.
+    """How a turn ended. `text` is the turn's last answer, `detail` the reason of a failure.
 
     `is_denied`: a person denied a tool call, which ended the turn.
     """
@@ -151,14 +151,14 @@ def _close_flow(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> Side
 
 
 def _others(state: FlowState, node: str) -> str:
-    """Return what `node`, which cannot close the work yet, does while other nodes have work."""
+    """Return advice for `node`, which cannot close the work yet, while other nodes have work."""
     if not is_work_left(state, node):
         return ""
     return " End with `type: await-handoff` to let the others go on: they may be of your own role."
 
 
 def drawn_wrong(state: FlowState, node: str, faults: tuple[str, ...]) -> SideBody:
-    """Return the effect if `node`, an owner's, leaves the workflow file with `faults`."""
+    """Return the effect if `node`, a node of the owner, leaves `faults` in the workflow file."""
     listed = "; ".join(faults)
     fault = Fault(
         "workflow_parse",
@@ -183,7 +183,7 @@ def is_worn_out(state: FlowState, subject: str) -> bool:
 
 
 def still_wrong(fault: Fault) -> str:
-    """Return why a person is asked instead of the agent."""
+    """Return the reason for which a person is asked instead of the agent."""
     return f"after {MOST_REPAIRS} repairs its turn still ends wrong: {fault.summary}"
 
 

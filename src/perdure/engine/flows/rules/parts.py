@@ -1,6 +1,6 @@
 """The two purposes of a turn in a flow: the work of a node, and a role's looking back.
 
-Both are claimed in the turn's first commit and finished in its last one, with different entries.
+Both are claimed in the turn's first commit and finished in its last commit, with different entries.
 They have the same methods: see `NodePart`.
 """
 
@@ -30,10 +30,10 @@ Folder = Literal["record", "workspace"]
 
 
 class NodePart(msgspec.Struct, frozen=True):
-    """The turns of a node. `work` is claimed at the start, None for a node that already runs.
+    """The turns of a node. `work` is claimed at the start; None for a node that already runs.
 
-    `told` are the artifacts in its entry message; None if there was no message yet. `is_resumed`:
-    the log says it runs, in a turn of an imported log.
+    `told` are the artifacts in the node's entry message; None if there was no message yet.
+    `is_resumed`: according to the log the node runs, in a turn of an imported log.
     """
 
     role: str
@@ -53,7 +53,7 @@ class NodePart(msgspec.Struct, frozen=True):
         return self.node in state.run.running_nodes
 
     def claim(self, state: FlowState) -> SideBody | None:
-        """Return the claim; None unless a pass over `state` would choose the same work."""
+        """Return the claim, or None if a pass over `state` would choose other work."""
         if self.is_resumed:
             resumed = NodeClaimed(self.node, self.role, self.session, "resume")
             return resumed if self.is_running(state) else None
@@ -73,13 +73,13 @@ class NodePart(msgspec.Struct, frozen=True):
         )
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """Return the artifacts its signal names, to be looked up before its outcome is decided."""
+        """Return the artifacts in its signal, to look up before the outcome is decided."""
         return artifacts_named(ended.text)
 
     def is_closing(self, state: FlowState) -> bool:
-        """Return whether it closes the work, so the project has to be in order.
+        """Return whether the node closes the work; the project's own checks must then pass.
 
-        Only a node without successors does.
+        Only a node without successors closes the work.
         """
         return not state.graph.successors(self.node)
 
@@ -90,7 +90,7 @@ class NodePart(msgspec.Struct, frozen=True):
         artifacts: Mapping[str, Artifact],
         unhealthy: tuple[str, ...],
     ) -> SideBody:
-        """Return the effect of its end on the flow. See `node_finished`."""
+        """Return the effect of the turn's end on the flow. See `node_finished`."""
         return node_finished(state, self.node, ended, artifacts, unhealthy)
 
     def repair(self, state: FlowState) -> RepairAsked | None:
@@ -127,11 +127,11 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return ImprovementClaimed(self.role, self.session, work.text)
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """Return the one path it was given."""
+        """Return the only path that the role was given."""
         return (assigned_path(state, self.role),)
 
     def is_closing(self, state: FlowState) -> bool:
-        """Return whether it is the owner, who may have changed the project's files."""
+        """Return whether the role is the owner, which can have changed the project's files."""
         return writes_last(self.role)
 
     def outcome(

@@ -1,7 +1,8 @@
 """Decisions of people in a flow: replies, approvals, consents, and how the roles look back.
 
-Each function returns the effect of the decision, or rejects it if nothing waits for it. The
-decision is repeated on every attempt to append, so a late reply never answers another question.
+Each function returns the effect of the decision, or rejects the decision if the flow does not wait
+for it. The decision is repeated on every attempt to append, so a late reply never answers another
+question.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ def reply(
 ) -> HumanReplied:
     """Give the reply `text` to `target`, a node or a role instance.
 
-    Without `target` it goes to the only one that waits for a person; if there is none, to the only
-    one that waits for a handoff. `lost` are the roles that cannot continue, each with the reason.
-    Raises: FlowRefusal if none waits, if several do and none is named, if it has been replied to
-    already, if its role is lost, or if `text` is empty.
+    Without `target`, the reply goes to the only node or role that waits for a person. If there is
+    none, it goes to the only one that waits for a handoff. `lost` are the roles that cannot
+    continue, each with the reason.
+    Raises: FlowRefusal if none waits; if several wait and `target` is missing; if the target has a
+    reply already; if its role is lost; or if `text` is empty.
     """
     if not text.strip():
         raise FlowRefusal(state.run.flow_id, "there is nothing to say in the reply")
@@ -76,7 +78,7 @@ def _require_continuable(state: FlowState, waiting: Sequence[str], lost: Mapping
 def _waiting(state: FlowState, lost: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the nodes (in the improvement: roles) that accept a reply.
 
-    Shape: those that wait for a person, and those that wait for a handoff.
+    Shape: nodes or roles that wait for a person, and those that wait for a handoff.
     """
     run, phase = state.run, state.run.improvement_phase
     if phase is not None:
@@ -129,7 +131,7 @@ def stop(state: FlowState, by: str, target: str) -> StopAsked:
     """End the turn of `target`, a node or a role instance, as a person requested.
 
     Also ends the turn of a selector of the role.
-    Raises: FlowRefusal if no turn of it runs.
+    Raises: FlowRefusal if no turn of `target` runs.
     """
     phase, role = state.run.improvement_phase, target
     if phase is not None:
@@ -165,7 +167,7 @@ def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
 def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
     """Approve a staged handoff as it was staged.
 
-    Raises: FlowRefusal if none waits, or several do and none is named.
+    Raises: FlowRefusal if no handoff waits, or if several wait and none is specified.
     """
     found = _staged_target(state, node)
     return HandoffMade(found, state.run.pending_handoff_approvals[found], approved_by=by)
@@ -200,7 +202,7 @@ def change_consent(
     command: str | None = None,
     is_revoked: bool = False,
 ) -> ConsentChanged:
-    """Change what roles may do without asking.
+    """Change the consent of the flow: the calls that roles can make without asking.
 
     Raises: FlowRefusal if the flow is completed.
     """
@@ -219,8 +221,8 @@ def configure(
 ) -> RoleConfigured:
     """Configure a role instance.
 
-    Raises: FlowRefusal if the flow is completed or has no such role, or for skills other than those
-    the role was given when its session began.
+    Raises: FlowRefusal if the flow is completed or has no such role, or if `skills` differ from the
+    skills with which the role's session began.
     """
     _need_work(state)
     if role not in state.graph.roles:

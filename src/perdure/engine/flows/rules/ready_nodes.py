@@ -1,7 +1,7 @@
 """The nodes of a flow that can run now, and the reason of each.
 
-Derived from the state on every pass, so that nothing runnable is forgotten. At most one node of a
-role instance runs, since they share its session.
+They are computed from the state on every pass, so that no runnable node is forgotten. At most one
+node of a role instance runs, since they share its session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Work(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """Its node, by which a wait for a person names it."""
+        """The node; a wait for a person refers to the work by its node."""
         return self.node.id
 
     @property
@@ -114,7 +114,7 @@ def _start_work(state: FlowState) -> Iterator[Work]:
 
 
 def _owing(state: FlowState) -> Iterator[Work]:
-    """Yield nodes that worked and still owe a handoff: a partial fan-out, or a returned one.
+    """Yield nodes that worked and still owe a handoff: a partial fan-out, or a returned handoff.
 
     A waiting node continues if the graph was changed and no handoff can reach it any more.
     """
@@ -155,7 +155,7 @@ def is_more_to_come(state: FlowState, id: str) -> bool:
 
 
 def _is_joining(state: FlowState, node: FlowNode) -> bool:
-    """Whether it has to wait for more of its inputs; also when it comes back to work."""
+    """Whether the node has to wait for more of its inputs; also when it works again."""
     if not node.awaits_all_inputs:
         return False
     has_backward = any(
@@ -167,8 +167,8 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
     """Return the keys of the handoffs that are ready for node `id` and may be delivered.
 
-    Excludes those of a predecessor with an undelivered request of this node: the predecessor will
-    withdraw them.
+    Excludes handoffs of a predecessor that has an undelivered request of this node: the predecessor
+    will withdraw them.
     """
     receiving = state.run.receiving_handoff
     keys: list[str] = []
@@ -181,7 +181,7 @@ def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
 
 
 def _delivery(state: FlowState, id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what a claim of node `id` would deliver, and which own handoffs it withdraws."""
+    """Return the handoffs that a claim of node `id` delivers, and its own that it withdraws."""
     delivered = deliverable(state, id)
     superseded = tuple(
         key

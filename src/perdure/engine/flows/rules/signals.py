@@ -1,7 +1,7 @@
 """The signal of an agent at the end of its turn: YAML in a fenced block tagged ``handoff``.
 
 The last such block counts, since an agent may quote the form before it uses it. An invalid block is
-a `Fault` whose message tells the agent what to write instead.
+a `Fault` whose message tells the agent how to correct it.
 """
 
 from __future__ import annotations

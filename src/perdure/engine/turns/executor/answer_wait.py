@@ -19,9 +19,8 @@ async def answer_wait(
 ) -> Woken | Expired:
     """Wait for entries about `asked` after seq `head`, or until the question expires.
 
-    The session and those that wait for it are marked as waiting for a person meanwhile. The log of
-    the program gets a line, and `person_waits.on_wait` is
-    called.
+    During the wait, this session and the sessions that wait for it are marked as waiting for a
+    person. The program's log receives a line, and `person_waits.on_wait` is called.
     """
     expires_at = asked.question.expires_at
     sessions = (environment.stream, *environment.invoked_by)

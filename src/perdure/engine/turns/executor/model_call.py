@@ -180,7 +180,7 @@ class AnswerCall:
     def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
         """Return the usage of the call after `arrived`, priced, and whether it is estimated.
 
-        Uses the provider's own count if there is one; for a cut answer that count lacks the rest.
+        The provider's own count is used if there is one; for a cut answer, it covers only a part.
         Shape: None before the request was made.
         """
         builder, model = self._builder, self._call.model
@@ -219,10 +219,10 @@ class AnswerCall:
         return partial if partial is not None and partial.parts else None
 
     async def _prompt(self) -> tuple[Prompt, Trimmed | None]:
-        """Return the messages to send, and which were left out.
+        """Return the messages to send, and the messages that were left out.
 
-        Raises: ContextOverflow if they exceed the memory, or messages would be left out that can be
-        compacted.
+        Raises: ContextOverflow if the messages exceed the memory, or if a message that can be
+        compacted would be left out.
         """
         conversation = await self._branch.now()
         scale = self._environment.scales.of(self._call.model)

@@ -1,4 +1,4 @@
-"""The tools that a turn runs now, side by side where several are open."""
+"""The open tool calls of a turn; several can run at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.engine.turns.state import OpenTool
 
 
 class OpenTools:
-    """Runs the open tools of one turn; `is_aborted` as in `tool_outcome`."""
+    """Runs the open tools of one turn; `is_aborted` has the same meaning as in `tool_outcome`."""
 
     def __init__(
         self, environment: Environment, config: TurnConfig, is_aborted: Callable[[], bool]
@@ -26,15 +26,15 @@ class OpenTools:
         self._tasks: dict[int, asyncio.Task[ToolReturned]] = {}
 
     def run(self, effect: RunTool) -> Coroutine[Any, Any, ToolReturned]:
-        """Return the outcome of the effect's tool; the tools beside it run on until asked for."""
+        """Return the outcome of the effect's tool; other open tools continue to run."""
         if effect.beside or effect.tool.seq in self._tasks:
             return self._side_by_side(effect)
         return self._outcome(effect.tool)
 
     async def stop(self) -> dict[int, ToolReturned]:
-        """Stop the tools beside each other that still run, all at once, and wait for them.
+        """Stop all running tools at the same time, and wait until they have ended.
 
-        Return the outcomes of those that had ended, by the seq of their intent.
+        Return the outcomes of the tools that had already ended, by the seq of their intent.
         """
         tasks, self._tasks = self._tasks, {}
         ended = {seq: task for seq, task in tasks.items() if task.done()}

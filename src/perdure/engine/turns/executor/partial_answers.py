@@ -17,7 +17,7 @@ EVERY_BYTES = 2048
 
 
 class PartialStorage:
-    """Saves of one arriving answer: `put` saves what `arrived` returns at that moment."""
+    """Stores the parts of one arriving answer: `put` saves the current result of `arrived`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class PartialStorage:
     def grown(self, by_bytes: int) -> None:
         """Register that the answer has grown.
 
-        Raises: what an earlier save raised.
+        Raises: the error of an earlier save.
         """
         self._unsaved_bytes += by_bytes
         saving = self._saving
@@ -52,9 +52,9 @@ class PartialStorage:
         self._saving = saving
 
     async def now(self) -> None:
-        """Save the received part, before anything else happens to the answer.
+        """Save the received part before the answer is processed further.
 
-        Raises: what the save raises.
+        Raises: the error of the save.
         """
         if self._saving is not None:
             if not self._is_putting:
@@ -67,9 +67,10 @@ class PartialStorage:
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
-        """Save nothing more. Returns once nothing is being written.
+        """Save nothing more. Wait until no save is running.
 
-        A save that failed is over: what became of the answer is recorded next, in the same store.
+        The error of a failed save is ignored, because the outcome of the answer is written to the
+        same store next.
         """
         saving = self._saving
         if saving is None:

@@ -34,10 +34,10 @@ async def summarise(
     *,
     is_asked: bool = False,
 ) -> Summarised | NothingToSummarise | CallFailed:
-    """Have the model summarize what can leave the context of the session's branch.
+    """Let the model summarize the messages that can leave the context of the session's branch.
 
     A summary that is too short counts as a failed call: the context then stays unchanged.
-    `is_asked`: the hooks already accepted it before an earlier attempt.
+    `is_asked`: the hooks already accepted the summary before an earlier attempt.
     """
     model, settings = config.model, config.compaction
     working = config.working
@@ -116,7 +116,7 @@ async def _ask_hooks(
     reason: CompactionReason,
     frame: SummaryFrame | None,
 ) -> Summarised | NothingToSummarise | None:
-    """Return the hooks' summary or refusal of `plan`; None: it stays as planned."""
+    """Return the hooks' summary or refusal of `plan`; None: the plan stays unchanged."""
     if environment.hooks is None:
         return None
     point = BeforeCompact(

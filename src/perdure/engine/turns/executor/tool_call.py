@@ -38,13 +38,13 @@ async def tool_outcome(
 ) -> ToolReturned:
     """Run the tool of `agent` and return its result; its failures are results too.
 
-    `is_aborted` returns, on cancellation, whether the turn ends with it.
+    `is_aborted` returns, after a cancellation, whether the turn ends too.
     """
     return _tool_result(await _run(environment, open_tool, agent, is_aborted))
 
 
 async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
-    """Return what an approval of the call `asked` by `agent` is bound to now."""
+    """Return the facts to which an approval of `agent`'s call `asked` is bound now."""
     spec = environment.tools.get(asked.name)
     args = await _whole(environment, asked.args, asked.contents)
     call = _call(environment, asked.id, asked.name, args)
@@ -83,7 +83,7 @@ async def _run(
 async def _whole(
     environment: Environment, args: dict[str, object], handles: tuple[str, ...]
 ) -> dict[str, object]:
-    """Return `args` with the bytes that `handles` name; an erased content stays a handle."""
+    """Return `args` with each of `handles` replaced by its bytes, unless the content is erased."""
     found: dict[str, bytes] = {}
     for handle in handles:
         with contextlib.suppress(EntryNotFound):

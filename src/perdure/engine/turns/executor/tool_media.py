@@ -1,4 +1,4 @@
-"""The stored content a tool may read: media in its session's messages, and truncated outputs.
+"""The stored content that a tool can read: media in its session's messages, and truncated outputs.
 
 Knowing a handle gives no access. The log itself must reference it: as a part of a message on the
 branch, or as the full output of a tool. A handle in some text does not count.
@@ -21,9 +21,9 @@ _WHO = "read_media"
 
 
 async def read_content(store: SessionStore, stream: StreamId, handle: str) -> bytes:
-    """Return the content of `handle`, if the session `stream` holds it.
+    """Return the content of `handle`, if the session `stream` references it.
 
-    Raises: ToolDenied if it does not; ToolError if the content is gone.
+    Raises: ToolDenied if the session does not reference it; ToolError if the content is gone.
     """
     if not await _is_held(store, stream, handle):
         raise ToolDenied(_WHO, "this session holds no such thing")

@@ -1,4 +1,4 @@
-"""The budget of a request with recalled context: what is fixed, what is recalled, what is left.
+"""Divide the token budget of a request between fixed texts, recalled texts and history.
 
 Instructions, tools and the new message are always sent whole. Recalled texts get at most a quarter
 of the budget, and the history the rest, in whole exchanges.
@@ -49,7 +49,7 @@ def newest_message(conversation: Conversation) -> Message | None:
 def recalled_block(
     texts: Sequence[str], boundary: str, scale: float, room: int | None, budget: int | None
 ) -> str | None:
-    """Return the recalled texts that fit, as one text; None if none does."""
+    """Return the recalled texts that fit, as one text; None if none fits."""
     if room is None:
         room = MOST_TOKENS if budget is None else min(MOST_TOKENS, budget // SHARE)
     most = room
@@ -70,7 +70,7 @@ def smaller_block(
     scale: float,
     most: int | None,
 ) -> str | None:
-    """Return `block`, the first of `texts`, or fewer: with `prompt`, at most `most` tokens.
+    """Return as much of `block`, made from `texts`, as fits with `prompt` into `most` tokens.
 
     Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt. In the
     window of a model, recalled texts also give way to the history, which is compacted in time.
@@ -86,10 +86,11 @@ def smaller_block(
 def without_unanswered(
     prompt: Prompt, conversation: Conversation, scale: float, most: int
 ) -> Prompt:
-    """Return `prompt` without messages that were not answered before the new one, if too long.
+    """Return `prompt`; if it is too long, drop messages that got no answer before the new message.
 
-    They are one message with the newest of the user: parts before its own are left out, oldest
-    first, until the messages have at most `most` tokens. A summary and pinned messages stay.
+    The unanswered messages and the newest user message form one message. Its older parts are
+    dropped, oldest first, until all messages have at most `most` tokens. A summary and pinned
+    messages stay.
     """
     new = newest_message(conversation)
     if new is None or not prompt.messages or prompt.messages[-1].role != "user":

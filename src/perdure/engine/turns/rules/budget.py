@@ -37,7 +37,7 @@ def overrun_of(
     spent: Spending,
     granted_microcents: int | None = None,
 ) -> Overrun | None:
-    """Return by what `called` may exceed the budget, to the micro-cent; None if it does not."""
+    """Return the possible overrun of the budget by `called`; None if it stays within the budget."""
     if not config.budget.max_cost_microcents:
         return None
     limit = max(config.budget.max_cost_microcents, granted_microcents or 0)
@@ -52,7 +52,7 @@ def overrun_of(
 
 
 def intend(scribe: Scribe, called: ModelCalled, config: TurnConfig) -> None:
-    """Write the intent of a model call; where it may exceed the budget, do what that one says."""
+    """Write the intent of a model call; if it may exceed the budget, do as the budget says."""
     state = scribe.state
     overrun = overrun_of(called, config, state.spent, state.limit_microcents)
     is_known = overrun is not None and overrun.estimate is not None
@@ -95,9 +95,9 @@ def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
 def estimated_usage(
     model: str, input_tokens: int | None, partial: Message | None, config: TurnConfig
 ) -> Usage | None:
-    """Return the usage of a call that ended before it was counted: its request and partial answer.
+    """Return the usage of a call that ended uncounted: its request and its partial answer.
 
-    Shape: None if nothing is known of either.
+    Shape: None if both are unknown.
     """
     output_tokens = 0 if partial is None else estimate_tokens(partial)
     if not input_tokens and not output_tokens:

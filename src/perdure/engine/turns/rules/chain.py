@@ -1,7 +1,7 @@
 """Select the next model: the same again, another of the chain, or none.
 
 The class of the error decides, never its text. Once part of an answer has arrived, the call is not
-repeated: a later failure ends the turn, unless its agent says ``restart_on_cut``. A provider that
+repeated: a later failure ends the turn, unless its agent sets ``restart_on_cut``. A provider that
 limits the rate is paused for a while. Paused models, and models whose window is too small for the
 context, are skipped without an attempt.
 """
@@ -88,7 +88,7 @@ def course_after(
 
 
 def passed_over(state: TurnState, config: TurnConfig, at: int) -> str:
-    """Return why no model of the chain can be called, in words."""
+    """Return a text that explains why no model of the chain can be called."""
     reasons: list[str] = []
     for link in config.chain:
         until = state.parked.get(provider_of(link.model), 0)

@@ -55,7 +55,7 @@ NOT_IN_FORCE = "the turn was not begun by this user's perdure, so it is not cont
 
 
 def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
-    """Open the turn, take in what waited, then the user's message, and call the model."""
+    """Open the turn, adopt the queued entries, append the user's message, and call the model."""
     if happened.is_reopening:
         scribe.side(SessionReopened())
     started = TurnStarted(
@@ -140,7 +140,7 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
 
 
 def _record_result(scribe: Scribe, happened: inputs.ToolReturned) -> None:
-    """Answer the open call with what its tool returned."""
+    """Answer the open call with the result of its tool."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
     started = open_tool.started
@@ -261,7 +261,7 @@ def on_wait_over(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) ->
 
 
 def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> None:
-    """End the turn; the log keeps the partial answer of the model."""
+    """End the turn; the partial answer of the model remains in the log."""
     text = "Not run: the turn was aborted."
     end: Literal["aborted", "cancelled", "interrupted"]
     end = "cancelled" if happened.is_cancel else "aborted"
@@ -280,7 +280,7 @@ def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> No
 
 
 def _abort_tools(scribe: Scribe, happened: inputs.Aborted) -> None:
-    """Answer the open calls: those that had ended with their results."""
+    """Answer the open calls; use the results of the calls that had already ended."""
     ran = "The turn was aborted while the tool ran; it may have taken effect in part."
     below = happened.delegated
     while (run := scribe.state.open_tool) is not None:

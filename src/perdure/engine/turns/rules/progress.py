@@ -110,7 +110,7 @@ def is_compaction_due(state: TurnState, config: TurnConfig) -> bool:
 
 
 def start_tools(scribe: Scribe, config: TurnConfig) -> None:
-    """Start the next pending tool calls that may run; answer the others, or ask about them."""
+    """Start the pending tool calls that are allowed; answer the others or ask about them."""
     if scribe.state.phase is Phase.RUNNING:
         start_beside(scribe, config)
         return
@@ -129,7 +129,7 @@ def start_tools(scribe: Scribe, config: TurnConfig) -> None:
 def has_begun(
     scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck, config: TurnConfig
 ) -> bool:
-    """Start `call` or ask about it, as `ruling` says; False where it is refused, and answered."""
+    """Start `call` or ask about it, as `ruling` says; return False if it was refused."""
     if ruling.decision == "refuse":
         code = ruling.error_code or ToolDenied.code
         settle_call(scribe, call, "refused", ruling.text, error_code=code)
@@ -145,10 +145,11 @@ def has_begun(
 
 
 def start_beside(scribe: Scribe, config: TurnConfig) -> None:
-    """Start the calls after the open ones that may run beside them, up to `SIDE_BY_SIDE` in all.
+    """Start read-only calls that can run parallel to the open ones, up to `SIDE_BY_SIDE` in all.
 
-    All of them only read, may be repeated, and need no approval: so their order cannot matter. They
-    are coroutine functions: others would take the threads that commits need.
+    These calls only read, can be repeated, and need no approval. Their order therefore does not
+    matter. Their tools are coroutine functions, because other functions would use the threads that
+    commits need.
     """
     opened = scribe.state.open_tool
     if opened is None or not _allows_beside(opened.started, config):
@@ -200,7 +201,7 @@ def start_tool(
 
 
 def after_tools(scribe: Scribe, config: TurnConfig) -> None:
-    """Send the results to the model after the last call, unless its calls fail endlessly."""
+    """Send the results to the model; end the turn if too many rounds of calls have failed."""
     limit = config.limits.max_correctable_rounds
     if scribe.state.correctable_rounds > limit:
         reason = (
@@ -213,7 +214,7 @@ def after_tools(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def wind_up(scribe: Scribe, config: TurnConfig) -> None:
-    """Continue with what was queued after the model's answer, else finish."""
+    """Continue with the entries queued after the model's answer; finish if there are none."""
     adopt_waiting(scribe, config, "steer")
     if not scribe.state.owes_answer:
         adopt_waiting(scribe, config, "follow_up")
@@ -229,7 +230,7 @@ def wind_up(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def _output_problem(state: TurnState, config: TurnConfig) -> str | None:
-    """Return why the answer does not fit the agent's output; None if it fits, or none is due."""
+    """Return the error of an answer that does not fit the agent's output; None: no error."""
     if config.output_problem is None or state.answer is None or state.ends_session:
         return None
     return config.output_problem(state.answer.text)
@@ -255,7 +256,7 @@ def _refuse_output(scribe: Scribe, config: TurnConfig, problem: str) -> None:
 
 
 def adopt_waiting(scribe: Scribe, config: TurnConfig, mode: QueueMode) -> None:
-    """Adopt the queued entries of `mode`, in order; unless "all" is set, up to one user message."""
+    """Adopt the queued entries of `mode` in order, up to one user message unless "all" is set."""
     for waiting in scribe.state.queued:
         queued = queued_of(waiting)
         if queued.mode != mode:

@@ -49,7 +49,7 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
 
 
 def approval_digest(question: Question) -> str:
-    """Return the hash of what an answer to `question` approves: the arguments, and their bound."""
+    """Return the hash of the arguments and the bound that an answer to `question` approves."""
     return digest_of(question.args_hash, question.bound)
 
 

@@ -38,12 +38,12 @@ def queued_of(entry: Entry) -> Queued:
 
 
 def is_user_message(queued: Queued) -> bool:
-    """Return whether the queued entry wants an answer."""
+    """Return whether the queued entry requires an answer."""
     return queued.entry_kind == MESSAGE and role_in(queued.entry_body) == "user"
 
 
 class Unexamined(Exception):
-    """A step needs what an approval of `call` is bound to."""
+    """Raised if a step lacks the facts to which an approval of `call` is bound."""
 
     def __init__(self, call: ToolCallPart, place: int) -> None:
         super().__init__(call.id)
@@ -58,8 +58,8 @@ class Scribe:
     """Collects the entries of one step.
 
     Units: `at` is Unix milliseconds; a question expires `question_expires_s` seconds after it.
-    `bounds` maps pending calls to what their approvals are bound to, if it was read. The key is the
-    place in `state.pending`, counted from the end.
+    `bounds` maps pending calls to the facts to which their approvals are bound, if these facts were
+    read. The key is the place in `state.pending`, counted from the end.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Scribe:
     ) -> PermissionCheck:
         """Return the policy's decision about a pending call, given what was `granted`.
 
-        Raises: Unexamined if what an approval is bound to has to be read first.
+        Raises: Unexamined if the facts to which an approval is bound must be read first.
         """
         call, place = self.state.pending[index], len(self.state.pending) - index
         ruling = config.judge(call, granted, self._bounds.get(place))

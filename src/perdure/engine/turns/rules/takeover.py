@@ -117,7 +117,7 @@ def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: Turn
 
 
 def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
-    """Keep the result; if the tool itself was lost, its policy decides."""
+    """Record the result; if the tool itself was lost, follow its policy."""
     started = scribe.state.open_tool.started if scribe.state.open_tool is not None else None
     is_stale = happened.error_code == ApprovalStale.code
     if is_stale and started is not None and started.approved is not None:
@@ -175,7 +175,7 @@ def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
 
 
 def _drop_beside(scribe: Scribe) -> None:
-    """Record the runs beside the open tool as lost; their calls are pending again."""
+    """Record the other running tools as lost; their calls become pending again."""
     for run in scribe.state.beside:
         _record_lost(scribe, run)
 
@@ -219,7 +219,7 @@ def _tell_unknown(scribe: Scribe, config: TurnConfig) -> None:
 def _run_again(
     scribe: Scribe, started: ToolStarted, config: TurnConfig, *, is_allowed: bool = False
 ) -> None:
-    """Run a tool again if the agent of today still allows it; `is_allowed`: a person just did."""
+    """Run a tool again if the current agent still allows it; `is_allowed`: a person allowed it."""
     call = scribe.state.pending[0]
     is_same = (call.id, call.name, call.args) == (started.id, started.tool, started.input)
     if started.tool not in config.tools or not is_same:
@@ -261,7 +261,7 @@ def on_wake(
 
 
 def _spend_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
-    """Make the call that was held back, or end the turn; the new limit is in the state by now."""
+    """Make the delayed call, or end the turn; the state already contains the new limit."""
     if answer.choice != "continue":
         reason = f"{answer.by} would not spend more"
         finish(scribe, "error", failure="budget_exceeded", error=reason)
@@ -274,7 +274,7 @@ def _spend_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
 def _run_as_told(
     scribe: Scribe, asked: PendingQuestion, answer: Answer, config: TurnConfig
 ) -> None:
-    """Start exactly the call that was asked about, or tell the model that it may not run."""
+    """Start exactly the call that the question shows, or tell the model that it was denied."""
     call = scribe.state.pending[0]
     question = asked.question
     is_same = (call.id, args_hash(call.args)) == (question.call_id, question.args_hash)
@@ -293,9 +293,9 @@ def _run_as_told(
 
 
 def _start_if_unchanged(scribe: Scribe, question: Question, config: TurnConfig) -> None:
-    """Start the call that was approved if all that the question showed is still so; else ask again.
+    """Start the approved call if everything that the question showed is unchanged; else ask again.
 
-    The agent, its permissions and its tools may be others by now, too.
+    The agent, its permissions and its tools may also have changed.
     """
     call = scribe.state.pending[0]
     ruling = scribe.ruling(config, _NOTHING)

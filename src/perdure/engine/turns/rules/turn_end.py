@@ -77,7 +77,7 @@ def settle_open(scribe: Scribe, text: str) -> None:
 
 
 def interrupted_by(partial: Message) -> Interrupted:
-    """Return the part of a cut answer, without calls that contain bytes: those were never made."""
+    """Return the part of a cut answer without calls that contain bytes; these calls never ran."""
     parts = tuple(
         part
         for part in partial.parts

@@ -1,8 +1,8 @@
 """Claude Code's messages as perdure's: content blocks, tool results, media, usage, stop reasons.
 
-A line has one content block of an answer (older versions: all of them), or user text, or a tool's
-result. Only the import original keeps signatures and encrypted reasoning, and the tool results in
-the form Claude Code displays (``toolUseResult``).
+A line has one content block of an answer (in older versions: all blocks), or user text, or a tool's
+result. Signatures, encrypted reasoning and the tool results in the form that Claude Code displays
+(``toolUseResult``) are only in the import original.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
 
 
 def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Message:
-    """Return the answer (or the block of one) in a record of type ``assistant``.
+    """Return the answer, or the block of an answer, in a record of type ``assistant``.
 
     Its usage counts the whole answer. A block is written when it is complete, mostly before the
     stop reason is known; then its content determines the stop reason. An answer that perdure wrote
-    for Claude Code to continue has no usage: it counts in the session that it is from.
+    for Claude Code to continue has no usage: its usage counts in its original session.
     """
     is_ours = text_in(message, "id") == f"{WRITTEN_HERE}{text_in(record, 'uuid')}"
     has_failed = flag_in(record, "isApiErrorMessage")
@@ -79,7 +79,7 @@ def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Me
 
 
 def said_by_person(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return the parts of a ``user`` record that are no tool results."""
+    """Return the parts of a ``user`` record that are not tool results."""
     return tuple([part for part in parts if not isinstance(part, ToolResultPart)])
 
 

@@ -169,7 +169,7 @@ class Reader:
         self._link(record)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Fast path: add a text record below an earlier one; False for others."""
+        """Fast path: add a text record below an earlier one; return False for other records."""
         own, parent = fields.get("uuid"), fields.get("parentUuid")
         if type(own) is not str or not own or type(parent) is not str or not parent:
             return False
@@ -278,7 +278,7 @@ class Reader:
             self.roots += 1
 
     def add_message(self, record: Record, hung_on: int | None) -> tuple[Part, ...] | int:
-        """Return the parts of a record's message; without one, the item stored instead."""
+        """Return the parts of a record's message, or the item that is stored if it has none."""
         message = object_in(record.fields, "message")
         parts = None if message is None else content_of(message, self.draft.media)
         if parts is not None:
@@ -344,7 +344,7 @@ def _answer(reader: Reader, item: Item, fields: Fields, parts: tuple[Part, ...])
 
 
 def _count_usage_once(reader: Reader, item: int, answer_id: str) -> None:
-    """Keep the usage only at the newest block: every block reports that of the whole answer."""
+    """Keep the usage only at the newest block, because every block reports the answer's usage."""
     former = reader.usage_at.get(answer_id)
     if former is not None:
         reader.draft.items.set_usage(former, None)
@@ -409,7 +409,7 @@ def _own_item(reader: Reader, foreign_id: str | None) -> int | None:
 
 
 def _attachment(reader: Reader, record: Record, hung_on: int | None) -> int | None:
-    """Add what the person typed while the model was working: no other record has it."""
+    """Add the text that a person typed while the model worked; no other record contains it."""
     attached = object_in(record.fields, "attachment") or {}
     parts: tuple[Part, ...] | None = None
     if text_in(attached, "type") == "queued_command":

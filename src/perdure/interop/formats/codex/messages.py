@@ -1,7 +1,7 @@
 """Codex's response items as perdure's messages: text, reasoning, calls, results, usage.
 
-An item is a message, a piece of reasoning, a call or a result; each becomes a separate entry. Only
-the import original keeps encrypted reasoning and snapshots of the workspace.
+An item is a message, a piece of reasoning, a call or a result; each becomes a separate entry.
+Encrypted reasoning and snapshots of the workspace are only in the import original.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _output(item: Fields, media: Media) -> Message | None:
 
 
 def _is_failure(text: str) -> bool:
-    """Whether the result of a command, as Codex writes it for the model, has an exit code."""
+    """Return whether the result of a command, in the model's form, has a non-zero exit code."""
     if text.startswith("Exit code: "):
         return not text.startswith("Exit code: 0\n")
     if not text.startswith('{"output":') or len(text) > _ALREADY_READ:

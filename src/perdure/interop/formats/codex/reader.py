@@ -73,7 +73,7 @@ _CONTENT = frozenset({"input_text", "output_text", "input_image"})
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session that the file is named after, for one without a header."""
+    """Return `header` with the session in the file's name, for a file without a header."""
     found = _NAMED.search(path.stem)
     if header.session is not None or found is None:
         return header
@@ -117,7 +117,7 @@ class Reader:
             _LINES[kind](self, record)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Fast path: add a message in its envelope; False for others."""
+        """Fast path: add a message in its envelope; return False for other records."""
         payload = object_in(fields, "payload")
         if payload is None or fields.get("type") != "response_item":
             return False
@@ -188,7 +188,7 @@ def _unwrap_line(fields: Fields) -> tuple[str | None, Fields]:
 
 
 def _spawning(header: Fields) -> str | None:
-    """Return the session that started this one as its agent."""
+    """Return the session that started this session as its agent."""
     source = object_in(object_in(header, "source") or {}, "subagent") or {}
     return name_in(object_in(source, "thread_spawn") or {}, "parent_thread_id")
 
@@ -260,7 +260,7 @@ def _add_said(reader: Reader, record: Record, body: Message | CustomMessage) -> 
 
 
 def _note_said(reader: Reader, before: int | None, own: int, body: Message | CustomMessage) -> None:
-    """Remember facts for later lines about the message `body`, the item `own` on `before`."""
+    """Record facts about the message `body` (item `own` below `before`) for later lines."""
     if isinstance(body, Message) and body.role == "assistant":
         reader.unpaid = own
     elif isinstance(body, Message) and body.role == "user":

@@ -1,7 +1,8 @@
 """Write a conversation as a Codex rollout, which ``codex resume`` continues.
 
-Pure. ``response_item`` lines are what the model gets; an ``event_msg`` beside each text is what
-Codex shows. The header names no provider: Codex refuses to continue a session with another one.
+Pure. ``response_item`` lines contain the model's input; each text also has an ``event_msg`` line,
+which Codex displays. The header names no provider, because Codex refuses to continue a session with
+another provider.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Item = Mapping[str, object]
 
 
 def file_name(conversation: Conversation) -> str:
-    """Return the path of the file below ``sessions``: Codex finds a session by its end."""
+    """Return the file's path below ``sessions``; Codex finds a session by the end of the path."""
     at: datetime = moment_of(conversation.created_at)
     return f"{at:%Y/%m/%d}/rollout-{at:%Y-%m-%dT%H-%M-%S}-{conversation.id}.jsonl"
 

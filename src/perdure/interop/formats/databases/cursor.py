@@ -1,7 +1,7 @@
 """Read the chats of Cursor: rows of ``state.vscdb``, one for each message and one for the chat.
 
-A chat lists its messages in order. Each answer, thought or call of a tool is a message of its own.
-If Cursor is generating an answer, only the messages before it are read. Keys that encrypt something
+A chat lists its messages in order. Each answer, thought or tool call is a separate message. If
+Cursor is generating an answer, only the messages before it are read. Keys that encrypt something
 for Cursor's service are removed from the row of the chat.
 Source: descriptions of the database in public programs that read it, as of 2026.
 """
@@ -80,7 +80,7 @@ def _lines(database: Database, id: str) -> Iterator[bytes]:
 
 
 def _messages_of(chat: Fields) -> list[str]:
-    """Return the ids of the messages in order, without those of an answer that is generated."""
+    """Return the ids of the messages in order, without those of an unfinished answer."""
     listed = [fields_of(each) or {} for each in list_in(chat, "fullConversationHeadersOnly") or ()]
     if text_in(chat, "status") == "generating":
         while listed and listed[-1].get("type") != _PERSON:

@@ -2,8 +2,8 @@
 
 A session is one chain of messages. After a compaction, Goose hides the older messages from the
 model and adds the summary as a message that only the model sees: here, a compaction. Notifications
-and requests to confirm a call are kept outside the conversation. The row of the session comes
-last: it changes with every message, and an import compares the rows before it.
+and requests to confirm a call are stored outside the conversation. The row of the session comes
+last, because it changes with every message and an import compares the rows before it.
 Source: ``session_manager.rs``, ``legacy.rs`` and ``message.rs`` of block/goose, as of 2026.
 """
 
@@ -100,7 +100,7 @@ def is_record(fields: Fields) -> bool:
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session that an earlier file is named after, as in the database."""
+    """Return `header` with the session in the name of an older file, as in the database."""
     if header.session is not None or not _SESSION.fullmatch(path.stem):
         return header
     return msgspec.structs.replace(header, session=path.stem)
@@ -261,7 +261,7 @@ def _part(fields: Fields, item: object, media: Media) -> Part:
 
 
 def _call(fields: Fields) -> ToolCallPart | None:
-    """Return the call; one that Goose could not read has no name and stays as it is."""
+    """Return the call; a call that Goose could not read has no name and stays unchanged."""
     value = object_in(object_in(fields, "toolCall") or {}, "value") or {}
     return call_of(name_in(fields, "id"), name_in(value, "name"), object_in(value, "arguments"))
 

@@ -48,7 +48,7 @@ def table_of(fields: Fields, format: str) -> str | None:
 
 
 def json_in(row: Fields, column: str) -> object:
-    """Return the JSON value that `column` has as text; None if it has none."""
+    """Return the JSON value in the text of `column`; None if there is none."""
     text = text_in(row, column)
     reading = None if text is None else read_line(text.encode())
     return reading.value if reading is not None and reading.is_json else None
@@ -57,7 +57,7 @@ def json_in(row: Fields, column: str) -> object:
 def session_content(database: Database, format: DatabaseFormat, id: str) -> Held:
     """Return the rows of the session `id` as a source.
 
-    Raises: FormatError if they cannot be read; LimitExceeded if they are too many.
+    Raises: FormatError if the rows cannot be read; LimitExceeded if there are too many rows.
     """
     name = f"{database.name} {id}"
     lines: list[bytes] = []

@@ -1,8 +1,9 @@
 """Read the threads of Zed: rows of ``threads.db``, each with one JSON document, mostly compressed.
 
-The messages of the document become lines, above a last line with the rest of it: it changes with
-every message, and an import compares the lines before it. Messages are one chain. They have no
-times, so each gets the one of the thread's beginning. Subagents' threads are sessions of their own.
+The messages of the document become lines. The rest of the document becomes the last line, because
+it changes with every message and an import compares the lines before it. Messages are one chain.
+Messages have no times, so each gets the time of the thread's beginning. Subagents' threads are
+separate sessions.
 Source: ``db.rs``, ``thread.rs`` and ``legacy_thread.rs`` in ``crates/agent`` of zed-industries/zed,
 and ``request.rs`` in ``crates/language_model_core``, as of 2026.
 """
@@ -177,7 +178,7 @@ class Reader(LineReader):
         self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
 
     def _id_of(self, message: Fields) -> str:
-        """Return the id of a message; only those of people have one, until they are edited."""
+        """Return a message's id; only messages of people have an id, until they are edited."""
         own = name_in(object_in(message, "User") or {}, "id")
         if own is not None:
             self._asked, self._following = own, 0
@@ -196,7 +197,7 @@ def _beginning_of(thread: Fields, row: Fields) -> str | None:
 
 
 def _folder_of(thread: Fields, row: Fields) -> str | None:
-    """Return the first of the folders of the thread; the row has them sorted, with their order."""
+    """Return the thread's first folder; the row stores the folders sorted, with their order."""
     folders = (name_in(row, "folder_paths") or "").splitlines()
     order = (text_in(row, "folder_paths_order") or "").split(",")
     if folders:
@@ -290,7 +291,7 @@ def _part(item: object, media: Media) -> Part:
 
 
 def _mentioned(fields: Fields) -> str:
-    """Return what a mention shows to the model: its name, and the content it had then."""
+    """Return a mention's text for the model: its name, and its content at that time."""
     (kind, place), *_ = (object_in(fields, "uri") or {"": None}).items()
     told = fields_of(place) or {}
     names = ("abs_path", "name", "url", "skill_file_path", "file_path", "base_ref")
@@ -326,7 +327,7 @@ def _result(fields: Fields, media: Media) -> ToolResultPart | None:
 
 
 def _shown(item: object, media: Media) -> Part | None:
-    """Return a part of a result: a text, or an object with a text or picture, in any case."""
+    """Return a part of a result: a text, or an object with a text or picture (any key case)."""
     if isinstance(item, str):
         return TextPart(item)
     fields = {key.lower(): value for key, value in (fields_of(item) or {}).items()}

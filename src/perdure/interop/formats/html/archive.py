@@ -62,7 +62,7 @@ def render_index(rows: Sequence[ArchiveRow]) -> bytes:
 
 
 def searched_text(transcript: Transcript) -> str:
-    """Return what the index searches: the text of every branch as it was written, not as Markdown.
+    """Return the text that the index searches: every branch as it was written, not as Markdown.
 
     It begins with the title and the instructions of the session.
     """
@@ -91,7 +91,7 @@ def _texts_of(piece: Piece) -> Iterator[str | None]:
 
 
 def page_name(session: StreamId) -> str:
-    """Return the file name of a session's page; an id that is no file name is hashed."""
+    """Return the file name of a session's page; an id that is not a valid file name is hashed."""
     if _PLAIN.fullmatch(session) and session != INDEX.removesuffix(".html"):
         return f"{session}.html"
     return f"{blob_hash(session.encode())[:_HASHED]}.html"

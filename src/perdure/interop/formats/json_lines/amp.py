@@ -1,8 +1,8 @@
 """Read the threads of Amp: ``threads/T-*.json``, one JSON document with a thread and its messages.
 
-The messages become lines, above a last line with the rest of the document: it changes with every
-message, and an import compares the lines before it. Messages are one chain. Subagents' threads are
-sessions of their own.
+The messages become lines. The rest of the document becomes the last line, because it changes with
+every message and an import compares the lines before it. Messages are one chain. Subagents' threads
+are separate sessions.
 Source: descriptions of the files in public programs that read them, as of 2026.
 """
 
@@ -55,7 +55,7 @@ _FAILED = ("error", "cancelled", "rejected-by-user")
 def gather(path: Path) -> Held:
     """Return the thread in the document `path`, as lines.
 
-    Raises: FormatError if it is none; LimitExceeded; OSError becomes FormatError.
+    Raises: FormatError if the document is not a thread; LimitExceeded; OSError becomes FormatError.
     """
     try:
         content = read_named(path, "import_file_bytes", path.name)
@@ -200,7 +200,7 @@ def _usage(used: Fields) -> Usage | None:
 
 
 def _folder_of(thread: Fields) -> str | None:
-    """Return the working folder, whose address the thread has."""
+    """Return the working folder from its address in the thread."""
     initial = object_in(object_in(thread, "env") or {}, "initial") or {}
     for tree in list_in(initial, "trees") or ():
         try:

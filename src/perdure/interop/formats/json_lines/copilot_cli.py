@@ -1,7 +1,7 @@
 """Read the sessions of GitHub Copilot CLI: ``events.jsonl``, one event per line.
 
-Each event names its predecessor. Events other than messages and results of tools are kept outside
-the conversation, as are those of subagents. Reasoning in an event of its own belongs to the next
+Each event names its predecessor. Events other than messages and tool results are stored outside the
+conversation, like the events of subagents. Reasoning in a separate event belongs to the next
 answer. A line without a type is an unknown event, or a message if it has a role and content.
 Source: ``session-events.ts`` of github/copilot-sdk, as of 2026.
 """
@@ -158,7 +158,7 @@ class Reader(LineReader):
         return tuple(parts)
 
     def _asset(self, name: str | None) -> MediaPart | None:
-        """Return the bytes of an attachment, which an event before it has."""
+        """Return the bytes of an attachment from an earlier event."""
         known = None if name is None else self._media.get(name)
         if name is None or (known is not None and self.draft.media.holds(known)):
             return known
@@ -202,7 +202,7 @@ def _answer(data: Fields, thought: str | None) -> Message | None:
 
 
 def _call(item: object) -> Part:
-    """Return the call; one without an id or a name stays as it is."""
+    """Return the call; a call without an id or a name stays unchanged."""
     request = fields_of(item) or {}
     arguments: object = request.get("arguments")
     if isinstance(arguments, str):  # of a custom tool

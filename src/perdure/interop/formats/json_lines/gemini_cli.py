@@ -1,9 +1,9 @@
 """Read the sessions of Gemini CLI: ``chats/session-*.jsonl``, one record per line.
 
-A message is written again, under the same id, when its calls have ended. The import adds its new
-calls and results after the parts that it already has. A message whose words changed begins a
-branch. A record ``$rewindTo`` moves the leaf to before a message, and ``$set`` with messages to
-where they differ.
+A message is written again, under the same id, when its calls have ended. The import adds the new
+calls and results after the parts that are already imported. A message whose words changed begins a
+branch. A record ``$rewindTo`` moves the leaf to before a message; ``$set`` with messages moves it
+to the point where they differ.
 Source: Gemini CLI 0.61, which wrote the fixture, and its published package.
 """
 
@@ -55,9 +55,9 @@ _METADATA = ("projectHash", "kind")
 
 
 class _Told(msgspec.Struct):
-    """A message so far: a digest of its words, its calls, and those with results.
+    """The state of a message: a digest of its words, its calls, and the calls with results.
 
-    `at` is its place in the chain when it was added; `before` the leaf then.
+    `at` is its place in the chain when it was added; `before` is the leaf at that time.
     """
 
     id: str
@@ -150,7 +150,7 @@ class Reader(LineReader):
         self.draft.add(record, LeafMoved(None), before, {"target": self._leaf})
 
     def _replace(self, record: Record, fields: Fields) -> None:
-        """Go on with the messages in `fields`, if there are any, from where they differ."""
+        """Continue with the messages in `fields`, if any, from the first one that differs."""
         found = [fields_of(each) or {} for each in list_in(fields, "messages") or ()]
         if "messages" not in fields:
             return
@@ -165,7 +165,7 @@ class Reader(LineReader):
             self._take_message(record, each, is_moved=True)
 
     def _start_of(self, at: int) -> int | None:
-        """Return the leaf before the message at `at` of the chain."""
+        """Return the leaf before the message at place `at` in the chain."""
         return self._chain[at].before if at < len(self._chain) else self._leaf
 
     def _on_chain(self, message: str) -> _Told | None:
@@ -178,7 +178,7 @@ class Reader(LineReader):
     # -- messages
 
     def _take_message(self, record: Record, fields: Fields, *, is_moved: bool = False) -> None:
-        """Read a message; one that `is_moved` is new in its place, wherever else it is."""
+        """Read a message; with `is_moved`, add it as new even if it exists at another place."""
         own = name_in(fields, "id") or f"{record.line.number}:{self._ordinal}"
         kind = text_in(fields, "type")
         if kind not in ("user", "gemini"):
@@ -324,7 +324,7 @@ def _thought(thought: Fields) -> str:
 
 
 def _usage(tokens: Fields | None) -> Usage | None:
-    """Return the usage. Gemini counts cached tokens as input, and thoughts apart from output."""
+    """Return the usage. Gemini counts cached tokens as input, and excludes thoughts from output."""
     if tokens is None:
         return None
     cached = count_in(tokens, "cached")

@@ -35,7 +35,7 @@ _MEDIA = ("image_url", "audio_url", "video_url")
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a record of Kimi CLI itself; its messages are like many others."""
+    """Return whether `fields` is one of Kimi CLI's own records; its messages have a common form."""
     return text_in(fields, "role") in _RECORDS and "type" not in fields
 
 
@@ -112,7 +112,7 @@ def _answer(parts: tuple[Part, ...], fields: Fields) -> Message | None:
 
 
 def _call(item: object) -> Part:
-    """Return the call; one without an id or a name stays as it is."""
+    """Return the call; a call without an id or a name stays unchanged."""
     fields = fields_of(item) or {}
     function = object_in(fields, "function") or {}
     written = text_in(function, "arguments") or ""

@@ -1,8 +1,9 @@
 """Read the conversations of OpenHands: a folder with a file for each event.
 
 The events become lines, below a first line with the id and the working folder. Nothing else of
-``base_state.json`` is read: it has settings and keys of the model. Events are one chain; those that
-no model gets are kept outside the conversation. A condensation is a compaction.
+``base_state.json`` is read, because it contains settings and keys of the model. Events form one
+chain; events that no model receives are stored outside the conversation. A condensation is a
+compaction.
 Source: ``sdk/event`` and ``conversation/persistence_const.py`` of OpenHands/software-agent-sdk, as
 of 2026.
 """
@@ -64,7 +65,7 @@ _RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 def gather(path: Path) -> Held:
     """Return the conversation in the folder of the file `path`, as lines.
 
-    Raises: FormatError if a file cannot be read; LimitExceeded if they are too many.
+    Raises: FormatError if a file cannot be read; LimitExceeded if there are too many files.
     """
     folder = path.absolute().parent
     name = f"{folder.name}/{path.name}"

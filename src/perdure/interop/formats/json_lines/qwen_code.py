@@ -1,8 +1,8 @@
 """Read the sessions of Qwen Code: ``chats/*.jsonl``, one record per line with its parent's id.
 
-Messages are in the form of Google's API, as Gemini CLI has them. Telemetry and snapshots are kept
-outside the conversation, also the history that a compression wrote.
-Source: Qwen Code 0.15, which wrote a session for us.
+Messages have the form of Google's API, like those of Gemini CLI. Telemetry, snapshots and the
+history that a compression wrote are stored outside the conversation.
+Source: a session written by Qwen Code 0.15.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FOREIGN = "it is not a record of a session of Qwen Code"
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a record of Qwen Code; those of Claude Code have no parts."""
+    """Return whether `fields` is a record of Qwen Code; records of Claude Code have no parts."""
     if name_in(fields, "uuid") is None or name_in(fields, "sessionId") is None:
         return False
     message = object_in(fields, "message")
@@ -122,7 +122,7 @@ def _part(fields: Fields, media: Media) -> Part | None:
 
 
 def _usage(counted: Fields | None) -> Usage | None:
-    """Return the usage. Cached tokens are counted as input, and thoughts apart from output."""
+    """Return the usage. Cached tokens are counted as input; thoughts are not counted as output."""
     if counted is None:
         return None
     cached = count_in(counted, "cachedContentTokenCount")

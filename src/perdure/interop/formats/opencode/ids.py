@@ -18,7 +18,7 @@ def opencode_id(kind: str, at: int, number: int, seed: str) -> str:
 
 
 def is_id_of(id: str, kind: str, at: int, seed: str) -> bool:
-    """Return whether `id` is that of a record of `kind` and `seed` at the time `at`."""
+    """Return whether `id` belongs to a record of `kind` and `seed` at the time `at`."""
     digits = id.removeprefix(f"{kind}_")[:12]
     try:
         time = int(digits, 16)

@@ -1,8 +1,8 @@
 """opencode's parts as perdure's messages.
 
-An answer there is one record with all its steps: what was thought and said, the calls with their
-results inside, and what each step took. Here each step is an answer and the message with its
-results. Left to the import original alone: snapshots, patches, metadata of parts.
+An opencode answer is one record with all its steps: thinking and text, calls with their results,
+and the usage of each step. Here each step is an answer and the message with its results. Only the
+import original contains snapshots, patches and metadata of parts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _STOP_REASONS: dict[str | None, StopReason] = {
 
 
 def said_by_person(parts: Iterable[object], media: Media) -> Message | CustomMessage | None:
-    """Return the user message; None if it has nothing for a model."""
+    """Return the user message; None if it contains nothing for a model."""
     found: list[Part] = []
     is_theirs = False
     for item in parts:
@@ -109,7 +109,7 @@ class _Step:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no content."""
+        """Return whether the step has no content."""
         return not self._said
 
     def take(self, item: object, fields: Fields) -> None:
@@ -140,7 +140,7 @@ class _Step:
         )
 
     def messages(self, end: Fields, *, is_last: bool = False) -> list[Message]:
-        """Return its messages. `end` has its usage and stop reason."""
+        """Return its messages. `end` contains the usage and stop reason of the step."""
         info, error = self._info, None
         reason = _STOP_REASONS.get(text_in(end, "reason") or text_in(end, "finish"))
         failure = object_in(info, "error")

@@ -1,7 +1,7 @@
 """Read the output of `opencode export`: one JSON document with a session and its messages.
 
 Each export rewrites the document, so earlier imports are found by the messages' ids. The messages
-are one chain. Lines on which no message begins count as the header.
+form one chain. Lines on which no message begins count as the header.
 Source: anomalyco/opencode of spring 2026 (1.x), ``cli/cmd/export.ts`` and
 ``session/message-v2.ts``. The exports of 2.x have another form and are not read.
 """
@@ -54,7 +54,7 @@ _document = msgspec.json.Decoder(_Document)
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the export in `content`; only malformed lines if it is none, or cut off."""
+    """Parse the export in `content`; return only malformed lines if it is invalid or truncated."""
     reader = _Reader(content)
     try:
         document = _document.decode(content)
@@ -138,7 +138,7 @@ class _Reader:
             self._mark = msgspec.structs.replace(self._mark, lines=line.number)
 
     def _handover(self) -> Handover | None:
-        """Return the mark; None if it is that of another session."""
+        """Return the mark; None if it belongs to another session."""
         mark, at = self._mark, _created_at(self._info)
         own = name_in(self._info, "id") or ""
         is_own = mark is not None and at is not None and is_id_of(own, "ses", at, str(mark.id))

@@ -1,6 +1,6 @@
-"""Write a conversation as an export of opencode, which ``opencode import`` takes in.
+"""Write a conversation as an export of opencode, which ``opencode import`` reads.
 
-Pure. An answer and the results of its calls are one record, as opencode has them. opencode orders
+Pure. An answer and the results of its calls are one record, as in opencode. opencode orders
 messages by their ids, which begin with a time: here, the time of the message and its number.
 """
 
@@ -52,7 +52,7 @@ def session_id(conversation: Conversation) -> str:
 
 
 def file_name(conversation: Conversation) -> str:
-    """Return a name for the file; opencode takes any."""
+    """Return a name for the file; opencode accepts any name."""
     return f"{session_id(conversation)}.json"
 
 

@@ -2,8 +2,8 @@
 
 As in pi, everything is in one tree there; labels and names become side entries here. A ``leaf``
 record moves the leaf and has no children. The legacy form is a line of metadata and one message per
-line, in order. Its lines have no ids, so they are named by their content: such a file is rewritten
-whole at each save. Fields unknown to perdure stay in the import original.
+line, in order. Its lines have no ids and are identified by their content, because each save
+rewrites the whole file. Fields unknown to perdure stay in the import original.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Reader:
             self._take_record(line, fields, kind)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Fast path: add a message below an earlier record; False for others."""
+        """Fast path: add a message below an earlier record; return False for other records."""
         node = self.linker.add_message(fields, "parent_id", (number, offset, length), _read_message)
         if node is None:
             return False
@@ -178,7 +178,7 @@ def _time_of(fields: Fields, message: Fields) -> int | None:
 
 
 def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
-    """Return where the conversation continues after the ``leaf`` record."""
+    """Return the entry from which the conversation continues after the ``leaf`` record."""
     target = name_in(record.fields, "target_id")
     if target is not None and target not in reader.linker.nodes:
         text = f"line {record.line.number}: the leaf it moves to is not here; it stays"

@@ -1,9 +1,9 @@
 """Write a whole session as an Operator file: its original file, if any, plus new records.
 
-Pure. A session that was read from an Operator file and not changed gives the bytes of that file; a
-changed one appends new records. Any other session is written from scratch: the tree in log order,
-then labels and the title, which Operator has in the tree too, and a ``leaf`` record that moves back
-to the current leaf.
+Pure. A session that was read from an Operator file and not changed gives the bytes of that file. A
+changed session adds new records. Any other session is written from scratch: first the tree in log
+order, then labels and the title (Operator stores them in the tree too), then a ``leaf`` record that
+moves back to the current leaf.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from perdure.session.tree import branch_to
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A file, and what it lacks."""
+    """A file, and the content that it lacks."""
 
     content: bytes
     warnings: tuple[str, ...]
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """The file a session was read from: its bytes, and the seqs of the notes that store them."""
+    """The file a session was read from: its bytes, and the seqs of the entries that store them."""
 
     content: bytes
     parts: frozenset[int]
@@ -248,7 +248,7 @@ class _Writer:
         return records.is_medium(part) and part.handle in self._media
 
     def warnings(self) -> list[str]:
-        """Return what the file lacks; call it after `content`."""
+        """Return warnings about content that the file lacks; call this after `content`."""
         bundle, held = self._bundle, self._in_base
         if self._base is None:
             self._lost.add_header(bundle.header)
@@ -259,7 +259,7 @@ class _Writer:
 
 
 def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
-    """Return the compactions that are kept by a later one on their branch."""
+    """Return the compactions that a later compaction on their branch keeps."""
     by_id = {entry.id: entry for entry in tree}
     found: set[EntryId] = set()
     for entry in by_id.values():
@@ -277,7 +277,7 @@ def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[E
 
 
 def _read_from(entries: Sequence[Entry], base: SourceFile | None) -> Mapping[EntryId, None]:
-    """Return the entries that `base` contains; unreadable ones are matched by their line."""
+    """Return the entries that `base` contains; unreadable entries are matched by their line."""
     if base is None:
         return {}
     found: dict[EntryId, None] = {}

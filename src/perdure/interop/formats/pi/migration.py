@@ -1,7 +1,7 @@
 """Records of a pi file with other ids or in a newer version, everything else byte for byte.
 
-Works on records as pi's own migration does: what is replaced stays in its place, what is new goes
-to the end. A value that is not touched keeps its spelling, numbers included.
+Works on records as pi's own migration does: replaced fields stay in place, new fields are added at
+the end. A value that is not changed keeps its spelling, numbers included.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def version_of(content: bytes) -> float:
 
 
 def migrate(content: bytes, ids: Mapping[int, str]) -> bytes:
-    """Convert the file `content` to version 3. `ids` are for records without one, by offset."""
+    """Convert the file `content` to version 3. `ids` are for records without an id, by offset."""
     migration = _Migration(ids)
     lines = [migration.line(line.offset, line.content) for line in lines_of(content)]
     return b"\n".join(lines) + (b"\n" if content.endswith(b"\n") else b"")
@@ -80,7 +80,7 @@ class _Migration:
         self._has_header = False
 
     def line(self, offset: int, content: bytes) -> bytes:
-        """Return one line in version 3; lines that are no records stay unchanged."""
+        """Return one line in version 3; lines that are not records stay unchanged."""
         fields = fields_of(read_line(content).value)
         if fields is None or name_in(fields, "type") is None:
             return content

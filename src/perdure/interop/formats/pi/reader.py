@@ -1,6 +1,6 @@
 """Read pi session files of version 1, 2 and 3 (and additions of newer pi).
 
-pi keeps everything in one tree. Here labels and names are side entries, so their children get the
+pi stores everything in one tree. Here labels and names are side entries, so their children get the
 nearest ancestor in the conversation as parent; the tree of messages stays pi's. A version 1 file
 has no ids: its records follow each other. Fields unknown to perdure stay in the import original.
 """
@@ -85,7 +85,7 @@ class Reader:
             self._take_record(line, fields)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Fast path: add a message below an earlier record; False for others."""
+        """Fast path: add a message below an earlier record; return False for other records."""
         node = self.linker.add_message(fields, "parentId", (number, offset, length), _read_message)
         if node is None:
             return False

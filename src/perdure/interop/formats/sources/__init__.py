@@ -1,1 +1,1 @@
-"""Sources of any size, read line by line: their bytes, what is known of each line, what it says."""
+"""Sources of any size, read line by line: their bytes, the outline and content of each line."""

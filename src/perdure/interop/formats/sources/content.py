@@ -112,7 +112,7 @@ class FileContent:
 
 
 class Section(msgspec.Struct, frozen=True):
-    """The bytes of `content` from `begin` to `end`, as a source of its own."""
+    """The bytes of `content` from `begin` to `end`, as a separate source."""
 
     content: Content
     begin: int

@@ -1,9 +1,10 @@
 """Storage of a source's items during reading: complete, or only their outline.
 
-A small source is read once, and its items are kept whole (`Whole`). A larger one is read twice:
-first for its `Outline`, which has some sixty bytes per item and its id, however long its line; then
-for its items, which are passed on one by one (`PassingItems`). Changes of earlier items by later
-lines (their usage, the session's title) are in the outline by then.
+A small source is read once, and its items stay in memory completely (`Whole`). A larger source is
+read twice: first for its `Outline`, which uses about sixty bytes plus the id per item, regardless
+of the length of its line; then for its items, which are passed on one by one (`PassingItems`).
+Changes of earlier items by later lines (their usage, the session's title) are in the outline by
+then.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ class PassingItems:
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
         """Add the next item.
 
-        Raises: FormatError if it differs from the first reading.
+        Raises: FormatError if the item differs from the first reading.
         """
         position, outline = self._count, self._outline
         self._count += 1
@@ -233,10 +234,10 @@ class PassingItems:
         return self._outline[position]
 
     def set_usage(self, position: int, usage: Usage | None) -> None:
-        """Do nothing: the outline has it."""
+        """Do nothing: the outline already contains this change."""
 
     def choose(self, position: int) -> None:
-        """Do nothing: the outline has it."""
+        """Do nothing: the outline already contains this change."""
 
 
 def with_usage(item: Item, usage: Usage | None) -> Item:

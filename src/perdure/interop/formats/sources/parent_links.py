@@ -1,10 +1,10 @@
-"""Link records to their parents, wherever those are in the file.
+"""Link records to their parents, at any place in the file.
 
-A record may name a parent that comes later in the file, is missing, or is part of a cycle. Each is
-placed once, after its parent if there is one. A waiting record keeps only its place in the file
-(``SourceDraft.release_line``), and is read again when its parent is placed. Free records are placed
-one at a time (`Linker.place_next`), so that the caller can process items in between. This module
-does not depend on a format.
+A record may name a parent that comes later in the file, is missing, or is part of a cycle. Each
+record is placed once, after its parent if there is one. For a waiting record, only its place in the
+file is stored (``SourceDraft.release_line``); the record is read again when its parent is placed.
+Free records are placed one at a time (`Linker.place_next`), so that the caller can process items in
+between. This module does not depend on a format.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Leaf:
         self._number = 0
 
     def follow(self, record: Record, node: int | None) -> None:
-        """Move to `node`, the item of `record`, unless a later line was placed before."""
+        """Move to `node`, the item of `record`, if no later line was placed before."""
         self.follow_line(record.line.number, node)
 
     def follow_line(self, number: int, node: int | None) -> None:
@@ -82,7 +82,7 @@ class Linker:
     def add_message(
         self, fields: Fields, parent_key: str, place: tuple[int, int, int], read: ReadMessage
     ) -> int | None:
-        """Add the record `fields` of the line at `place` if it is a message below an earlier one.
+        """Add the record `fields` of the line at `place` if it is a message below an earlier line.
 
         Shape: `place` is line number, offset and length. Returns the item; None for other records.
         """
@@ -101,7 +101,7 @@ class Linker:
     def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
         """Place `record` as `add` does, or below `leaf` if it has no ids.
 
-        Shape: whether the gap of unreadable lines before it remains.
+        Shape: True if the gap of unreadable lines before the record remains.
         """
         if has_gap:
             record.fallback = leaf
@@ -201,7 +201,7 @@ class Linker:
         self._draft.release_line(record)  # it may still be waiting
 
     def close(self) -> None:
-        """Free the records whose parents never came, or wait for each other."""
+        """Release the records whose parents are missing or form a cycle."""
         orphans = (record for waiting in self._waiting.values() for record in waiting)
         self._is_closed = True
         self._orphans = iter(sorted(orphans, key=lambda record: record.line.number))

@@ -1,4 +1,4 @@
-"""A source while it is being read: what its records become, and an account of every line.
+"""The parse state of a source: the items made from its records, and the status of every line.
 
 This module does not depend on a format.
 """
@@ -41,8 +41,8 @@ class Record(msgspec.Struct, gc=False):
     """A record of a source, ready to be placed.
 
     `id` and `parent` are foreign ids. `parent` None is a root; `fallback` is the position of its
-    parent item if the file has no record `parent`. `shed_bytes` is the length of its line while
-    that is not in memory, else None.
+    parent item if the file has no record `parent`. `shed_bytes` is the length of its line if the
+    line is not in memory, else None.
     """
 
     line: Line
@@ -56,7 +56,7 @@ class Record(msgspec.Struct, gc=False):
 
 
 class SourceDraft:
-    """What has been read of a source so far; its items go to `items`."""
+    """The data read from a source so far; its items are added to `items`."""
 
     def __init__(
         self, format: str, content: Content | None = None, items: Items | None = None
@@ -109,7 +109,7 @@ class SourceDraft:
         record.fields = record.fields if read is None else read
 
     def report_malformed(self, line: Line, reason: str) -> None:
-        """Report that `line` could not be read, or not fully."""
+        """Report that `line` could not be read completely."""
         self._malformed.append(Malformed(line.number, reason))
         self.warn("malformed", f"line {line.number}: {reason}")
 
@@ -120,7 +120,7 @@ class SourceDraft:
         return fresh
 
     def warn(self, sort: str, text: str) -> None:
-        """Report `text`; many warnings of one sort are cut short."""
+        """Report `text`; of many warnings of one sort, only the first ones are stored."""
         self._counts[sort] = self._counts.get(sort, 0) + 1
         if self._counts[sort] <= WARNINGS_OF_A_SORT:
             self._warnings.setdefault(sort, []).append(text)
@@ -174,7 +174,7 @@ class SourceDraft:
     def add_chain(
         self, record: Record, bodies: Sequence[ItemBody], leaf: int | None, kind: str
     ) -> int | None:
-        """Make `record` the items `bodies`, one below the other; return the new leaf.
+        """Make the items `bodies` from `record`, each below the previous one; return the new leaf.
 
         Without bodies it becomes a side entry of the `kind`.
         """
@@ -200,7 +200,7 @@ class SourceDraft:
         return following if leaf == ancestor else None
 
     def headless(self, leaf: int | None, cwd: str | None = None) -> ParsedSource:
-        """Return what was read of a source without a header. Call it at the end of the source."""
+        """Return the result for a source without a header. Call it at the end of the source."""
         self.warn("header", "it has no header: no session id, no working directory")
         return self.finish(SourceHeader(cwd=cwd), leaf)
 

@@ -1,7 +1,7 @@
 """A source read with the reader of its format: at once if it is small, else in two passes.
 
-Invariant: of a source longer than `Bounds.whole_bytes` only its outline, the line that is read,
-and what is about to be handed on are in memory.
+Invariant: for a source longer than `Bounds.whole_bytes`, only its outline, the current line, and
+the items to be passed on next are in memory.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from perdure.interop.formats.sources.parse_state import Progress, SourceDraft
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Limits of what is in memory at once.
+    """Limits of the data that is in memory at the same time.
 
     Units: bytes of the source. A source of up to `whole_bytes` is read at once and becomes one
-    commit; of a longer one each commit takes about `piece_bytes`.
+    commit; for a longer source, each commit contains about `piece_bytes`.
     """
 
     whole_bytes: int = 2 * 1024 * 1024
@@ -46,7 +46,7 @@ class Reader(Protocol):
 
     @property
     def instead(self) -> Make | None:
-        """The reader to use instead, determined after the whole source was read, if any."""
+        """The reader to use instead, determined after the whole source was read, or None."""
         ...
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
@@ -66,7 +66,7 @@ class Reader(Protocol):
 
 
 class LineReader:
-    """A reader without a fast path. It reads one chain, unless it sets a `linker`."""
+    """A reader without a fast path. It reads one chain if it does not set a `linker`."""
 
     linker: Linker | None = None
     instead: Make | None = None
@@ -75,7 +75,7 @@ class LineReader:
         self.draft = draft
 
     def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
-        """Return False: no line is read faster than the others."""
+        """Return False, because this reader has no fast path."""
         return False
 
 
@@ -86,9 +86,9 @@ Make = Callable[[SourceDraft], Reader]
 class Stretch(msgspec.Struct, frozen=True):
     """The result of reading a source from the end of the last stretch to `end` (bytes).
 
-    Shape: `items` continue those of the last stretch; their lines may come earlier. `blobs` are the
-    media they reference. `malformed` are numbers of lines. Nothing follows the stretch that
-    `is_last`, and its `end` is the end of the source.
+    Shape: `items` continue the items of the last stretch; their lines may come earlier. `blobs` are
+    the media they reference. `malformed` are numbers of lines. `is_last` marks the last stretch;
+    its `end` is the end of the source.
     """
 
     end: int
@@ -106,7 +106,7 @@ class Source(msgspec.Struct, frozen=True):
     again: Make | None = None
 
     def stretches(self, begin: int = 0, piece_bytes: int = BOUNDS.piece_bytes) -> Iterator[Stretch]:
-        """Yield the items with their bodies, one stretch at a time; none ends before `begin`.
+        """Yield the items with their bodies, in stretches; no stretch ends before `begin`.
 
         Raises: FormatError if the source has changed.
         """
@@ -140,7 +140,7 @@ def read_source(
     progress: Progress | None = None,
     bounds: Bounds = BOUNDS,
 ) -> Source:
-    """Read `content`: with the bodies of its items if it is small, else their places."""
+    """Read `content`: the bodies of its items if it is small, otherwise only their places."""
     if content.length <= bounds.whole_bytes:
         content = Held(content.read(0, content.length), content.name)
         return Source(content, _parse(content, format, make, Whole, progress)[0])
@@ -214,7 +214,7 @@ def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
 
 
 def _take(reader: Reader, line: Line, fields: Fields | None) -> bool:
-    """Process a line that is not plain; False if it is blank."""
+    """Process a line that is not plain; return False if it is blank."""
     if line.is_blank:
         reader.draft.take_blank(line.number)
         return False

@@ -1,9 +1,9 @@
 """The texts of a part in blocks: several texts that follow each other in one row.
 
 A text of a conversation has about 50 bytes of codes. A row per text would add as many bytes of
-overhead. A block has three columns: the offsets of positions and of times from those of the first
-text, and the lengths of the codes in bytes. Each column uses the fewest bytes per number. The codes
-of all texts follow, so one search for a phrase covers the whole block.
+overhead. A block has three columns: the offsets of positions and of times from the first text, and
+the lengths of the codes in bytes. Each column uses the fewest bytes per number. The codes of all
+texts follow, so one search for a phrase covers the whole block.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _row(first: int, held: Sequence[Said]) -> BlockRow:
 
 
 def _width(most: int) -> int:
-    """Return the bytes that numbers up to `most` take."""
+    """Return the number of bytes for numbers up to `most`."""
     if most < 1 << 8:
         return 1 if most else 0
     return 2 if most < 1 << 16 else 4 if most < 1 << 32 else 8
@@ -144,7 +144,7 @@ class Block:
 
 
 class _Columns(NamedTuple):
-    """Steps to positions and times from the first; begins of codes in the block, and their end."""
+    """The columns of a block: offsets of positions and times, and the begins and ends of codes."""
 
     position: int
     at: int

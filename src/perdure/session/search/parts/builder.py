@@ -70,7 +70,7 @@ def _said(texts: Sequence[Text], codes: Mapping[str, bytes]) -> Iterator[Said]:
 
 
 def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
-    """Return the numbers of the texts of each key, as often as a text has it."""
+    """Return the numbers of the texts of each key, repeated as often as the text contains it."""
     lists = defaultdict[str, list[int]](list)
     numbers = chain.from_iterable(map(repeat, count(), map(len, keys)))
     each_list = map(lists.__getitem__, chain.from_iterable(keys))
@@ -79,9 +79,9 @@ def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
 
 
 def _repeated(steps: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the numbers that repeat, by their place among different ones, with their frequency.
+    """Return each repeated number's place among the distinct numbers, with its frequency.
 
-    `steps` lead from each number to the next, and are 0 where it is the same.
+    `steps` lead from each number to the next, and are 0 if the next number is the same.
     """
     found: list[tuple[int, int]] = []
     zeros = compress(count(), map(not_, steps))

@@ -1,10 +1,10 @@
 """Words as short codes: a text of a part is a short byte string, so phrases are counted in C.
 
-A code is a byte below 192, and as many bytes from 192 on as it needs. So the codes of a text need
-no separators, and a code that is followed by such a byte is only the beginning of another one. The
-192 most frequent words of a part take one byte, the next 12,288 two, the others three or four.
-Codes of equal length are in the order of their words, so words with a common prefix are a few
-ranges of codes (`Range`), which one pattern finds.
+A code is one byte below 192, followed by as many bytes of 192 or more as needed. So the codes of a
+text need no separators, and a code that is followed by a byte of 192 or more is only the beginning
+of another code. The 192 most frequent words of a part take one byte, the next 12,288 two, the
+others three or four. Codes of equal length are in the order of their words, so words with a common
+prefix are a few ranges of codes (`Range`), which one pattern finds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_CODE = _NEXT_BYTES
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """Counts a phrase in a text given by its codes, which contain `stretch` if it is there."""
+    """Counts a phrase in the codes of a text; they contain `stretch` if the phrase occurs."""
 
     stretch: bytes
     count_in: Callable[[bytes], int]

@@ -1,4 +1,4 @@
-"""Compare an index with the texts it should hold: a part, or a text outside of all parts."""
+"""Compare an index with its expected texts: a part, or a text outside of all parts."""
 
 from __future__ import annotations
 

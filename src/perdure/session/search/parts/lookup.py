@@ -1,4 +1,4 @@
-"""Find the newest matching texts in the parts of an index: what to look up and read next.
+"""Find the newest matching texts in the parts of an index: the pages and texts to read next.
 
 A store executes `PartLookup.step` until it returns nothing. It reads only the parts and texts
 needed for the newest matches.
@@ -31,7 +31,7 @@ class Head(NamedTuple):
 class Read(NamedTuple):
     """Texts to read: their part, and their numbers there, ascending.
 
-    Only blocks that contain `stretch` are needed, and the one of the first text.
+    Only blocks that contain `stretch` are needed, and the block of the first text.
     """
 
     part: int
@@ -40,7 +40,7 @@ class Read(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The page of a part for a key, or one with keys that have the prefix."""
+    """The page of a part for a key, or a page with keys that have the prefix."""
 
     part: int
     key: str
@@ -83,7 +83,7 @@ class PartLookup:
     def look_up(
         self, heads: Sequence[Head], exact: Iterable[Looked], begun: Iterable[Looked]
     ) -> None:
-        """Add the pages of `heads` for exact keys, and those for prefixes."""
+        """Add the pages of `heads` for exact keys, and the pages for prefixes."""
         kept: dict[int, dict[str, Kept]] = {head.part: {} for head in heads}
         more: dict[int, dict[str, list[Kept]]] = {head.part: {} for head in heads}
         for part, key, body in exact:
@@ -96,7 +96,7 @@ class PartLookup:
             self._page_keys(head, kept[head.part], more[head.part])
 
     def read(self, blocks: Iterable[Block], first_at: int, behind_at: int) -> None:
-        """Add the requested texts of `blocks` that are of this time; some may be missing."""
+        """Add the requested texts of `blocks` in the time range; some may be missing."""
         lowest: dict[int, Block] = {}
         for block in blocks:
             reading = self._reading[block.part]

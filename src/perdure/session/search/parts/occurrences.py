@@ -2,8 +2,9 @@
 
 Ranking weighs a text by its neighbours in the session: it needs the frequency of a word in each
 text, and the order of the texts. Both are numbers next to a posting, one for each of its texts, in
-order, as bytes. For a word only frequencies above one are written, and most words have none. For a
-session it is the distance of each text from the previous one, which takes a byte.
+order, as bytes. For a word, only frequencies above one are stored; most words have no such
+frequency. For a session, the numbers are the distances of each text from the previous one; each
+takes one byte.
 """
 
 from __future__ import annotations

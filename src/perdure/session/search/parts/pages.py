@@ -1,9 +1,9 @@
 """The sorted words of a part in pages: for each its code and the texts that contain it.
 
-A page is found by its first key. Keys are words and filters; the latter start with a character that
-no word has and sort before all words. Stored with a key are its code (for a word), its posting,
-bytes that ``postings`` reads, and numbers (``occurrences``): for a word its frequencies, for a
-session the positions of its texts. A page is compressed as a whole.
+A page is found by its first key. Keys are words and filters. Filters start with a character that no
+word contains, and sort before all words. Each key is stored with its code (for a word), its posting
+(bytes that ``postings`` reads), and numbers (``occurrences``): the frequencies of a word, or the
+positions of the texts of a session. A page is compressed as a whole.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Kept(NamedTuple):
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True):
-    """Keys, one per line; the code of each; its posting and values.
+    """The content of a page: keys, one per line, with the code, posting and values of each.
 
-    `groups` has for each word the bytes of its code. Codes of as many bytes follow each other in a
-    part: `firsts` are the first ones of the page for 1, 2 and more bytes. `lengths` are those of
-    all postings, then those of all values, in `width` bytes each.
+    `groups` has for each word the bytes of its code. Codes of equal length follow each other in a
+    part: `firsts` are the first codes of the page with 1, 2 and more bytes. `lengths` are the
+    lengths of all postings, then of all values, in `width` bytes each.
     """
 
     keys: str

@@ -1,7 +1,7 @@
 """The query of a part: the keys to look up, and the texts that may match.
 
-No match is missed. Phrases of several words may pass texts that do not match: a block without the
-codes of a phrase is skipped as a whole, and each text is decided by its codes
+No match is missed. A phrase of several words can select texts that do not match. A block without
+the codes of a phrase is therefore skipped as a whole, and each text is checked by its codes
 (`PartAnswer.counts`).
 """
 
@@ -66,13 +66,13 @@ class PartAnswer:
 
     @property
     def stretch(self) -> bytes:
-        """What each block with a match contains: the longest phrase that no other may replace."""
+        """The longest phrase without an alternative; each block with a match contains it."""
         phrases = [clause[0] for clause in self._asked.sought.clauses if len(clause) == 1]
         found = [self._counters[each].stretch for each in phrases if len(each.terms) > 1]
         return max(found, key=len, default=b"")
 
     def may_be_in(self, block: bytes) -> bool:
-        """Return False if none of the texts of `block`, which contains their codes, matches."""
+        """Return False if no text of `block`, which contains the codes of its texts, matches."""
         return not self._asked.has_phrase or all(
             any(self._counters[phrase].stretch in block for phrase in clause)
             for clause in self._asked.sought.clauses

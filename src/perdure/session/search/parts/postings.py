@@ -1,9 +1,9 @@
 """Sets of texts of a part, as bytes and as integers.
 
 As an integer, bit i is the text number i. The bytes have one of three forms: the integer itself, if
-no other is shorter; an even number of bytes: steps from one number to the next, two bytes each; an
-odd number: steps of one byte each, where 255 only continues a step. Steps repeat more often than
-numbers, so a page compresses better.
+no other form is shorter; an even number of bytes, two for each step from one number to the next; an
+odd number of bytes, one for each step, where 255 only continues a step. Steps repeat more often
+than numbers, so a page compresses better.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The order of all entries of a folder: one line per commit, in a file beside the sessions.
 
-A line is ``<position> <session> <first seq> <count>``; position belongs to the commit's first
+A line is ``<position> <session> <first seq> <count>``; the position is that of the commit's first
 entry. Count 0 means that the session was erased and all its earlier lines are void. Count -n means
-that n acknowledged entries from that seq on were missing in the session's file at the next commit:
-their positions stay empty, and later entries reuse their seqs. The file is written after a commit,
-without waiting for the disk. Entries that it lacks (written by a tool, or before a crash) are added
-by the next reader. After a loss the positions skip a gap, so that no position is ever reused.
+that n acknowledged entries from that seq on were missing in the session's file at the next commit.
+Their positions remain empty, and later entries reuse their seqs. The file is written after a
+commit, without waiting for the disk. The next reader adds entries that the feed lacks because a
+tool wrote them or the process crashed. After a loss the positions skip a gap, so that no position
+is ever reused.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Feed:
             return None
 
     def mark(self) -> FeedMark:
-        """Return how far the feed was read."""
+        """Return the position up to which the feed was read."""
         try:
             with open_to_read(self.path, buffering=0) as file:
                 inode, end = os.fstat(file.fileno()).st_ino, self._scanned
@@ -245,7 +246,7 @@ def _cut(span: Span, first: int) -> Span | None:
 
 
 def span_of(line: bytes) -> Span | None:
-    """Return what a line says; None for half a line that another process left, or damage."""
+    """Return the content of a feed line; None for an incomplete or damaged line."""
     try:
         position, stream, first, length = line.split()
         span = Span(int(position), StreamId(stream.decode()), int(first), int(length))

@@ -1,4 +1,4 @@
-"""The folder of a namespace: the files of its sessions, and how they are written.
+"""The folder of a namespace: its session files, and the operations that write them.
 
 Session files are directly in the folder, as the tools store them. Data that the tools do not know
 is below ``.perdure``, under hashed names: locks, leases, partial answers, keys, contents.
@@ -74,7 +74,7 @@ class Folder:
         self._known: dict[str, Path] = {}
 
     def make(self) -> None:
-        """Make the folder and what belongs below it, readable by its owner only.
+        """Create the folder and its subfolders, readable by the owner only.
 
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
@@ -86,7 +86,7 @@ class Folder:
             self.fail(error)
 
     def fail(self, error: OSError) -> NoReturn:
-        """Raise what `error` means for a store."""
+        """Raise the store error for `error`."""
         if isinstance(error, NotRegular):
             raise StoreUnavailable(str(error.filename), str(error)) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -134,7 +134,7 @@ class Folder:
     def create(self, name: str, content: bytes) -> Path | None:
         """Create a session file with `content` atomically; return None if it exists.
 
-        Durable: as `is_synced` says, including its name.
+        Durable: as `is_synced` defines, including its name.
         """
         path = self.path / name
         passing = self.drafts / f"{_here()}-{file_name_of(name)}"
@@ -155,7 +155,7 @@ class Folder:
     def append(self, path: Path, content: bytes) -> None:
         """Append `content` to `path` with one write call.
 
-        Durable: as `is_synced` says. A failed write may leave bytes, which readers ignore.
+        Durable: as `is_synced` defines. A failed write may leave bytes, which readers ignore.
         Raises: StoreFull, StoreReadOnly; StoreUnavailable if the result is unknown.
         """
         try:
@@ -175,7 +175,7 @@ class Folder:
     def remove(self, path: Path) -> None:
         """Delete a file.
 
-        Durable: as `is_synced` says.
+        Durable: as `is_synced` defines.
         Raises: FileNotFoundError; StoreReadOnly, StoreUnavailable.
         """
         try:
@@ -196,7 +196,7 @@ class Folder:
     def put_new(self, path: Path, content: bytes) -> None:
         """Write `content` to the file `path` below this folder, atomically.
 
-        Durable: as `is_synced` says.
+        Durable: as `is_synced` defines.
         """
         self._put(path, content, is_synced=self.is_synced)
 
@@ -219,7 +219,7 @@ class Folder:
     def put_beside(self, path: Path, content: bytes) -> None:
         """Replace the rebuildable file `path` with `content` atomically.
 
-        The content is first written beside it, under another name.
+        The content is first written to another file in the same folder.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
         passing = path.with_name(f"{path.name}.new")
@@ -250,13 +250,13 @@ class Folder:
             self.side(kind, name).unlink()
 
     def try_lock(self, kind: str, name: str) -> int | None:
-        """Lock that kind and name until the file is closed; None if another process holds it."""
+        """Acquire that lock until the file is closed; None if another process holds it."""
         return self.locks.try_lock(f"{kind}-{file_name_of(name)}")
 
     def hold_lock(
         self, kind: str, name: str, *, is_shared: bool = False, wait_s: float | None = None
     ) -> AbstractContextManager[None]:
-        """Lock that kind and name; as `FolderLocks.hold_lock`."""
+        """Acquire the lock of that kind and name, as `FolderLocks.hold_lock` does."""
         return self.locks.hold_lock(
             f"{kind}-{file_name_of(name)}", is_shared=is_shared, wait_s=wait_s
         )
@@ -277,7 +277,7 @@ def session_in(name: str) -> str | None:
 
 
 def is_session_file(name: str) -> bool:
-    """Whether `name` can be that of a session file: no path leads out of the folder by it."""
+    """Whether `name` can be a session file's name; it must not lead out of the folder."""
     return name.endswith(SUFFIX) and "/" not in name
 
 
@@ -294,7 +294,7 @@ def namespace_folder(root: Path, namespace: str) -> Path:
 
 
 def _check_folders(path: Path) -> None:
-    """Reject a link in place of a folder: its content would be outside."""
+    """Reject a link in place of a folder, because its content would be outside."""
     inner = path / INNER
     above = (path.parent, path) if path.parent.name == NAMESPACES else ()
     for folder in (*above, inner):
@@ -308,7 +308,7 @@ def _check_folders(path: Path) -> None:
 
 
 def _make(path: Path) -> None:
-    """Make the folder `path` and those above it that are missing, for their owner only."""
+    """Create the folder `path` and its missing parents, accessible to their owner only."""
     if not path.is_dir():
         _make(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,7 @@
-"""The locks of a folder: a file is locked by one process; others wait for it with a time limit.
+"""The locks of a folder: one process locks a file; others wait, up to a time limit.
 
 A handle has one thread. A call that meets a lock of another process yields the thread and is
-retried later. If it has already changed something, it blocks the thread instead.
+retried later. If the call has already changed something, it blocks the thread instead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FolderLocks:
         self._is_waiting = True
 
     def try_lock(self, name: str) -> int | None:
-        """Take the lock `name` until the file is closed; None if another process holds it."""
+        """Acquire the lock `name` until the file is closed; None if another process holds it."""
         file = self._open_file(name)
         is_mine = False
         try:
@@ -67,12 +67,12 @@ class FolderLocks:
 
     @contextmanager
     def hold_lock(self, name: str, *, is_shared: bool, wait_s: float | None) -> Generator[None]:
-        """Hold the lock `name`; other processes wait for it.
+        """Acquire the lock `name`; other processes wait for it.
 
         With `is_shared`, share it with other shared holders. The system releases it when this
         process ends in any way.
-        Raises: LockBusy after `wait_s`, or within `without_waiting`; else StoreUnavailable, which
-        names the holder, after `timeout_s`.
+        Raises: LockBusy after `wait_s`, or within `without_waiting`; otherwise StoreUnavailable,
+        which names the holder, after `timeout_s`.
         """
         file = self._open_file(name)
         try:
@@ -92,7 +92,7 @@ class FolderLocks:
             os.close(file)
 
     def without_waiting(self, work: Callable[[], T]) -> T:
-        """Run `work`, which takes its locks before it changes anything.
+        """Run `work`, which acquires its locks before it changes anything.
 
         Raises: LockBusy instead of a long wait; the errors of `work`.
         """
@@ -104,7 +104,7 @@ class FolderLocks:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Block on locks during the block: work that has begun must not be restarted."""
+        """Wait for locks during the block, because started work must not be restarted."""
         before, self._is_waiting = self._is_waiting, True
         try:
             yield

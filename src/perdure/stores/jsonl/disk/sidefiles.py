@@ -1,7 +1,7 @@
-"""Files beside the session files: leases, partial answers, contents.
+"""Side files of the session files: leases, partial answers, contents.
 
-A lease and a partial answer are small files that are replaced whole, under the lock of their
-session. A content is a file named by its hash, in one of 256 folders, written once.
+A lease and a partial answer are small files. Each write replaces the whole file, under the lock of
+its session. A content is a file named by its hash, in one of 256 folders, written once.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def put_lease(folder: Folder, stream: StreamId, held: HeldLease) -> None:
 
 
 def check_lease(folder: Folder, lease: Lease) -> HeldLease:
-    """Return the lease, unless another owner took it.
+    """Return the lease, if no other owner has acquired it.
 
     Raises: LeaseLost.
     """
@@ -82,7 +82,7 @@ def renew(folder: Folder, lease: Lease, until: int) -> Lease:
 
 
 def release(folder: Folder, lease: Lease) -> None:
-    """Release `lease`; do nothing if another owner took it."""
+    """Release `lease`; do nothing if another owner has acquired it."""
     with folder.hold_lock("stream", lease.stream):
         held = lease_of(folder, lease.stream)
         if 0 < lease.epoch == held.epoch:
@@ -94,7 +94,7 @@ def decoded_side(
 ) -> T | None:
     """Return the content of a side file, None if it is missing.
 
-    Raises: StoreUnavailable if it is damaged: the value is then unknown.
+    Raises: StoreUnavailable if the file is damaged, because the value is then unknown.
     """
     content = folder.read_side(kind, name)
     try:
@@ -107,7 +107,7 @@ def decoded_side(
 def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: bytes) -> None:
     """Store the received part of the answer to `seq`, in the turn that began at `turn`.
 
-    Durable: against the end of the process.
+    Durable: survives the end of the process.
     """
     place = msgspec.json.encode((turn, seq))
     folder.replace("partials", stream, place + b"\n" + content, is_synced=False)

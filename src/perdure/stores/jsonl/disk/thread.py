@@ -1,7 +1,7 @@
 """The only thread of a handle that accesses the folder.
 
 While a call waits for a lock of another process, the thread runs other calls. The waiting call is
-retried until its time is up.
+retried until it times out.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class FolderThread:
         return self._locks.without_waiting(work)
 
     def check_usable(self) -> None:
-        """Raises: StoreUnavailable in a forked child, and once it has ended."""
+        """Raises: StoreUnavailable in a forked child, or after the thread has ended."""
         self._process.check()
         if self._is_ended:
             raise StoreUnavailable(self._address, "it was closed")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` gives, which takes its locks before it changes anything.
+        """Return the result of `work`, which acquires its locks before it changes anything.
 
-        Raises: StoreUnavailable, which names the holder, when another process held a lock for as
-        long as the folder's limit says; what `work` raises.
+        Raises: StoreUnavailable, which names the holder, if another process held a lock until the
+        folder's time limit; the errors of `work`.
         """
         loop = running_loop()
         until = loop.time() + self._locks.timeout_s
@@ -67,12 +67,12 @@ class FolderThread:
             await asyncio.sleep(LOCK_POLL_S)
 
     def end(self) -> bool:
-        """Accept no more work. False if it had already ended, or in a forked child."""
+        """Accept no more work. Returns False if it had already ended, or in a forked child."""
         if self._is_ended or not self._process.is_this:
             return False
         self._is_ended = True
         return True
 
     def join(self) -> None:
-        """Wait for the work under way. Blocks."""
+        """Wait for the running work. Blocks."""
         self._pool.shutdown(wait=True)

@@ -1,6 +1,7 @@
 """Compare the search index of a folder with its files: the part of ``verify`` about search.
 
-New entries that are not indexed yet, and deleted ones, are no fault: the next search updates them.
+New entries that are not indexed yet, and deleted entries, are no fault: the next search updates the
+index.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from perdure.stores.verification import Steps
 
 
 def indexed_texts(index: Index) -> int:
-    """Return how many texts are indexed; 0 if that cannot be read."""
+    """Return the number of indexed texts; 0 if it cannot be read."""
     try:
         with index.file.reading() as tables:
             return text_count(tables, INDEXED)
@@ -45,7 +46,7 @@ def indexed_texts(index: Index) -> int:
 
 
 def index_problems(index: Index, steps: Steps) -> Iterator[Problem]:
-    """Yield every difference between the index and the files, as far as it is indexed."""
+    """Yield each difference between the index and the files, for the indexed entries only."""
     try:
         with index.file.reading() as tables:
             catalogue = tables.catalogue()
@@ -75,7 +76,7 @@ def _differences(
 
 
 def _log_of(sessions: SessionIndex, known: Known) -> Log | None:
-    """Return the log of the session, if what was indexed of it is still in its file."""
+    """Return the log of the session if its file still contains the indexed entries."""
     path = sessions.folder.path / known.name
     try:
         is_there = known.begins(path, Stamp.of(status_of(path)))

@@ -1,7 +1,7 @@
 """Read the sessions of a folder as stored segments, and store received segments.
 
-Lines of a tool's own have no salts, so no other store could keep them under their hashes. They are
-read as they are, and the copying code must seal them again (``stores.copy``).
+Lines of a tool have no salts, so another store cannot store them under the same hashes. This module
+returns them unchanged, and the copying code gives them new hashes (``stores.copy``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from perdure.stores.protocol import EMPTY, StreamState
 def segment_states(shelf: SessionIndex, feed: Feed) -> list[SegmentState]:
     """Implement ``MaintenanceService.segment_states``: each commit here has one session.
 
-    A session with missing acknowledged entries is listed with the head it should have.
+    A session with missing acknowledged entries is listed with its expected head.
     """
     feed.refresh()
     found = {standing.header.id: standing for _, standing in shelf.standings()}
@@ -84,7 +84,7 @@ def read_segment(
 def receive(
     shelf: SessionIndex, feed: Feed, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
-    """Implement ``MaintenanceService.receive``, commit by commit: a kill leaves the first ones."""
+    """Implement ``MaintenanceService.receive``, commit by commit; a kill keeps the first ones."""
     _check_possible(share)
     check(share)
     stream = share.header.id

@@ -1,9 +1,10 @@
 """Find and remove unreferenced contents of a folder.
 
-A writer of lines that name a content shares the contents lock, from before it checks that the
-content exists until the lines are written. A vacuum takes the lock exclusively and rescans every
-file that changed since its scan. So the contents of a session exist afterwards, whichever came
-first. While a session cannot be read completely, its references are unknown and nothing is removed.
+A writer of lines that name a content holds a shared lock on the contents. It acquires the lock
+before it checks that the content exists, and releases it after writing the lines. A vacuum takes
+the lock exclusively and rescans every file that changed since its scan. So the contents of a
+session exist afterwards, in either order. If a session cannot be read completely, its references
+are unknown and no content is removed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
 
 
 def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = None) -> list[int]:
-    """Remove the contents, of those `among` or of all, that nothing refers to; their sizes.
+    """Remove the contents that nothing refers to, all or those in `among`; return their sizes.
 
     Durable: as ``Folder.remove``.
     """
@@ -104,7 +105,7 @@ class ReferenceScan:
     def names_in(self, path: Path) -> set[str] | None:
         """Return the names of contents that a file references; None if some of it cannot be read.
 
-        A record may contain a picture itself, so the name is not always written out.
+        A record may contain a picture as bytes, so the content's name is not always in the text.
         """
         try:
             found = self._found_in(path)

@@ -1,8 +1,9 @@
-"""Erase session files: they are deleted whole, with their side files.
+"""Erase session files: delete the whole files and their side files.
 
-The plan is first written to ``.perdure/erasures``; after a kill the next process that opens the
-folder continues it. Texts are removed from the search index before their file. The plan then
-becomes the certificate. The feed keeps the positions of the entries, so that none is reused.
+The plan is first written to ``.perdure/erasures``; after a kill, the next process that opens the
+folder continues the erasure. Texts are removed from the search index before their file is deleted.
+The plan then becomes the certificate. The feed keeps the positions of the entries, so that no
+position is reused.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ _BACKUPS = "backups"
 class Record(msgspec.Struct, frozen=True):
     """An erasure as stored in the folder: its remaining work, and its certificate.
 
-    Shape: `files` are session files by name, with the id of each; `keys` and `contents` are those
-    that only they had. All are empty once the certificate is complete. `is_removal`: there is no
-    certificate, and the record is deleted after its work.
+    Shape: `files` maps the names of session files to their ids; `keys` and `contents` are those
+    that only these files had. All are empty once the certificate is complete. With `is_removal`
+    there is no certificate, and the record is deleted after its work.
     """
 
     certificate: Certificate
@@ -94,7 +95,7 @@ class Eraser:
                 return copies.with_file_names(self._finish(kept, request.at), record.certificate)
 
     def _keep(self, record: Record) -> Record:
-        """Write `record` down without names of files; that record."""
+        """Write `record` without names of files; return the written record."""
         certificate = copies.without_file_names(record.certificate)
         kept = msgspec.structs.replace(record, certificate=certificate)
         self._put(kept)
@@ -106,9 +107,9 @@ class Eraser:
         reach: Reach,
         standings: dict[StreamId, tuple[Path, FileState]],
     ) -> tuple[Record, Record]:
-        """Begin, and remove the named session under the lock under which its head was checked.
+        """Start the erasure, and remove the named session under the lock of the head check.
 
-        Shape: the record, and its remaining work. Raises: HeadConflict.
+        Shape: returns the record, and its remaining work. Raises: HeadConflict.
         """
         stream = StreamId(request.name or "")
         with self._folder.hold_lock("stream", stream):
@@ -130,7 +131,7 @@ class Eraser:
         return record, kept
 
     def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
-        """Remove one session without a certificate, if it `is_free`: asked under its lock.
+        """Remove one session without a certificate, if `is_free` returns True under its lock.
 
         Raises: SessionNotFound.
         """
@@ -163,7 +164,7 @@ class Eraser:
             self._go_on(at)
 
     def has_open(self) -> bool:
-        """Whether an erasure was begun and not finished."""
+        """Whether a started erasure is not finished."""
         return any(not record.certificate.is_complete for record in self._records())
 
     def certificates(self) -> list[Certificate]:

@@ -1,7 +1,7 @@
 """Retention and quotas of a folder: small files beside the sessions, and counts of the sessions.
 
 With a quota, every commit counts the namespace's files under a lock, so lines of a tool or of a
-killed process count as they are. Without a quota, a commit only checks whether there is one. A key
+killed process are included. Without a quota, a commit only checks whether a quota exists. A key
 stays in its file; the time before which keys are forgotten is stored separately.
 """
 
@@ -54,7 +54,7 @@ class Limits:
         self._keep(POLICY, msgspec.json.encode(policy))
 
     def write_probe(self) -> None:
-        """Write a file that nothing reads."""
+        """Write a file that no reader uses."""
         self._keep(PROBE, b"")
 
     # -- quotas
@@ -129,7 +129,7 @@ class Limits:
     # -- sessions
 
     def holdings(self, now: int) -> list[Holding]:
-        """Implement ``RetentionService.holdings``; forks share nothing, so they hold nothing."""
+        """Implement ``RetentionService.holdings``; forks share no entries, so they hold none."""
         found: list[Holding] = []
         for _, standing in list(self.shelf.standings()):
             log = self.shelf.log(standing.header.id)

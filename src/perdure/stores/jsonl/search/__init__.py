@@ -1,1 +1,1 @@
-"""Full text in a folder of session files: by an index beside them; without one, by reading them."""
+"""Full-text search in a folder of session files, with an index or by reading the files."""

@@ -1,7 +1,7 @@
-"""Which entries of a session are on its branch, told by the few places where it branched.
+"""Find the entries on a session's branch from the few places where the session branched.
 
-Nearly every tree entry hangs on the one before it. Only where one does not is written down, so a
-search can tell what is on a branch without reading a session's file.
+Nearly every tree entry follows the one before it. Only exceptions are stored, so a search can find
+the entries of a branch without reading a session's file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = -1
 
 
 class BranchMap(msgspec.Struct, array_like=True, frozen=True):
-    """The tree entries that do not hang on the one before them, and what each hangs on.
+    """The tree entries that do not follow the entry before them, and their parents.
 
     Shape: seqs, ascending. `tip` is the last tree entry.
     """
@@ -28,7 +28,7 @@ class BranchMap(msgspec.Struct, array_like=True, frozen=True):
     parents: tuple[int, ...] = ()
 
     def grown(self, rows: Sequence[Row], first: int, end: int) -> BranchMap:
-        """With the entries from `first` to before `end`."""
+        """Return the map with the entries from `first` to before `end` added."""
         tip, seqs, parents = self.tip, list(self.seqs), list(self.parents)
         for seq in range(first, end):
             row = rows[seq]
@@ -53,13 +53,13 @@ class BranchMap(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Branch:
-    """A branch: of each of its `runs` the tree entries from the first to the last."""
+    """A branch: for each of its `runs`, the tree entries from the first to the last."""
 
     def __init__(self, runs: list[tuple[int, int]]) -> None:
         self._runs = runs
         self._firsts = [first for first, _ in runs]
 
     def has(self, seq: int) -> bool:
-        """The tree entry `seq` is on it."""
+        """Return True if the tree entry `seq` is on the branch."""
         place = bisect_right(self._firsts, seq) - 1
         return place >= 0 and seq <= self._runs[place][1]

@@ -1,7 +1,7 @@
 """The rows of the index that describe session files, and the places of the indexed texts.
 
-A file is described as it was when it was indexed, so a search knows which files changed. The place
-of a text is its line, so a hit is shown without reading the rest of its file.
+A row describes the state of a file when it was indexed, so a search can detect changed files. The
+place of a text is its line, so a hit is shown without reading the rest of its file.
 """
 
 from __future__ import annotations
@@ -77,13 +77,14 @@ _OF_SESSIONS = "session IN (SELECT value FROM json_each(?))"
 
 
 class Known(msgspec.Struct, array_like=True, frozen=True):
-    """A session file as it was when it was last indexed.
+    """The state of a session file when it was last indexed.
 
-    `number` names the session in the index, and -`number` is the position of its title. The first
-    `count` of its `entries` are indexed; `last` identifies the line of the last of them.
-    `is_settled`: they keep their seqs whatever is appended. `end` is the end of all entries, and
-    `trail` the hash of the bytes before it. A file without a session that can be searched has an
-    empty `stream` and the number 0. `file` is its name as the system has it, in any encoding.
+    `number` identifies the session in the index, and -`number` is the position of its title. The
+    first `count` of its `entries` are indexed; `last` identifies the line of the last indexed
+    entry. If `is_settled`, the indexed entries keep their seqs after any append. `end` is the end
+    of all entries, and `trail` the hash of the bytes before it. A file without a searchable session
+    has an empty `stream` and the number 0. `file` is the file's name in the operating system's
+    encoding.
     Units: bytes, Unix milliseconds.
     """
 
@@ -115,7 +116,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
         return self.count == self.entries
 
     def looks_like(self, stamp: Stamp) -> bool:
-        """Whether the file has not changed since."""
+        """Whether the file has not changed since it was indexed."""
         return (
             self.size == stamp.size
             and self.modified_ns == stamp.modified_ns
@@ -123,13 +124,13 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
         )
 
     def begins(self, path: Path, stamp: Stamp) -> bool:
-        """Whether `path`, a file with that `stamp`, still begins with what was indexed."""
+        """Whether `path`, a file with that `stamp`, still begins with the indexed bytes."""
         if not self.looks_like(stamp) and (stamp.inode != self.inode or stamp.size <= self.size):
             return False
         return trail_of(path, self.end) == self.trail
 
     def is_in(self, path: Path) -> bool:
-        """Whether `path` is the same file, and still contains what was indexed."""
+        """Whether `path` is the same file, and still contains the indexed bytes."""
         try:
             stamp = Stamp.of(status_of(path))
             is_long = stamp.size >= self.end
@@ -139,10 +140,10 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
-    """Where a text is: the number of its session, its seq, and its line as ``rows.Row`` has it.
+    """The place of a text: its session's number, its seq, and its line, as in ``rows.Row``.
 
-    `target` is the seq of the entry that must be on a branch for the text to be on it, or
-    `EVERYWHERE`, or `NOWHERE`. Units: bytes, Unix milliseconds.
+    `target` is the seq of an entry: the text is on a branch if this entry is. It can also be
+    `EVERYWHERE` or `NOWHERE`. Units: bytes, Unix milliseconds.
     """
 
     session: int
@@ -160,7 +161,7 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Catalogue:
-    """The state of the index: its mark, the feed that it follows, and the files that it knows.
+    """The state of the index: its mark, its feed, and the files that it contains.
 
     Every entry up to `position` is indexed, and no entry before it will be added; 0 if unknown.
     """
@@ -207,7 +208,7 @@ def remove_files(tables: SqlRows, files: Iterable[Known]) -> None:
 
 
 def put_feed_mark(tables: SqlRows, feed: FeedMark, position: int) -> None:
-    """Store up to where the feed was read, and `Catalogue.position`."""
+    """Store the position up to which the feed was read, and `Catalogue.position`."""
     tables.run(_PUT_FEED_MARK, (feed.inode, feed.end, feed.trail, position))
 
 
@@ -231,7 +232,7 @@ def places_of(tables: SqlRows, number: int) -> Iterator[Place]:
 
 
 def positions_of(tables: SqlRows, numbers: Collection[int]) -> list[int]:
-    """Return the positions of the indexed texts of these sessions, those of titles included."""
+    """Return the positions of the indexed texts of these sessions, including their titles."""
     sql = f"SELECT n FROM search_place WHERE {_OF_SESSIONS}"  # noqa: S608 - put together from constants
     found = [row[0] for row in tables.rows(sql, _listed(numbers))]
     return [*(-number for number in numbers), *found]
@@ -260,5 +261,5 @@ def trail_of(path: Path, end: int) -> bytes:
 
 
 def place_of_row(row: Row) -> tuple[int, int, int]:
-    """Return what distinguishes the line of a row from that of another."""
+    """Return the fields that distinguish the line of a row from other lines."""
     return row.offset, row.size, row.part

@@ -1,8 +1,8 @@
-"""The file of the index, ``.perdure/search.db``: opened if it is perdure's, otherwise replaced.
+"""The index file ``.perdure/search.db``: perdure opens its own file and replaces any other.
 
 It can be rebuilt from the session files at any time, so a damaged or foreign file is removed, not
-repaired. All processes hold the lock `LOCK` while they open, change or remove it: SQLite finds its
-log files by name, and they must never meet another database of the same name.
+repaired. All processes hold the lock `LOCK` while they open, change or remove the file. SQLite
+finds its log files by name, and they must never be used with another database of the same name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class IndexUnusable(Exception):
-    """The file is damaged, or is not an index of this folder that this program reads."""
+    """The file is damaged, or is not an index of this folder that this version can read."""
 
 
 class _Connection(Configurable, Protocol):
@@ -87,8 +87,8 @@ class _Connection(Configurable, Protocol):
 class IndexTables:
     """The tables of an open index: ``SqlRows``.
 
-    `cache` is the corpus of its texts for recalls. `added` are sessions whose texts the last recall
-    added to the corpus before they were indexed.
+    `cache` contains the texts for recalls. `added` are sessions whose texts the last recall added
+    to `cache` before they were indexed.
     """
 
     def __init__(self, db: _Connection, identity: tuple[int, int] | None = None) -> None:
@@ -131,9 +131,9 @@ class IndexFile:
 
     @contextmanager
     def reading(self) -> Generator[IndexTables]:
-        """Give the tables as one snapshot; empty ones if there is no file.
+        """Return the tables as one snapshot; empty tables if there is no file.
 
-        Raises: IndexUnusable for a damaged file, also in the block; StoreReadOnly, StoreFull,
+        Raises: IndexUnusable for a damaged file, also within the block; StoreReadOnly, StoreFull,
         StoreUnavailable if it cannot be read.
         """
         tables = self._current() or self._opened()
@@ -145,7 +145,7 @@ class IndexFile:
                 tables.db.close()
 
     def stamp(self) -> tuple[Stamp | None, ...]:
-        """Return what changes with each change of the index."""
+        """Return a value that changes with each change of the index."""
         return tuple(map(_stamp_of, (self.path, self._beside("-wal"))))
 
     def size_bytes(self) -> int:
@@ -163,7 +163,7 @@ class IndexFile:
 
     @contextmanager
     def changing(self) -> Generator[IndexTables]:
-        """Give the tables in one transaction, under the lock. Raises: as `reading`."""
+        """Return the tables in one transaction, under the lock. Raises: as `reading`."""
         tables = self.make()
         with self._translated(tables), _transaction(tables, "BEGIN IMMEDIATE"):
             yield tables
@@ -181,7 +181,7 @@ class IndexFile:
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything but a folder in its place."""
+        """Whether anything except a folder exists at the path of the file."""
         return os.path.lexists(self.path) and not self._is_folder
 
     @property
@@ -189,7 +189,7 @@ class IndexFile:
         return self.path.is_dir() and not self.path.is_symlink()
 
     def settle(self) -> bool:
-        """Move all changes from the log, which may hold removed words, to the file; with the lock.
+        """Move the log, which may contain removed words, to the file; the caller has the lock.
 
         Returns False if another process read for too long, or on an error.
         """
@@ -203,7 +203,7 @@ class IndexFile:
         return True
 
     def remove(self) -> None:
-        """Remove the file under the lock, whatever is in it.
+        """Remove the file under the lock, whatever its content.
 
         Durable: as the store's sessions. Raises: StoreReadOnly, StoreUnavailable.
         """
@@ -222,7 +222,7 @@ class IndexFile:
     # -- opening
 
     def _current(self) -> IndexTables | None:
-        """Return the open tables, if their file still has its name."""
+        """Return the open tables, if the path still refers to their file."""
         if self._tables is not None and self._tables.identity != _identity(self.path):
             self.close()
         return self._tables
@@ -283,7 +283,7 @@ class IndexFile:
         return db
 
     def _checked(self, db: _Connection) -> IndexTables:
-        """Return the tables of `db`, if this program made them for this dialect."""
+        """Return the tables of `db`, if this version of perdure made them for this dialect."""
         is_ours = (db.pragma("application_id"), db.pragma("user_version")) == (
             APPLICATION_ID,
             FORMAT,
@@ -353,7 +353,7 @@ class IndexFile:
             self._fail(error, tables.db.system_errno)
 
     def _fail(self, error: Exception, number: int = 0) -> NoReturn:
-        """Raise what `error` means: the file is unusable, or cannot be used now.
+        """Raise the error for `error`: the file is unusable, or cannot be used now.
 
         `number` is the last error number of the operating system.
         """

@@ -1,8 +1,8 @@
-"""How the index of a folder follows its files: read what is not indexed, build it, store it.
+"""Update the index of a folder from its files: read new entries, build parts, store them.
 
-A step is read and built while other processes write. It is stored unless the index changed
-meanwhile, or a file that it was read from. The index contains only texts of existing files: the
-lock of the index is held while a session is removed, until its file is gone.
+A step is read and built while other processes write. The step is stored only if neither the index
+nor a file that it was read from has changed meanwhile. The index contains only texts of existing
+files: the lock of the index is held during the removal of a session, until its file is deleted.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Index:
         return catalogue, scan_folder(self.sessions, self.feed, catalogue)
 
     def next_step(self) -> Step | None:
-        """Return the next step, None if nothing is left. Removes what is no longer in the files.
+        """Return the next step; None if all is indexed. Removes texts that the files lost.
 
         Raises: as `IndexFile.reading`, and as `scan_folder`.
         """
@@ -88,7 +88,8 @@ class Index:
     def remove(self, streams: Collection[StreamId], remove: Callable[[], None]) -> None:
         """Remove the sessions with every byte of their words, and then call `remove` for the files.
 
-        Removes the whole index if that fails, for example if it is damaged or the disk is full.
+        Removes the whole index if the removal fails, for example if the index is damaged or the
+        disk is full.
         Raises: StoreReadOnly, StoreUnavailable.
         """
         with self.file.hold_lock():
@@ -123,7 +124,7 @@ class Index:
             self._take_out(lambda _: set(numbers))
 
     def _lost_numbers(self, catalogue: Catalogue) -> set[int]:
-        """Return the sessions that are not in their files as they were indexed."""
+        """Return the sessions whose files no longer contain the indexed entries."""
         folder = self.sessions.folder.path
         known = catalogue.by_number.items()
         return {number for number, each in known if not each.is_in(folder / each.name)}
@@ -159,7 +160,7 @@ def _nothing() -> None:
 
 
 class Step:
-    """The next change of the index: `read` it, `build` it, `put` it in; or build only, if `loose`.
+    """The next change of the index: `read`, `build`, `put`; with `loose`, `read` yields nothing.
 
     `read` is done when its iterator ends; `build` may run on another thread.
     """
@@ -184,7 +185,7 @@ class Step:
         self._is_void = self._has_no_room = False
 
     def read(self) -> Iterator[int]:
-        """Read what is not indexed, some entries at a time. Raises: StoreUnavailable."""
+        """Read the entries that are not indexed, a few at a time. Raises: StoreUnavailable."""
         for stale in sorted(self._scanned.behind, key=lambda each: each.places.of(each.end - 1)):
             yield from self._read_session(stale)
             if self._is_full():
@@ -201,7 +202,7 @@ class Step:
         self._step = indexer.with_part(self._step)
 
     def put(self) -> int:
-        """Store the step unless something changed meanwhile; return how much was indexed by it.
+        """Store the step unless something changed meanwhile; return the indexed amount.
 
         Raises: as `IndexFile.changing`.
         """
@@ -266,7 +267,7 @@ class Step:
         return log if is_same or isinstance(log, Tail) else None
 
     def _take_rows(self, stale: StaleSession, log: Log, first: int, upto: int) -> int:
-        """Take the entries from `first`; return the first that has no room."""
+        """Add the entries from `first`; return the first entry that has no room."""
         for found in found_in(log, range(first, upto), stale.places):
             assert found.entry is not None, "only titles have none"
             place = place_in(log, found.entry.seq, stale.known.number)
@@ -279,7 +280,7 @@ class Step:
         return upto
 
     def _take(self, found: Found) -> bool:
-        """Take a text; return False if it has no room. A text too long for a part is alone."""
+        """Add a text; return False if it has no room. A text too long for a part is alone."""
         text = text_of(found)
         if self._texts and self._words + len(text.words) > MOST_WORDS:
             self._has_no_room = True
@@ -296,7 +297,7 @@ class Step:
         )
 
     def _is_in_files(self) -> bool:
-        """Return whether what was read is still in the files."""
+        """Return whether the files still contain the entries that were read."""
         found = (
             (each.path, self._advanced.get(each.known.number)) for each in self._scanned.behind
         )

@@ -2,7 +2,7 @@
 
 A text has the position of its entry in the folder's feed; the title of a session has the negative
 number of the session. Progress is recorded for each file, because other programs append lines and
-rewrite files: what is "behind" is what `FolderScan` found, whatever the mark says.
+rewrite files. "Behind" means the result of `FolderScan`, whatever the mark is.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Untrue(Exception):
 class FolderLog:
     """`IndexedLog` of a folder, at the moment of `scanned`.
 
-    `catalogue` is the state of the index in `tables`. With `sought`, a text that is read because
-    the index found it must match. Raises: Untrue if it does not; StoreUnavailable.
+    `catalogue` is the state of the index in `tables`. With `sought`, a text that the index found
+    must match when it is read. Raises: Untrue if the text does not match; StoreUnavailable.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class FolderLog:
     # -- what is indexed
 
     def _texts_missing(self, log: Log, known: Known, indexed: Container[int]) -> Iterator[Found]:
-        """Yield the texts of a session that should be indexed and are not."""
+        """Yield the texts of a session that are missing in the index."""
         title = found_title(known.number, log.header)
         if title is not None and title.position not in indexed:
             yield title

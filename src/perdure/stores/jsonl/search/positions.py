@@ -1,7 +1,7 @@
 """The positions of the entries of all sessions in the order of a folder.
 
-The feed has them. Entries without a position, because the folder cannot be written, come after all
-others: by the age of their session, then by seq.
+The feed has them. Entries without a position, because the folder cannot be written, come last: by
+the age of their session, then by seq.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from perdure.stores.jsonl.session_index import FileState, SessionIndex
 class Places:
     """The positions of one session's entries.
 
-    `later` is the position of the first, if the feed has none. `newest`: no entry has a greater
-    one. `is_in_order`: of two entries the later has the greater.
+    `later` is the position of entry 0 if the feed has no position for it. No entry has a position
+    greater than `newest`. `is_in_order` means that a later entry always has a greater position.
     """
 
     def __init__(self, spans: Sequence[Span], head: int, later: int) -> None:
@@ -34,7 +34,7 @@ class Places:
         self.newest = self.of(head) if self.is_in_order else later + head
 
     def of(self, seq: int) -> int:
-        """The position of the entry `seq`."""
+        """Return the position of the entry `seq`."""
         at = bisect_right(self._spans, seq, key=_first) - 1
         span = None if at < 0 else self._spans[at]
         if span is None or seq >= span.first + span.length:
@@ -60,7 +60,7 @@ class SearchedSession(msgspec.Struct, frozen=True):
 
 
 def sessions_in(shelf: SessionIndex, feed: Feed) -> list[SearchedSession]:
-    """All sessions of the folder, those with the newest entries first."""
+    """Return all sessions of the folder, those with the newest entries first."""
     spans = feed.by_stream()
     sessions: list[SearchedSession] = []
     later = feed.position + 1
@@ -74,7 +74,7 @@ def sessions_in(shelf: SessionIndex, feed: Feed) -> list[SearchedSession]:
 
 
 def _standings(shelf: SessionIndex) -> list[FileState]:
-    """Return the file state of each session, from the shelf, without another list of the folder."""
+    """Return the file state of each session from the index, without listing the folder again."""
     found: dict[StreamId, tuple[Path, FileState]] = {}
     several: set[StreamId] = set()
     for path, standing in shelf.standings():
@@ -99,7 +99,7 @@ def _newest(session: SearchedSession) -> int:
 
 
 def catch_up(shelf: SessionIndex, feed: Feed) -> None:
-    """Give positions to whatever in the folder has none.
+    """Give positions to all entries of the folder that have none.
 
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.
     """
@@ -112,7 +112,7 @@ def catch_up(shelf: SessionIndex, feed: Feed) -> None:
 
 
 def give_positions(feed: Feed, log: Log) -> None:
-    """Give positions to the entries of a session that have none, as far as the feed was read.
+    """Give positions to entries of a session without one, as far as the feed was read.
 
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.
     """

@@ -1,10 +1,10 @@
 """Find the lines that may match a query in their bytes, without decoding JSON.
 
-Most lines of a folder contain no word of a query, and a search of their bytes shows that.
-Invariant: if `PrefilterMatch.take` returns False, no entry in the bytes matches. True may be
-wrong: a word may be in a key, or in another word.
+Most lines of a folder contain no word of a query, and a search in their bytes proves this.
+Invariant: if `PrefilterMatch.take` returns False, no entry in the bytes matches. True may be wrong:
+the bytes of a word may be in a key, or in another word.
 
-JSON escapes no letter and no digit, so a word is in its line as it was typed. The exceptions:
+JSON escapes no letter and no digit, so a line contains a word as it was typed. The exceptions:
 letter case, and characters that are compared as others (``words``); escapes of code points;
 numbers, which are found as Python writes them; bodies in base64; and words that perdure adds to
 a record.
@@ -82,9 +82,9 @@ class PrefilterMatch:
         self._rows: set[re.Pattern[bytes]] = set()
 
     def take(self, lines: bytes) -> bool:
-        """Whether what fits may be in `lines` and what was taken before.
+        """Whether `lines`, together with the lines before, may contain a match.
 
-        Shape: a line that is cut counts for nothing, and has to be taken again as a whole.
+        Shape: an incomplete line does not count, and must be passed again as a whole.
         """
         sieve, seen = self._sieve, self._seen
         lowered = lines.lower() if sieve.has_letters else lines
@@ -105,7 +105,7 @@ class PrefilterMatch:
         return sought.terms <= self._seen and (sought.row is None or sought.row in self._rows)
 
     def _has_others(self, lines: bytes) -> bool:
-        """Whether `lines` may hold words that are written in other characters; they are seen."""
+        """Whether `lines` may contain words in other characters; such words count as found."""
         sieve, seen = self._sieve, self._seen
         folded = "" if lines.isascii() else self._folded_words(lines)
         seen.update(term for term in (*sieve.needles, *sieve.strange) if term in folded)
@@ -117,7 +117,7 @@ class PrefilterMatch:
         return bool(folded) or has_numbers
 
     def _folded_words(self, lines: bytes) -> str:
-        """Words that may be what is sought, and are not written in ASCII."""
+        """Return words that may match the query and are not written in ASCII."""
         if not self._sieve.strange:
             others = lines.translate(None, _ASCII).decode(errors="replace")
             if not any(map(stands_for_ascii, set(others))):

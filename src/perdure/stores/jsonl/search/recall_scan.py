@@ -24,7 +24,7 @@ _State = tuple[Stamp | None, frozenset[tuple[str, Stamp]]]
 
 
 class RecallScan:
-    """The texts of a folder in memory. They are read again after a change of any file."""
+    """The texts of a folder in memory. A change of any file causes a new read."""
 
     def __init__(self, sessions: SessionIndex, feed: Feed) -> None:
         self._sessions = sessions
@@ -38,7 +38,7 @@ class RecallScan:
         self._reading: Iterator[None] = iter(())
 
     def step(self) -> bool:
-        """Read some entries; return False once all have been read. Raises: StoreUnavailable."""
+        """Read some entries; return False when all entries are read. Raises: StoreUnavailable."""
         files = ((path.name, stamp) for path, stamp in self._sessions.folder.files())
         state = self._feed.stamp(), frozenset(files)
         if state != self._state:

@@ -1,8 +1,8 @@
-"""How the files of a folder differ from what its index knows of them.
+"""Differences between the files of a folder and its index.
 
-An unchanged file is not opened. A file that grew is read from its former end, if perdure appended;
-otherwise its index is read, to see whether entries moved. What was indexed of a file that was
-removed or rewritten is `stale`: no search may find it.
+An unchanged file is not opened. A file that grew is read from its former end, if perdure appended.
+Otherwise its index is read, to check whether entries moved. The indexed entries of a removed or
+rewritten file are `stale`: no search may find them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from perdure.stores.jsonl.session_index import FileState, SessionIndex
 class StaleSession(msgspec.Struct):
     """A session with entries that are not indexed: those from ``known.count`` to before `end`.
 
-    `log` is set if finding that out needed it.
+    `log` is set if the comparison had to open it.
     """
 
     path: Path
@@ -50,15 +50,15 @@ class StaleSession(msgspec.Struct):
         return self.known
 
     def open_log(self, sessions: SessionIndex) -> Log | None:
-        """Return its log; None if its file was removed."""
+        """Return the session's log; None if its file was removed."""
         return self.log or sessions.log(self.header.id)
 
 
 class FolderScan(msgspec.Struct):
-    """The sessions that can be searched, those `behind` among them, and files with none (`others`).
+    """The searchable sessions, those that are `behind`, and files without a session (`others`).
 
     `stale` are the numbers of sessions that are indexed and no longer there. No entry up to
-    `position` will be added. Not `is_placed`: the feed lost lines, so entries have no positions.
+    `position` will be added. If not `is_placed`, the feed lost lines, so entries have no positions.
     """
 
     sessions: list[Known]
@@ -70,11 +70,11 @@ class FolderScan(msgspec.Struct):
 
     @property
     def count(self) -> int:
-        """Number of entries and sessions that are not indexed as they are."""
+        """Number of entries and sessions that differ from the index."""
         return sum(each.end - each.known.count for each in self.behind) + len(self.behind)
 
     def is_due(self, loose: int) -> bool:
-        """Return whether the index must be updated first; `loose` of its texts are in no part."""
+        """Return whether the index must be updated first; `loose` counts its loose texts."""
         return bool(self.stale) or is_due(self.count, loose)
 
 
@@ -166,7 +166,7 @@ class _FolderScanner:
         return StaleSession(path, stamp, header, before, end, Places([], 0, 0), log)
 
     def _grown(self, known: Known, path: Path, stamp: Stamp) -> Log | None:
-        """Return the session's log, if it only grew by entries after those that are indexed."""
+        """Return the session's log, if it only grew after its indexed entries."""
         try:
             if not known.begins(path, stamp):
                 return None
@@ -187,7 +187,7 @@ class _FolderScanner:
         return log if is_same else None
 
     def _new(self, path: Path, stamp: Stamp, standing: FileState) -> Known:
-        """Return a session of which nothing is indexed, with a new number."""
+        """Return a session without indexed entries, with a new number."""
         self._numbers += 1
         header = standing.header
         return Known(
@@ -203,7 +203,7 @@ class _FolderScanner:
         )
 
     def _place(self, behind: list[StaleSession], after: int) -> bool:
-        """Set the places of what is not indexed; return False if the feed does not have them."""
+        """Set the positions of unindexed entries; return False if the feed lacks them."""
         wanted = {each.header.id for each in behind}
         spans: defaultdict[StreamId, list[Span]] = defaultdict(list)
         for span in self._feed.after(after) if wanted else ():
@@ -228,7 +228,7 @@ def _other(path: Path, stamp: Stamp) -> Known:
 
 
 def known_after(behind: StaleSession, log: Log, count: int) -> Known:
-    """Return the state of the session once its first `count` entries are indexed.
+    """Return the state of the session after its first `count` entries are indexed.
 
     Raises: SessionNotFound if the file was removed; StoreUnavailable.
     """

@@ -134,7 +134,7 @@ class Searches:
             os.close(lock)
 
     async def _turn(self) -> int:
-        """Wait for the lock. Raises: StoreUnavailable if its holder makes no progress."""
+        """Wait for the lock. Raises: StoreUnavailable if the lock's holder makes no progress."""
         loop = asyncio.get_running_loop()
         until, seen = loop.time() + STUCK_S, None
         while (lock := await self._lock()) is None:
@@ -178,7 +178,7 @@ class Searches:
                 raise SearchIndexDamaged(str(self._index.file.path)) from error
 
     async def _index_all(self, on_progress: OnProgress | None) -> None:
-        """Index what is not indexed now; what is added meanwhile may wait for the next search."""
+        """Index all current entries; entries added meanwhile may wait for the next search."""
         done = idle = 0
         total: int | None = None
         while idle < MOST_IDLE and (step := await self._run(self._index.next_step)) is not None:
@@ -206,9 +206,9 @@ class Searches:
     # -- queries
 
     async def _ask(self, ask: Callable[[_Moment], T], sought: Sought | None = None) -> T | None:
-        """Return what the index answers; None if there is no index that can be used.
+        """Return the result from the index; None if there is no usable index.
 
-        A damaged index is rebuilt. Raises: SearchIndexDamaged if that does not help.
+        A damaged index is rebuilt. Raises: SearchIndexDamaged if the rebuild does not help.
         """
         damage: Exception | None = None
         try:
@@ -237,7 +237,7 @@ class Searches:
     def _ask_now(
         self, ask: Callable[[_Moment], T], sought: Sought | None, *, is_updated: bool
     ) -> T | None:
-        """Return what the index answers; None if it must be updated first, or cannot be used."""
+        """Return the result from the index; None if it must be updated first, or is unusable."""
         index = self._index
         with index.file.reading() as tables:
             catalogue, scanned = index.scan(tables)

@@ -60,7 +60,7 @@ def place_in(log: Log, seq: int, number: int) -> Place:
 
 
 def target_of(log: Log, found: Found) -> int:
-    """Return the entry that must be on a branch for `found` to be on it, as ``Place.target``."""
+    """Return the target of `found`, as in ``Place.target``."""
     return _target_seq(log, found.target)
 
 
@@ -74,7 +74,7 @@ def _target_seq(log: Log, target: EntryId | None) -> int:
 def found_at(sessions: SessionIndex, known: Known, position: int, place: Place) -> Found | None:
     """Return the text at `place` in the file of `known`; None if it no longer exists.
 
-    Reads only that line: its references are not resolved, and hits do not show them.
+    Reads only that line: its references are not resolved, because hits do not show them.
     Raises: ValueError if the file cannot have such a place.
     """
     if place.seq >= 2 * known.size or place.offset + place.size > known.size:

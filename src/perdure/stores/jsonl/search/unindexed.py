@@ -1,10 +1,10 @@
 """Search a folder without its index, which cannot be created; skip lines that cannot match.
 
-The search starts at the newest entries and stops when it has as many matches as it ranks. It first
-searches the bytes of each session (``prefilter``). If they contain all words of the query, it
-indexes the file and decodes the lines that may match (docs/jsonl.md). It works in steps, so that
-the handle's thread can write in between. Memory holds the candidates, one piece of a file or one
-step, and the index of one more session.
+The search starts at the newest entries and stops when it has enough matches for the ranking. It
+first searches the bytes of each session (``prefilter``). If the bytes contain all words of the
+query, it indexes the file and decodes the lines that may match (docs/jsonl.md). It works in steps,
+so that the handle's thread can write in between. Memory contains the candidates, one piece of a
+file or one step, and the index of one more session.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _KINDS = frozenset(KINDS)
 
 
 class Search:
-    """One search: `step` until it says that it is over, then `hits`.
+    """One search: call `step` until it returns False, then `hits`.
 
-    `catch_up` gives positions to what has none. Raises: InvalidQuery.
+    `catch_up` gives positions to entries that have none. Raises: InvalidQuery.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Search:
         self._costs = self._scan_steps()
 
     def step(self) -> bool:
-        """Look at some more; whether there may be others."""
+        """Search the next entries; return False after the last ones."""
         done = 0
         for cost in self._costs:
             done += cost
@@ -76,7 +76,7 @@ class Search:
         return False
 
     def tell(self, on_progress: OnProgress | None) -> None:
-        """Tell how many of how many entries are done with."""
+        """Report how many of all entries were searched."""
         if on_progress is not None:
             on_progress(self._passed, self._total)
 
@@ -109,7 +109,7 @@ class Search:
                 return
 
     def _of_log(self, session: SearchedSession) -> Iterator[int]:
-        """The entries that may fit, from the newest back."""
+        """Collect the entries that may match, newest first."""
         stream, places = session.header.id, session.places
         end = 0
         last: tuple[int, Row] | None = None
@@ -133,7 +133,7 @@ class Search:
             yield len(seqs) * _ROW_COST + len(entries) * _ENTRY_COST
 
     def _forget(self, stream: StreamId) -> None:
-        """Its file was rewritten, or a commit took a place before lines of the tool's."""
+        """Forget matches of a rewritten file, or of one where a commit moved lines of the tool."""
         self._fits = [fit for fit in self._fits if fit[0].stream != stream]
 
     def _is_asked_for(self, row: Row) -> bool:
@@ -151,7 +151,7 @@ class Search:
             self._floor = self._fits[-1][0].position
 
     def _is_too_old(self, position: int) -> bool:
-        """Entries of that position, or before it, are not among the newest that fit."""
+        """Whether entries up to that position cannot be among the newest matches."""
         return self._floor is not None and position < self._floor
 
 

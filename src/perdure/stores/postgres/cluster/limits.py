@@ -1,8 +1,8 @@
 """`LimitService`: rows that all workers of a database share, by the clock of the server.
 
-What locks rows of others is one statement, sent alone in a message of a few hundred bytes, which
-libpq sends at once. So no process that is stopped halfway keeps such a lock. The message that
-changes the slots of a worker grows with them, and locks only rows of that worker.
+Each statement that locks rows of other workers is sent alone, in a message of a few hundred bytes,
+which libpq sends at once. So a process that is stopped halfway never keeps such a lock. The message
+that changes the slots of a worker grows with their number, and locks only rows of that worker.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class PostgresLimits:
     async def _call(self, statement: Statement) -> list[Row]:
         """Run one `statement` as a transaction of its own, sent in one message.
 
-        It has no namespace and, behind a pooler, none of the settings of connections.
+        The transaction has no namespace and, behind a pooler, no connection settings.
         """
         async with self._db.connection() as db:
             return await (await db.execute(*statement, binary=True)).fetchall()

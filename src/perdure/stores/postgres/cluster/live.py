@@ -1,4 +1,4 @@
-"""`LiveTable` on unlogged tables. NOTIFY wakes: one channel for all, one for each handle."""
+"""`LiveTable` on unlogged tables. NOTIFY wakes others: one channel for all, one for each handle."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ FROM unnest(%s::text[], %s::text[]) AS w (channel, payload)
 class _Notice(msgspec.Struct, array_like=True):
     """A notification: the key of the namespace, the sender, the streams.
 
-    A registration `is_new`, or is renewed.
+    A registration is new if `is_new`, otherwise renewed.
     """
 
     of: str
@@ -214,7 +214,7 @@ class PostgresLive:
         return Statement(_NOTIFY, (channels, payloads))
 
     def _notice(self, payload: str) -> _Notice | None:
-        """Return a notification of others in this namespace; None for any other text."""
+        """Return a notification from another handle of this namespace; None for any other text."""
         try:
             notice = _notice.decode(payload)
         except msgspec.MsgspecError:
@@ -224,7 +224,7 @@ class PostgresLive:
 
 
 async def sweep(database: Database) -> None:
-    """Delete the live events that processes of the namespace left behind, as far as possible."""
+    """Delete live events left by dead processes of the namespace, as far as possible."""
     with suppress(StoreError):
         await database.ask_once(Statement(SWEEP, (database.namespace,)))
 

@@ -1,10 +1,10 @@
-"""The liveness of a worker: it reports twice a second, and takes over from those that are silent.
+"""The liveness of a worker: it reports twice a second, and takes over from silent workers.
 
-Everything is measured by the clock of the server. A worker has one connection of its own for this,
-used by one thread, so that a busy event loop does not look like a dead worker. On this connection
-it holds an advisory lock: if the lock is free, its process has ended and can be replaced at once. A
-worker that was declared dead and reports again was only stopped: its epochs were raised, so nothing
-that it had begun can be written. It continues as a new worker.
+All times are from the server's clock. A worker has a separate connection for its reports, used by
+one thread, so that a busy event loop does not look like a dead worker. It holds an advisory lock on
+this connection. If the lock is free, its process has ended and can be replaced at once. If a worker
+that was declared dead reports again, it was only stopped. Its epochs were raised, so it cannot
+write the rest of its old work. It continues as a new worker.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class PostgresLiveness:
         self.running: Callable[[], int] = lambda: 0
 
     def start(self) -> None:
-        """Register the worker, and report from now on. Blocks until it is registered.
+        """Register the worker, and start reporting. Blocks until it is registered.
 
         Raises: psycopg.Error.
         """
@@ -150,7 +150,7 @@ class PostgresLiveness:
         self._thread.start()
 
     def stop(self) -> None:
-        """Report no more, and remove the worker. Blocks."""
+        """Stop reporting, and remove the worker. Blocks."""
         self._stop.set()
         self._thread.join()
 
@@ -261,7 +261,7 @@ class PostgresLiveness:
 
 
 def _is_free(db: Connection[Row]) -> bool:
-    """Whether row-level security does not apply to this login."""
+    """Return whether row-level security does not apply to this login."""
     row = db.execute(
         "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
     ).fetchone()

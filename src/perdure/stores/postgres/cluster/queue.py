@@ -1,7 +1,7 @@
-"""`ClusterService`: one statement each, on the connections of the store.
+"""`ClusterService`: each call is one statement, on the connections of the store.
 
-DBOS keeps queued work in a schema of its own, ``perdure_work``, which the first worker makes. Work
-is queued by DBOS's function for SQL clients, so a program that only sends needs no DBOS.
+DBOS stores queued work in its own schema, ``perdure_work``, which the first worker creates. DBOS's
+function for SQL clients queues the work, so a program that only enqueues does not need DBOS.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class PostgresCluster:
         )
 
     async def _of_work(self, statement: Statement) -> list[Row]:
-        """Return rows of the schema of the work; none while it is missing."""
+        """Return rows of the schema of the work; no rows if the schema is missing."""
         try:
             (rows,) = await self._db.ask(statement)
         except StoreError as error:

@@ -1,10 +1,10 @@
 """Take over from dead workers: fence their sessions, and queue their work again.
 
-Both are one transaction, so a worker that dies in between leaves nothing half done. No step waits
-for a lock: a worker that was stopped inside a commit holds the row of its session. If the server
-waits for that worker's next message, its connection is ended, also if it is one of a pooler. No
-limit of the server applies between the messages of a pipeline. A session whose row is still locked
-is left for the next look, and delays no other one.
+Both happen in one transaction, so a worker that dies in between leaves no partial change. No step
+waits for a lock, because a worker that was stopped inside a commit holds the row of its session. If
+the server waits for that worker's next message, the connection is ended, even if it belongs to a
+pooler. The server applies no time limit between the messages of a pipeline. A session whose row is
+still locked is left for the next try, and does not delay other sessions.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ ON CONFLICT DO NOTHING
 
 
 def begun_work(rows: Iterable[Row]) -> dict[str, list[Work]]:
-    """Return the work in rows of `BEGUN` by worker; work of other programs is left out."""
+    """Return the work in rows of `BEGUN` by worker; omit work of other programs."""
     found: dict[str, list[Work]] = defaultdict(list)
     for worker, id in rows:
         try:
@@ -112,7 +112,8 @@ def begun_work(rows: Iterable[Row]) -> dict[str, list[Work]]:
 def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work]) -> int:
     """Fence the sessions of `works`, which a dead worker has begun, and queue the work again.
 
-    Return how much was queued. Work of a session whose row is locked stays for the next call.
+    Return the number of queued works. Work of a session whose row is locked stays for the next
+    call.
     """
     by_namespace: dict[str, list[Work]] = defaultdict(list)
     for work in works:
@@ -129,7 +130,7 @@ def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work
 def _take_free(
     db: Connection[Row], key: str, begun: list[Work], worker: str, owner: str
 ) -> tuple[int, list[Work]]:
-    """Take over the work whose session is not locked; return its count, and the other work."""
+    """Take over work whose session is not locked; return its count, and the remaining work."""
     streams = [work.stream for work in begun]
     with db.transaction():
         db.execute(NAMESPACE, (key,))
@@ -146,9 +147,9 @@ def _take_free(
 
 
 def _end_stalled(db: Connection[Row], key: str, streams: list[StreamId]) -> bool:
-    """End connections that lock a row of `streams` and wait for their client; return if any did.
+    """End idle connections that lock a row of `streams`; return True if a connection was ended.
 
-    Does nothing for connections of another login, which this one may not end.
+    Does nothing for connections of another login, because this login is not allowed to end them.
     """
     seen: list[int] = []
     ended: list[int] = []
@@ -168,9 +169,10 @@ def _end_stalled(db: Connection[Row], key: str, streams: list[StreamId]) -> bool
 def _end_next(
     db: Connection[Row], key: str, streams: list[StreamId], seen: list[int]
 ) -> Row | None:
-    """End one more such connection; return its process, and if that was ended.
+    """End one more stalled connection; return its process, and whether it was ended.
 
-    Each has its own transaction: within one, the server shows the activity of its first look.
+    Each call has its own transaction, because within a transaction the server shows the activity at
+    the first query.
     """
     with db.transaction():
         db.execute(_AS_LOGIN)

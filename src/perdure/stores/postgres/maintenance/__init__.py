@@ -1,1 +1,1 @@
-"""Operations on a whole database: copy, salvage, measure, collect garbage, rehearse migrations."""
+"""Operations on a whole database: copy, salvage, statistics, garbage, migration rehearsal."""

@@ -1,8 +1,8 @@
-"""Read every row of a namespace that the server can still read, whatever else is damaged.
+"""Read every row of a namespace that the server can still read, despite other damage.
 
-A stream is queried at once, then row by row if the server fails at one of its rows. Interprets
-nothing: ``stores.maintenance.repair`` does. Runs on a thread with its own connection, which sees
-one snapshot and changes nothing.
+A stream is queried as a whole, then row by row if the server fails at one of its rows. This module
+does not interpret the rows: ``stores.maintenance.repair`` does. It runs on a thread with its own
+connection, which reads one snapshot and changes nothing.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _tree(stream: StreamId, leaf: str | None, tip: int | None) -> tuple[EntryId,
 def _commits(rows: Iterable[Row]) -> Iterator[StoredCommit]:
     """Yield commits: each ends at an entry marked as its last one.
 
-    A commit without its last entry is joined to the next; their hashes are then recomputed.
+    A commit without its last entry is joined to the next commit, and their hashes are recomputed.
     """
     first = 0
     for row in rows:

@@ -188,7 +188,7 @@ async def _stream(
 ) -> Stream:
     """Return the stream of `header`, locked; create it if it is missing and `is_new`.
 
-    Raises: SessionNotFound; for a fork the errors of creating one.
+    Raises: SessionNotFound; for a fork also the errors of its creation.
     """
     await run_statements(db, namespace, [Statement(LOCK, (namespace, [header.id]))])
     try:

@@ -1,8 +1,9 @@
 """Verify a whole namespace: every stream and every derived number.
 
-``stores.verification`` recomputes what every backend has (hashes, order, parents, leaf, counts);
-this module checks what only this backend stores: runs, depths, counts along branches, inherited
-states. It runs on a thread with its own connection, in one snapshot of the namespace.
+``stores.verification`` recomputes the data that every backend has (hashes, order, parents, leaf,
+counts). This module checks the data that only this backend stores: runs, depths, counts along
+branches, inherited states. It runs on a thread with its own connection, in one snapshot of the
+namespace.
 """
 
 from __future__ import annotations
@@ -257,7 +258,7 @@ class _Check:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """Return the first line: later lines may quote stored data."""
+    """Return the first line only, because later lines may quote stored data."""
     return str(error).partition("\n")[0]
 
 
@@ -337,7 +338,7 @@ class _StreamCheck:
             yield StoredCommit(first, last - first + 1, at, epoch, chain)
 
     def _far_nodes(self) -> dict[EntryId, Node]:
-        """Return the nodes of other streams' tree entries that this stream sees and builds on."""
+        """Return the nodes of other streams' tree entries that this stream refers to."""
         ns = self._check.namespace
         named = {EntryId(row[0]) for row in self._check.rows(Statement(_FAR, (ns, self._id)))}
         leaf = self._check.value(

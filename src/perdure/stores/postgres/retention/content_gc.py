@@ -1,8 +1,8 @@
 """Remove unreferenced contents while others write.
 
-First a reader scans the namespace for names of contents, up to the position below which no commit
-can appear. Then the contents it did not find are removed, after a scan of the newer entries under a
-lock that blocks new contents. A commit that references a content again includes it.
+First a reader scans the namespace for names of contents, up to the position before which no new
+commit can appear. Then the remaining contents are removed, after a scan of the newer entries under
+a lock that blocks new contents. A commit that references a content again stores that content again.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _LAST = 2**63 - 1
 
 
 async def remove_unreferenced(db: Database) -> tuple[int, int]:
-    """Remove what nothing in the namespace refers to; return how many contents, and their bytes.
+    """Remove unreferenced contents of the namespace; return their number and total bytes.
 
-    Durable: each batch by itself; after a kill, the next call continues.
+    Durable: each batch separately; after a kill, the next call continues.
     """
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
@@ -69,9 +69,9 @@ async def remove_unreferenced(db: Database) -> tuple[int, int]:
 
 
 async def remove_unreferenced_of(db: Connected, namespace: str, names: set[str]) -> tuple[int, int]:
-    """Remove those of the contents `names` that nothing refers to, in the transaction of `db`.
+    """Remove those of the contents `names` that are unreferenced, in the transaction of `db`.
 
-    Returns how many, and their bytes.
+    Returns the number of removed contents and their total bytes.
     """
     if not names:
         return 0, 0
@@ -82,7 +82,7 @@ async def remove_unreferenced_of(db: Connected, namespace: str, names: set[str])
 async def _find_unreferenced(
     db: Connected, ns: str, names: set[str] | None
 ) -> tuple[int, list[str]]:
-    """Return a position, and the contents (of `names`) that nothing up to it refers to."""
+    """Return a position, and the contents (of `names`) without a reference up to it."""
     _, ((upto,),) = await run_statements(db, ns, [Statement(_SETTLE), Statement(_HORIZON)])
     values = (ns, names is None, Texts(sorted(names or ())), *_between(ns, 0, upto))
     (rows,) = await run_statements(db, ns, [Statement(_UNNAMED, values)])

@@ -1,4 +1,4 @@
-"""Erase in one transaction: if it is killed, nothing has happened.
+"""Erase in one transaction: if it is killed, nothing is erased.
 
 The streams are locked first, in the order of their ids; then related streams are read again until
 no new ones appear. A fork that is created meanwhile waits, and finds its origin erased. Writes to
@@ -210,7 +210,7 @@ class _Erasure:
         self._appender = appender
 
     async def run(self, namespace: str, random: RandomSource) -> Certificate:
-        """Erase; return the certificate, or that of an earlier erasure if nothing is left to do."""
+        """Erase; return the certificate, or an earlier one if all is erased already."""
         await self._ask(LIFT, *locking_mark(self._ns))
         reach, relations = await self._reach()
         plans = await self._plans(reach, relations)
@@ -283,7 +283,7 @@ class _Erasure:
         return found
 
     async def _plans(self, reach: Reach, relations: list[Relation]) -> list[_Plan]:
-        """Return the plan of each stream; omits streams that lose nothing."""
+        """Return the plan of each stream; omits streams without erased entries."""
         streams = await self._streams(reach.targets)
         states = {id_: stream.state for id_, stream in streams.items()}
         found = await self._planned(erasures(self._request, reach, relations, states))
@@ -302,9 +302,9 @@ class _Erasure:
             return end.value
 
     async def _fact_plans(self, plans: Sequence[_Plan]) -> list[_Plan]:
-        """Return the plans of the streams of facts that come from what `plans` erase.
+        """Return the plans of the fact streams whose facts come from entries that `plans` erase.
 
-        Their streams are locked first, until no new fact names what is erased.
+        These streams are locked first, until no new fact refers to an erased entry.
         """
         taken = [plan.taking for plan in plans]
         locked: set[StreamId] = set()
@@ -421,5 +421,5 @@ async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Cou
 
 
 async def forget_texts(db: Connected, namespace: str, positions: Sequence[int]) -> int:
-    """Remove the entries at `positions` from the search index; return the number of texts."""
+    """Remove the texts at `positions` from the search index; return their number."""
     return await forget(db, namespace, positions)

@@ -1,7 +1,7 @@
-"""Retention: the policy, what protects sessions, and removal of one session.
+"""Retention: the policy, the protection of sessions, and removal of one session.
 
-A removal is one transaction, under the lock of the stream's row: a concurrent fork or commit
-precedes it, or finds no session.
+A removal is one transaction, under the lock of the stream's row. A concurrent fork or commit comes
+before it, or finds no session.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ async def set_policy(db: Database, policy: Retention) -> None:
 
 
 async def rewrite_policy(db: Database) -> None:
-    """Write the policy of the namespace as it is."""
+    """Write the policy of the namespace again, unchanged."""
     empty = msgspec.json.encode(Retention())
     await db.ask(Statement(_REWRITE_POLICY, (db.namespace, empty)))
 

@@ -1,7 +1,7 @@
 """Size of a namespace: stored counts up to a position, plus the entries and contents after it.
 
-A commit counts nothing, so that commits of a namespace do not wait for each other at one row. The
-call that reads the counts advances them. An erasure or removal resets them.
+A commit does not update the counts, so that commits of a namespace do not wait for each other at
+one row. The call that reads the counts also updates them. An erasure or removal resets them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ ON CONFLICT (namespace) DO UPDATE SET generation = usage.generation + 1, positio
 
 
 class NamespaceTotals(NamedTuple):
-    """Totals of a namespace. `sessions`, `flows` and `kept` exclude what was erased.
+    """Totals of a namespace. `sessions`, `flows` and `kept` exclude erased data.
 
     Units: bytes of bodies, and of contents.
     """
@@ -105,7 +105,7 @@ class NamespaceTotals(NamedTuple):
 async def namespace_totals(db: Database) -> NamespaceTotals:
     """Return the current totals of the namespace.
 
-    Counts what was added since the counts were last stored.
+    The totals include entries added after the counts were last stored.
     """
     (counted,) = await db.ask(asking_held(db.namespace))
     if counted[0][2] > MOST_BEHIND:
@@ -125,12 +125,12 @@ def asking_kept(namespace: str) -> Statement:
 
 
 def asking_counted(namespace: str, upto: int) -> Statement:
-    """Like `asking_held`, with everything counted from the log."""
+    """Query the same as `asking_held`, with all counts computed from the log."""
     return Statement(_COUNTED, (namespace, upto) * 3)
 
 
 async def _keep(db: Database) -> None:
-    """Store the counts up to the position before which no entry can appear any more."""
+    """Store the counts up to the position before which no new entry can appear."""
     ns = db.namespace
     *_, ((upto,),) = await db.ask(Statement(_BEGIN, (ns,)), _SETTLE, _HORIZON)
     ((row,),) = await db.ask(asking_held(ns, upto))

@@ -157,7 +157,7 @@ def _log(connected: Connected, db: Database) -> PostgresLog:
 
 
 async def index(db: Database, on_progress: OnProgress | None = None) -> None:
-    """Index the entries after the mark, unless a search should read them itself."""
+    """Index the entries after the mark, if a search should not scan them itself."""
     upto = await _progress(db)
     if upto.is_due:
         await _index_upto(db, upto, on_progress)
@@ -173,7 +173,7 @@ async def reindex(db: Database, on_progress: OnProgress | None = None) -> int:
 
 
 async def _progress(db: Database) -> Progress:
-    """Return how far the index is behind the log; counts at most ``sizes.SCANNED`` + 1 entries."""
+    """Return how far the index lags behind the log; counts up to ``sizes.SCANNED`` + 1 entries."""
     ns, most = db.namespace, sizes.SCANNED + 1
     values = (ns, list(KINDS), most, ns, most, ns, ns, VERSION)
     _, rows = await db.ask(Statement(_SETTLE), Statement(BEHIND, values))

@@ -303,14 +303,14 @@ class PostgresWriter:
 def locking_mark(namespace: str) -> list[Statement]:
     """Lock the search mark, before any stream: blocks indexing until the transaction ends.
 
-    The mark is made where there is none: without a row, two erasures would not wait for each other.
+    The call creates a missing mark: without a row, two erasures would not wait for each other.
     """
     begin = Statement(_BEGIN_MARK, (namespace, VERSION))
     return [begin, Statement(_LOCK_MARK, (namespace,))]
 
 
 def mark_in(rows: Sequence[Row]) -> Mark:
-    """Return the mark in the answer to `MARK`; version 0 if nothing was indexed."""
+    """Return the mark in the result of `MARK`; version 0 if no entry was indexed."""
     return Mark(*rows[0]) if rows else Mark()
 
 

@@ -1,6 +1,6 @@
-"""Create a store completely under another name, so that no process sees it empty or partial.
+"""Create a store completely under another name, so that no process sees a partial store.
 
-A file of 0 bytes under a store's name is thus a damaged store, never a new one.
+So a file of 0 bytes under a store's name is a damaged store, never a new one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
 
 def create_store(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None:
-    """Create an empty store at `path`, unless another process is first; only its owner may read it.
+    """Create an empty store at `path`, readable by its owner only, if no other process did.
 
     Durable: on return.
     Raises: StoreCorrupt if a write-ahead log without its store exists; StoreReadOnly,

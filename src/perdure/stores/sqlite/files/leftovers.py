@@ -1,4 +1,4 @@
-"""Names of the files that a killed repair or restore leaves beside a store."""
+"""Names of the files that a killed repair or restore leaves in the folder of a store."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def unfinished_repair(path: Path) -> Path:
 
 
 def unfinished_restore(path: Path) -> Path:
-    """Return where a killed restore to `path` leaves its copy."""
+    """Return the path where a killed restore to `path` leaves its copy."""
     return path.with_name(path.name + _RESTORING)

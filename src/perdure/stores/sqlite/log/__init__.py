@@ -1,1 +1,1 @@
-"""The write-ahead log of the file, what was added to it, and which namespace that belongs to."""
+"""The write-ahead log of the file, its new entries, and their namespaces."""

@@ -1,8 +1,8 @@
 """Copy the write-ahead log into the database (checkpoint), on a separate thread.
 
-The writer continues meanwhile, so a checkpoint is rarely complete, and only a complete one lets
-the log restart. An immediate retry would cost two ``fsync`` per commit; so the log may grow, is
-checkpointed now and then, and in the end blocks all writers for a moment.
+The writer continues meanwhile, so a checkpoint is rarely complete, and the log can restart only
+after a complete checkpoint. An immediate retry would cost two ``fsync`` per commit. So the log may
+grow; it is checkpointed from time to time, and finally a checkpoint blocks all writers briefly.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
 
     def grown(self, pages: int) -> None:
-        """Report that the log holds `pages` pages. Call on the writer's thread only."""
+        """Report that the log has `pages` pages. Call on the writer's thread only."""
         if pages < self._pages:  # the log has restarted
             self._copy_from = CHECKPOINT_PAGES
         self._pages = pages

@@ -1,6 +1,6 @@
 """Verify the derived data of a namespace: counts, open entries, the indexes of lists.
 
-All of it can be computed from the log; a received file may contain anything.
+All of the data can be computed from the log, but a received file may contain wrong data.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The ``fsync`` of the write-ahead log: after the file is unlocked, not before as in SQLite.
+"""The ``fsync`` of the write-ahead log: after the file is unlocked, unlike in SQLite.
 
-A commit is written at ``synchronous = NORMAL``, so a power cut never tears anything: the rest of
-the log is always a prefix of it. For durability "full", the log is then synced on the file that
-SQLite itself has open. Several processes sync concurrently, and none waits for another's disk
-while holding the lock. Data read meanwhile could still be lost in a power cut. So no call returns
-a commit, of any process, before a later sync. After a failed sync no call returns until the log
+A commit is written at ``synchronous = NORMAL``, so a power cut leaves no partial commit: the
+remaining log is always a prefix of the log. For durability "full", the log is then synced through
+the file that SQLite itself has open. Several processes sync concurrently, and no process waits for
+another's disk while it holds the lock. Data read meanwhile could still be lost in a power cut. So
+no call returns the data of a commit, of any process, before a later sync. After a failed sync no
+call returns until the log
 has restarted.
 """
 
@@ -55,7 +56,7 @@ class LogSync:
         self._call: Any = None
 
     def catch_up(self) -> None:
-        """Sync what the connection's last transaction saw, if it was new to it.
+        """Sync the commits that the connection's last transaction saw for the first time.
 
         Raises: apsw.BusyError, apsw.IOError.
         """
@@ -79,7 +80,7 @@ class LogSync:
             raise
 
     def begin_anew(self) -> None:
-        """Restart the log: after a failed sync, a disk may falsely report success the next time.
+        """Restart the log, because after a failed sync a disk may falsely report success.
 
         Raises: apsw.BusyError, apsw.IOError.
         """

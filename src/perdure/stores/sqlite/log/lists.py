@@ -1,7 +1,8 @@
 """Lists of sessions and of open turns, read only as far as needed.
 
 A list with a query or an id prefix reads in rounds. Each round reads the sessions whose name or id
-may match if they are few, else more of the newest sessions. So a list costs the cheaper of both.
+may match, if they are few; otherwise it reads more of the newest sessions. So a list costs only the
+cheaper of the two ways.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _newest_first(
 ) -> Generator[Row]:
     """Yield the sessions of each origin (and status), newest activity first.
 
-    Until the first one is asked for, it reads nothing.
+    Reads nothing before the first session is requested.
     """
     after = sought.get("after") or (MOST_SEQ, _LAST_ID)
     sql = _SESSIONS if cwd is None else _SESSIONS_OF_FOLDER
@@ -133,7 +134,7 @@ def _few(
 ) -> list[Row] | None:
     """Return the sessions whose ids begin with `prefix`, or whose names may have all `parts`.
 
-    Newest activity first. None if the indexes have more than `most` of either.
+    Newest activity first. None if the indexes have more than `most` of both kinds.
     """
     number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
     streams = _prefixed(tables, number, prefix, most) if prefix else None
@@ -146,13 +147,13 @@ def _few(
 
 
 def _prefixed(tables: Tables, namespace: int, prefix: str, most: int) -> set[int] | None:
-    """Return the streams whose ids begin with `prefix`; None if they are more than `most`."""
+    """Return the streams whose ids begin with `prefix`; None if there are more than `most`."""
     rows = list(tables.rows(_WITH_PREFIX, namespace, prefix, prefix + _LAST_ID, most + 1))
     return {row[0] for row in rows} if len(rows) <= most else None
 
 
 def _named(tables: Tables, namespace: int, parts: Sequence[bytes], most: int) -> set[int] | None:
-    """Return the streams of the rarest of `parts`; None if the index has more than `most` of it."""
+    """Return the streams of the rarest of `parts`; None if there are more than `most`."""
     long = list(tables.rows(_WITH_LONG_NAME, namespace, LONG_NAME, most + 1))
     fewest: list[Row] | None = None
     for part in reversed(parts):  # names differ more at their ends than at their beginnings

@@ -44,7 +44,7 @@ def list_changed(
 
 
 def name_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
-    """Yield every session whose parts differ from those of its name and id."""
+    """Yield every session whose parts do not match its name and id."""
     try:
         number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
         yield from _wrong_names(tables, number)

@@ -1,7 +1,8 @@
 """Spans: ranges of entry positions in a file that belong to one namespace.
 
 Reads of a namespace in position order use its spans, so that entries of other namespaces between
-them cost nothing. The SQL here names the number of the namespace ``?1``, a span ``a``.
+the spans cost nothing. In the SQL of this module, ``?1`` is the number of the namespace and ``a``
+is a span.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ AND a.first >= coalesce(
 
 
 def begin_span(tables: Tables, namespace: int, first: int) -> None:
-    """Record that entries of `namespace` follow those of another from position `first` on."""
+    """Record that entries of `namespace` follow another namespace's from position `first` on."""
     if tables.value(NEWEST_SPAN) != namespace:
         tables.run("INSERT INTO span VALUES (?, ?)", (first, namespace))
     tables.newest_namespace = namespace

@@ -21,9 +21,9 @@ _NUMBER = "SELECT no FROM namespace WHERE name = ?"
 
 
 class NamespaceTotals(NamedTuple):
-    """Totals of a namespace. `sessions`, `flows` and `kept` exclude what was erased.
+    """Totals of a namespace. `sessions`, `flows` and `kept` exclude erased data.
 
-    Units: bytes of bodies, of contents, and of contents as they are stored.
+    Units: bytes of bodies, of contents, and of contents in their stored form.
     """
 
     streams: int = 0

@@ -1,8 +1,8 @@
-"""Copy a database file as of one moment, while others keep writing to it.
+"""Copy a database file as of one moment, while other processes write to it.
 
-One statement reads the whole file inside one read transaction, which blocks no process: the
-write-ahead log takes new writes meanwhile. The copy is encrypted with the store's own key, and
-contains no leases.
+One statement reads the whole file inside one read transaction, which blocks no process, because new
+writes go to the write-ahead log. The copy is encrypted with the store's own key, and contains no
+leases.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Content:
 
     @property
     def schema(self) -> int:
-        """The version of its schema."""
+        """The version of the file's schema."""
         return self._version
 
     def free_leases(self) -> None:
@@ -70,11 +70,11 @@ class Content:
         self._db.execute(_FREE)
 
     def namespaces(self) -> Sequence[str]:
-        """The names of its namespaces."""
+        """The names of the file's namespaces."""
         return segments.namespaces(self._tables)
 
     def entries(self) -> int:
-        """Return the number of its entries."""
+        """Return the number of the file's entries."""
         return int(self._tables.value("SELECT count(*) FROM entry"))
 
     def standings(self) -> Iterator[tuple[str, SegmentState]]:
@@ -88,7 +88,7 @@ class Content:
         return segments.moment_at(self._tables, at)
 
     def moment_of(self, namespace: str, entry: str) -> Moment:
-        """Return the moment after the commit that holds `entry`. Raises: EntryNotFound."""
+        """Return the moment after the commit with `entry`. Raises: EntryNotFound."""
         try:
             stream, seq = entry_place(entry)
         except ValueError as error:
@@ -111,7 +111,7 @@ class Content:
 
 
 def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> None:
-    """Copy the store at `path` as it is now into the new file `target`. Blocks.
+    """Copy the current state of the store at `path` into the new file `target`. Blocks.
 
     Durable: on return.
     Raises: as ``SqliteStore.open``; StoreCorrupt if the store is damaged; StoreFull.

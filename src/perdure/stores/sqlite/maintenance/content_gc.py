@@ -1,8 +1,8 @@
 """Delete unreferenced contents and free pages, in small transactions.
 
-First a reader scans the whole namespace for content names. Then the writer deletes the contents it
-did not find, in batches, and checks new entries before each batch. A commit that references a
-content again includes it, so in either order the content exists afterwards.
+First a reader scans the whole namespace for content names. Then the writer deletes the contents
+that the scan did not find, in batches, and checks new entries before each batch. A commit that
+references a content again stores it again, so in either order the content exists afterwards.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Blob(NamedTuple):
 
 
 class UnreferencedContents(NamedTuple):
-    """Contents of a namespace that nothing up to the position `upto` references."""
+    """Contents of a namespace without a reference up to the position `upto`."""
 
     namespace: int
     upto: int
@@ -57,9 +57,9 @@ class UnreferencedContents(NamedTuple):
 def find_unreferenced(
     tables: Tables, namespace: str, among: Collection[str] | None = None
 ) -> UnreferencedContents:
-    """Return what `remove` may delete, of the contents `among` or of all.
+    """Return the contents that `remove` may delete, among all or those in `among`.
 
-    Reads every body of the namespace, if it has any such content.
+    Reads every body of the namespace, if there are such contents.
     """
     number = int(tables.value("SELECT no FROM namespace WHERE name = ?", namespace) or 0)
     rows = tables.rows("SELECT no, digest, size FROM blob WHERE namespace = ?", number)
@@ -81,7 +81,7 @@ def remove(found: UnreferencedContents, part: Sequence[Blob], tables: Tables) ->
 
 
 def give_back(tables: Tables) -> int:
-    """Free some pages at the end of the file; return the bytes. In a transaction."""
+    """Free some pages at the end of the file; return the number of bytes. In a transaction."""
     before = tables.value("PRAGMA freelist_count")
     if before == 0:
         return 0
@@ -107,7 +107,7 @@ def _texts(tables: Tables, namespace: int, *, after: int) -> Iterator[bytes]:
 
 
 def _leave_out(blobs: dict[str, Blob], texts: Iterable[bytes]) -> None:
-    """Remove every content that one of `texts` names from `blobs`."""
+    """Remove from `blobs` every content that one of `texts` names."""
     for text in texts:
         for name in NAME.findall(text):
             blobs.pop(name.decode(), None)

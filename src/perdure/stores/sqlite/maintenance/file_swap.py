@@ -1,7 +1,7 @@
 """Replace a store's file in one step, under an exclusive lock, and preserve the old file.
 
-A database and its write-ahead log belong together: SQLite replays a leftover log into another
-database. So the log is removed before a file takes a store's name.
+A database and its write-ahead log belong together, because SQLite would replay a leftover log into
+another database. So the log is removed before another file gets the store's name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def addressing_connection(site: Site) -> Connection:
 def take_alone(db: Connection, site: Site) -> None:
     """Lock the store exclusively until `db` is closed; its log is merged and removed.
 
-    Raises: StoreInUse while another connection has it open; apsw.Error.
+    Raises: StoreInUse while another connection has the store open; apsw.Error.
     """
     patience = Patience(b"", ALONE_LIMIT_S)
     db.pragma("locking_mode", "EXCLUSIVE")
@@ -73,7 +73,7 @@ def new_file(path: Path) -> None:
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Rename `new`, which has no log, to `path` in one step; removes old logs there first.
+    """Rename `new`, which has no log, to `path` in one step; first remove old logs there.
 
     Durable: on return.
     """
@@ -105,8 +105,9 @@ def put_where_nothing_is(new: Path, path: Path) -> None:
 def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
     """Rename `new` to `path`; move the previous file and its log to the folder `aside`.
 
-    `site` is the previous store, if SQLite can still open it: it is locked exclusively meanwhile.
-    After a kill at any moment, it is complete under its name, or in `aside`.
+    `site` is the previous store, if SQLite can still open it; the function locks it exclusively
+    meanwhile. After a kill at any moment, the previous store is complete under its name, or in
+    `aside`.
     Durable: on return. Raises: StoreInUse, StoreUnavailable.
     """
     if is_attached(path):
@@ -128,7 +129,7 @@ def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
 
 
 def _set_aside(path: Path, aside: Path) -> None:
-    """Also keep the store at `path` in the folder `aside`: a hard link, and copies of its logs."""
+    """Keep the store at `path` in `aside` too, as a hard link with copies of its logs."""
     aside.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = aside / path.name
     kept.unlink(missing_ok=True)
@@ -143,7 +144,7 @@ def _set_aside(path: Path, aside: Path) -> None:
 
 
 def free_name(path: Path, word: str) -> Path:
-    """Return an unused name beside `path`: ``NAME-word``, ``NAME-word-2``, ..."""
+    """Return an unused name next to `path`: ``NAME-word``, ``NAME-word-2``, ..."""
     for number in count(1):
         end = "" if number == 1 else f"-{number}"
         free = path.with_name(f"{path.name}-{word}{end}")

@@ -1,11 +1,12 @@
 """Rekey, encrypt or decrypt a store by replacing its file in one step.
 
-The copy is written beside the store, checked and synced; then it takes the store's name. After a
-kill at any moment the store is complete, under the old key or the new one. Opening the store
-removes a leftover encrypted copy; a plain one is removed immediately (`rekey_copy`). Meanwhile this
-process locks the store exclusively: it leaves write-ahead mode, which only succeeds without other
-connections, and stays locked. A process that waited for that lock finds a file without a name and
-without a log. SQLite refuses to write to it, and `connections.connection` detects it.
+The copy is written in the store's folder, checked and synced, and then renamed to the store's name.
+After a kill at any moment the store is complete, under the old key or the new one. Opening the
+store removes a leftover encrypted copy; a plain one is removed immediately (`rekey_copy`).
+Meanwhile this process locks the store exclusively: it leaves write-ahead mode, which only succeeds
+without other connections, and keeps the lock. A process that waited for that lock finds that its
+open file is unlinked and has no log. SQLite refuses to write to such a file, and
+`connections.connection` detects it.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ def is_encrypted(path: Path) -> bool:
 def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Report) -> None:
     """Re-encrypt the store at `path` from `key` to `new_key`; None: plain.
 
-    Durable: on return; before that the old key opens it. Blocks.
-    Raises: as ``SqliteStore.open``; StoreInUse while any other connection has it open; StoreFull if
-    there is no room for a copy. After any error the store is complete, and under the old key unless
-    the disk failed in the very last step.
+    Durable: on return; until then the old key opens the store. Blocks.
+    Raises: as ``SqliteStore.open``; StoreInUse while any other connection has the store open;
+    StoreFull if there is no room for a copy. After any error the store is complete. It has the old
+    key, except if the disk failed in the very last step.
     """
     site = locate_site(path.resolve(), key=key)
     if not site.is_writable:
@@ -112,8 +113,8 @@ def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) 
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
     """Check that the copy opens with the new key, is sound, and has as many rows as the store.
 
-    Creates its write-ahead log here: later that would need a journal, and a process with the old
-    file open would take that for its own crash journal, and remove it.
+    The check also creates the copy's write-ahead log. A later creation would need a journal; a
+    process with the old file open would mistake this for its own crash journal and delete it.
     """
     site = Site(copy, (0, 0), is_writable=True, key=new_key)
     copied = bare_connection(site, b"")

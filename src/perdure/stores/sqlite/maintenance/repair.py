@@ -1,8 +1,8 @@
 """Repair a damaged store: keep all readable data and report the losses.
 
-A new store is written beside the damaged one, checked, and put in its place in one step; the
-damaged file is preserved, with its log and a report. After a kill at any moment, the store is
-either unchanged or repaired, and the next repair removes leftovers.
+A new store is written next to the damaged one, checked, and renamed in one step. The damaged file
+is preserved, with its log and a report. After a kill at any moment, the store is either unchanged
+or repaired, and the next repair removes leftovers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def repair(
 
     `at` is the time recorded in the log. A store without a fault stays unchanged.
     Reports the progress of each step to `told`: check, salvage, final check.
-    Durable: on return. Memory: as much as the store has content.
+    Durable: on return. Memory: the size of the store's content.
     Raises: NotAStore, KeyMissing, KeyWrong; StoreInUse; StoreExists for `to`; StoreTooNew,
     StoreTooOld.
     """
@@ -142,7 +142,7 @@ def _folder(work: Path) -> Generator[None]:
 def _hold_store(path: Path, key: StoreKey | None) -> Generator[None]:
     """Lock the store against writes, if SQLite can still open it.
 
-    Changes nothing: its log is not replayed.
+    Changes nothing; the store's log is not replayed.
     """
     db = _open_damaged(path, key)
     try:
@@ -187,7 +187,7 @@ def _lock(db: Connection, path: Path) -> None:
 
 
 def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | None) -> bool:
-    """Return the faults of the store, as far as a copy of it can be opened."""
+    """Return the faults of the store, as far as a copy of the store can be opened."""
     copy = work / "looked-at.db"
     copy_store(path, copy)
     try:
@@ -245,7 +245,7 @@ def _rebuilt(
 
 
 def _cut_off(missing_bytes: int) -> Iterator[Problem]:
-    """Return the cut-off entries: those whose pages are all lost leave no other trace."""
+    """Yield a problem if the file is cut off, because lost pages leave no other trace."""
     if missing_bytes:
         text = f"the file was cut off: its last {missing_bytes:,} bytes are gone"
         yield Problem(None, None, text)

@@ -1,4 +1,4 @@
-"""Restore a backup: copy it beside its target, check it, and rename it in one step."""
+"""Restore a backup: copy it next to its target, check it, and rename it in one step."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _EARLIER = "-restored"
 
 
 def earlier_store(path: Path) -> Path:
-    """Return where a store as of an earlier moment is built, before it is renamed to `path`."""
+    """Return the path at which a store of an earlier moment is built before its renaming."""
     return path.with_name(path.name + _EARLIER)
 
 
 def fetch(folder: Path, path: Path, report: Report) -> Path:
-    """Copy the backup in `folder` beside `path`. Blocks. Raises: OSError."""
+    """Copy the backup in `folder` to the folder of `path`. Blocks. Raises: OSError."""
     copy = unfinished_restore(path)
     remove_with_logs(copy)
     new_file(copy)
@@ -74,10 +74,10 @@ def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | 
 
 
 def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -> Path | None:
-    """Make `new` the store at `path`; with `is_forced` return where the old store was moved.
+    """Make `new` the store at `path`; with `is_forced`, return the old store's new path.
 
     Durable: on return. Blocks.
-    Raises: StoreExists unless `is_forced`; StoreInUse.
+    Raises: StoreExists without `is_forced`; StoreInUse.
     """
     if not path.exists():
         put_where_nothing_is(new, path)

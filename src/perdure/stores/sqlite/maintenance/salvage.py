@@ -1,7 +1,7 @@
 """Read every row of a damaged database file that is still readable, page by page.
 
-The file is never walked from the root, because inner pages may be damaged: each page is read as a
-table of its own, through SQLite, which decrypts and verifies encrypted pages. The columns of a row
+The file is never read from the root, because inner pages may be damaged. Each page is read as a
+separate table, through SQLite, which decrypts and verifies encrypted pages. The columns of a row
 identify its table; entries and contents are verified by their hashes. Works on a copy and never
 writes to the store.
 """
@@ -60,12 +60,12 @@ class Salvage:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was read; for an encrypted store: wrong key, or every page is damaged."""
+        """Whether no row was read. In an encrypted store: wrong key, or all pages are damaged."""
         found = (self.names, self.streams, self.births, self.entries, self.commits, self.contents)
         return not any(found)
 
     def take(self, rowid: int, row: Row) -> None:
-        """Add a row, if it belongs to one of our tables."""
+        """Add a row, if it belongs to a table of perdure."""
         for is_one, width, kept in (
             (_is_entry, 14, self.entries),
             (_is_content, 6, self.contents),
@@ -105,7 +105,7 @@ def salvage_file(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
 def copy_store(path: Path, copy: Path) -> None:
     """Copy a database and its log, byte by byte.
 
-    Uses SQLite's file layer: any other would drop the locks that this process has on it.
+    Uses SQLite's file layer, because any other would release this process's locks on the database.
     """
     for name in ("-wal", "-journal"):
         log = path.with_name(path.name + name)
@@ -159,7 +159,7 @@ def _page_bytes(head: bytes) -> int:
 
 
 def _give_new_first_page(copy: Path) -> None:
-    """Write a first page without references to the plain copy: no other page depends on it."""
+    """Write a first page without references to the plain copy; no other page needs it."""
     size = copy.stat().st_size
     with copy.open("r+b") as file:
         page = _page_bytes(file.read(100))
@@ -185,9 +185,9 @@ def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
 
 
 def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
-    """Write a first page to an encrypted copy: each page is sealed alone, so a foreign one fits.
+    """Write a first page to an encrypted copy; pages are encrypted separately, so any page fits.
 
-    It states at least as many pages as the copy has, and two tables, for `_slots`.
+    The page states at least as many pages as the copy has, and two tables, for `_slots`.
     """
     other = copy.parent / "other.db"
     other.unlink(missing_ok=True)
@@ -225,7 +225,7 @@ def _look_through(db: Connection, found: Salvage) -> None:
 def _slots(db: Connection) -> list[Row]:
     """Return schema rows that can be rewritten, if the schema could not be emptied.
 
-    Small ones: changing them allocates and frees no page, whatever is damaged.
+    The rows are small: changing them allocates and frees no page, even in a damaged file.
     """
     db.pragma("writable_schema", "ON")
     return list(_rows(db, _SLOTS))
@@ -294,7 +294,7 @@ def _rows(db: Connection, sql: str) -> Iterator[Row]:
 
 
 def _has(row: Row, *types: type | tuple[type, ...]) -> bool:
-    """Whether the columns from the second on have exactly `types`."""
+    """Whether the columns, except the first, have exactly the `types`."""
     count = len(types)
     has_all = all(isinstance(value, kind) for value, kind in zip(row[1:], types, strict=False))
     return has_all and all(value is None for value in row[count + 1 :]) and row[0] is None

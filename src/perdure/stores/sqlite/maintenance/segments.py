@@ -200,7 +200,7 @@ def moment_at(tables: Tables, at: int) -> Moment:
 
 
 def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Moment:
-    """Return the moment after the commit that contains an entry, including its other streams.
+    """Return the moment after the commit that contains an entry, with all streams of the commit.
 
     Raises: EntryNotFound.
     """

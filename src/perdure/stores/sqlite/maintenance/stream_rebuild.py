@@ -116,7 +116,7 @@ class _StreamRebuild:
             return None
 
     def _listed_header(self, stream: StreamId, row: Row | None) -> StreamHeader | None:
-        """Return what the session list stored of a lost header."""
+        """Return the fields of a lost header that the session list stored."""
         if row is None:
             return None
         facts = {

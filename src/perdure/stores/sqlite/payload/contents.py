@@ -1,7 +1,7 @@
 """Large contents in the file: compressed if it saves space, and checked.
 
-A content is named by the hash of its own bytes, in any stored form, and reading it computes
-that hash again. Entry bodies are stored uncompressed: they are read one by one.
+A content has the hash of its own bytes as its name, in any stored form. A read computes that hash
+again. Entry bodies are stored uncompressed, because they are read one by one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def pack_content(content: bytes) -> PackedContent:
 def content_in(packed: PackedContent) -> bytes:
     """Return the original content.
 
-    Raises: CorruptLog if it does not match its name.
+    Raises: CorruptLog if the content does not match its name.
     """
     content = _unpack(packed)
     if content is None or len(content) != packed.size or blob_hash(content) != packed.digest:
@@ -64,7 +64,7 @@ def content_in(packed: PackedContent) -> bytes:
 
 
 def _unpack(packed: PackedContent) -> bytes | None:
-    """Decompress to at most one byte beyond its size; None on failure."""
+    """Decompress to at most one byte more than `size`; return None on failure."""
     if packed.packing == AS_IT_IS:
         return bytes(packed.kept)
     if packed.packing != BY_ZLIB:

@@ -16,7 +16,7 @@ from perdure.stores.sqlite.payload.contents import PackedContent
 class Share(msgspec.Struct, frozen=True, gc=False):
     """A write with its prepared parts.
 
-    Shape: its bodies as read, and a salt and a digest for each.
+    Shape: the decoded bodies, with a salt and a digest for each.
     """
 
     write: Write
@@ -28,7 +28,8 @@ class Share(msgspec.Struct, frozen=True, gc=False):
 class Request(msgspec.Struct, frozen=True, gc=False):
     """A commit with its parts prepared before it was queued.
 
-    `asked` is its fingerprint, `blobs` its contents packed. Units: `now` is Unix milliseconds.
+    `asked` is the fingerprint of the commit, `blobs` are its packed contents. Units: `now` is Unix
+    milliseconds.
     """
 
     namespace: str

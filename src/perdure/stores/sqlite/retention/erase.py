@@ -1,6 +1,6 @@
-"""Run an erasure in steps, between which others write, and resume one.
+"""Run an erasure in steps, with writes of other processes in between, and resume one.
 
-After a kill, the next process that opens the file continues it, for any namespace.
+After a kill, the next process that opens the file continues the erasure, for any namespace.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
 
 
 def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
-    """Run `work` with the garbage collector paused: it would scan all forks while others wait."""
+    """Run `work` with the garbage collector paused, which would scan all forks meanwhile."""
 
     def done(tables: Tables) -> T:
         with collector_paused():
@@ -116,6 +116,6 @@ def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
 
 
 def _remove_leftovers(database: Database) -> None:
-    """Remove the copy of a killed rekey, which has all data; a running one would lock the file."""
+    """Remove the copy of a killed rekey, which contains all data; a running one has a lock."""
     with suppress(OSError):
         remove_dead_copy(database.path)

@@ -1,8 +1,8 @@
 """First step of an erasure, in one transaction: record the plan and close the sessions.
 
-Runs on the writer's thread. From its commit on every process sees the sessions as erased: not
-listed, closed for appends, with redacted headers. The table ``erasing`` lists what is left to
-remove, and ``erase_steps`` removes it.
+Runs on the writer's thread. After its commit, every process sees the sessions as erased: not
+listed, closed for appends, with redacted headers. The table ``erasing`` lists the remaining data,
+and ``erase_steps`` removes this data.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _header = msgspec.json.Decoder(StreamHeader)
 def begin(
     tables: Tables, namespace: str, request: EraseRequest, random: RandomSource, backend: str
 ) -> Certificate:
-    """Begin the erasure `request`; return the certificate so far, or that of an earlier erasure.
+    """Begin the erasure `request`; return the preliminary certificate, or an earlier one.
 
     Raises: SessionNotFound, SessionHasForks.
     """
@@ -131,7 +131,7 @@ def _plans(
     reach: Reach,
     relations: Sequence[Relation],
 ) -> list[Plan[Stream]]:
-    """Return the plan of each stream; omits streams that lose nothing."""
+    """Return the plan of each stream; omits streams without erased entries."""
     streams = {id_: tables.stream(namespace, id_) for id_ in reach.targets}
 
     def stream_of(id_: StreamId) -> Stream:
@@ -147,14 +147,14 @@ def _plans(
 def _fact_plans(
     tables: Tables, namespace: str, plans: Sequence[Plan[Stream]]
 ) -> list[Plan[Stream]]:
-    """Return the plans of the streams of facts that come from what `plans` erase."""
+    """Return the plans of the fact streams whose facts come from entries that `plans` erase."""
     notes = notes_of_all(tables, namespace, FACT_KINDS)
     found = fact_erasures([plan.taking for plan in plans], notes)
     return [plan_of(tables, tables.stream(namespace, each.stream), each) for each in found]
 
 
 def plan_of(tables: Tables, stream: Stream, taking: StreamErasure) -> Plan[Stream]:
-    """Complete `taking` with its number and size of bodies."""
+    """Add the number and size of the bodies to `taking`."""
     sizes = [_size(tables, stream.no, each) for each in taking.erased]
     return Plan(stream, taking, sum(size[0] for size in sizes), sum(size[1] for size in sizes))
 
@@ -166,7 +166,7 @@ def _visible_entries(tables: Tables, stream: Stream, notes: Sequence[str]) -> Vi
 
 
 def kept_kinds(tables: Tables) -> str:
-    """Return the numbers of the kinds whose bodies stay, as SQL."""
+    """Return, as SQL, the numbers of the kinds whose bodies remain."""
     numbers = (tables.kind_number(kind) for kind in sorted(KEPT_WHEN_ERASED))
     return ", ".join(str(number) for number in numbers if number is not None) or "-1"
 
@@ -214,7 +214,7 @@ def mark_streams(
 
 
 def _close_stream(tables: Tables, namespace: str, plan: Plan[Stream]) -> bytes:
-    """Fence the lease owner of the stream, and redact its header; return its new hash."""
+    """Fence the stream's lease owner and redact the header; return the stream's new hash."""
     number = plan.stream.no
     if plan.taking.is_whole:
         owner = plan.stream.namespace

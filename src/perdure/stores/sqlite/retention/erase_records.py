@@ -1,4 +1,4 @@
-"""Stored erasures: those in progress, and the certificates of all."""
+"""Stored erasures: unfinished ones, and the certificates of all erasures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _certificate = msgspec.json.Decoder(Certificate)
 class Open(NamedTuple):
     """An unfinished erasure.
 
-    Its `no` is reused after it is done; its `id` is unique forever.
+    `no` can be reused after the erasure is done; `id` is unique forever.
     """
 
     no: int
@@ -64,7 +64,7 @@ def keep_new(
     *,
     is_removal: bool = False,
 ) -> int:
-    """Store an erasure with its work list, ranges of seqs by stream; return its number."""
+    """Store an erasure with its work list of seq ranges by stream; return its number."""
     content = msgspec.json.encode(certificate)
     tables.run(_INSERT, (namespace, certificate.id, is_removal, content))
     number = tables.db.last_insert_rowid()

@@ -1,8 +1,8 @@
 """Later steps of an erasure: small transactions, each of which may be interrupted by a kill.
 
-The table ``erasing`` is the work list. A step does some of it and removes it from the list in the
-same transaction, so a process that resumes after a kill does only the rest and counts nothing
-twice.
+The table ``erasing`` is the work list. A step does part of the work and removes this part from the
+list in the same transaction. So a process that resumes after a kill does only the rest and counts
+nothing twice.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Task(NamedTuple):
 
 
 def advance(tables: Tables, erasure: Open) -> bool:
-    """Do some of the remaining work; return False if there was none."""
+    """Do a part of the remaining work; return False if no work was left."""
     row = tables.row(_NEXT, erasure.no)
     if row is None or certificate_of(tables, erasure) is None:
         return False
@@ -152,7 +152,7 @@ def _inherited_kinds(tables: Tables) -> str:
 
 
 def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> None:
-    """Record the time and possible copies: nothing is left in the tables."""
+    """Record the time and possible copies, when no erased data is left in the tables."""
     certificate = certificate_of(tables, erasure)
     if certificate is None or certificate.finished_at is not None:
         return
@@ -163,7 +163,7 @@ def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> 
 
 
 def seal(tables: Tables, erasure: Open) -> None:
-    """Mark the erasure complete: the write-ahead log no longer contains it either."""
+    """Mark the erasure complete, when the write-ahead log no longer contains erased data."""
     if erasure.is_removal:
         tables.run("DELETE FROM erasure WHERE no = ? AND id = ?", (erasure.no, erasure.id))
         return
@@ -176,7 +176,7 @@ def seal(tables: Tables, erasure: Open) -> None:
 
 
 def leave(tables: Tables, erasure: Open) -> None:
-    """Record that a reader of an older snapshot keeps the log from being emptied."""
+    """Record that a reader of an older snapshot prevents emptying the log."""
     certificate = certificate_of(tables, erasure)
     if certificate is not None and LOG not in certificate.copies:
         copies = (*certificate.copies, LOG)

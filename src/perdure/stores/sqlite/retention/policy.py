@@ -1,4 +1,4 @@
-"""Retention in the file: the policy, what holds sessions, and removal of one session."""
+"""Retention in the file: the policy, the protection of sessions, and session removal."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def begin_removal(
     *,
     is_erased: bool = False,
 ) -> bool:
-    """Hide a session and record its removal; return False if something holds it.
+    """Hide a session and record its removal; return False if it is protected.
 
     Raises: SessionNotFound.
     """

@@ -1,6 +1,6 @@
-"""Quotas: the limits of a namespace, beside the counts that schema triggers maintain.
+"""Quotas: the limits of a namespace; schema triggers maintain the counts.
 
-SQLite itself rejects a commit over a limit in its transaction, from any process.
+SQLite itself rejects a commit that exceeds a limit, inside its transaction, from any process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The log of a namespace of an SQLite file, as the search index reads it.
 
-A text has the position of its entry; the position of a stream's initial title is the
-negative number of the stream.
+A text has the position of its entry. The position of a stream's initial title is the negative
+number of the stream.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _header = msgspec.json.Decoder(StreamHeader)
 
 
 def namespace_number(tables: Tables, namespace: str) -> int | None:
-    """Return the number of a namespace; None if nothing was written in it."""
+    """Return the number of a namespace; None if the namespace has no data."""
     return tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
 
 

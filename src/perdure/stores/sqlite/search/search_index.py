@@ -1,7 +1,8 @@
 """The search index of an SQLite file: its plans run on the threads of the file's connections.
 
-An index step is read and built while others write; only storing it uses the writer. A stored step
-need not be synced: in the write-ahead log it follows its source, and can be rebuilt from the log.
+An index step is read and built while other processes write; only storing the step uses the writer.
+A stored step need not be synced, because in the write-ahead log it follows its source, and can be
+rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ async def drop_vectors(database: Database, name: str, model: VectorModel) -> Non
 
 
 async def index(database: Database, name: str, on_progress: OnProgress | None = None) -> None:
-    """Index the entries after the mark, unless a search should read them itself."""
+    """Index the entries after the mark, if a search should not scan them itself."""
     namespace = await _number(database, name)
     if namespace is not None:
         upto = await _progress(database, namespace)
