@@ -4,10 +4,10 @@ A `Log` contains no bodies; ``contents`` reads them from the file. The rules of 
 
 1. A line ends at an LF, or at the end of the file; it counts if it is a record.
 2. Lines of perdure count once the file contains the line with their `Batch`. Lines without a batch
-were never committed.
+   were never committed.
 3. A line of the tool's own becomes an entry at once, at its place in the file. A line of the tool
-   between perdure's read and its append is placed after perdure's batch. 4. An unreadable entry of
-   perdure counts as lost, and its seq is not used again.
+   between perdure's read and its append is placed after perdure's batch.
+4. An unreadable entry of perdure counts as lost, and its seq is not used again.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ async def end_session(reason: str) -> ToolOutput:
 
     The end takes effect when your answer to this turn is finished.
 
-    Args: reason: Why the session ends, in one sentence.
+    Args:
+        reason: Why the session ends, in one sentence.
     """
     text = f"The session ends when this turn is finished ({reason})."
     return ToolOutput(text, ends_session=True)

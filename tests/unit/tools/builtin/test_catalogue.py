@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -32,6 +32,14 @@ def test_unknown_name_error_lists_tools() -> None:
 
 def test_all_built_in_tools_fit_into_one_agent() -> None:
     assert registry_of(BUILTIN.values()).names == tuple(BUILTIN)
+
+
+def test_every_parameter_of_every_tool_is_described() -> None:
+    for spec in BUILTIN.values():
+        properties: Any = spec.parameters.get("properties", {})
+        missing = [name for name, schema in properties.items() if not schema.get("description")]
+        assert not missing, (spec.name, missing)
+        assert "Args:" not in spec.description, spec.name
 
 
 def test_guide_lists_each_tool_with_its_approval_rule() -> None:
