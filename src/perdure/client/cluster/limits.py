@@ -70,11 +70,10 @@ class Slots:
     @asynccontextmanager
     async def held(
         self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
-    ) -> AsyncGenerator[bool]:
+    ) -> AsyncGenerator[None]:
         """Wait until the limits permit the turn of `work`; the turn has its slot in this context.
 
         The wait also ends when `is_over` returns True: no work is left then.
-        Shape: yields whether it may have waited.
         Raises: TurnSuspended when the worker stops; as `is_over`; SessionNotFound; StoreError.
         """
         turn, limited = _Turn(work, store), await self._limited()
@@ -91,7 +90,7 @@ class Slots:
                     del self._turns[id]
                     self._is_changed.set()
             turn.is_running = True
-            yield bool(limited)
+            yield
         finally:
             if self._turns.pop(id, None) is not None and id in self._stored:
                 self._is_changed.set()

@@ -131,9 +131,7 @@ class Performer:
         held = led_by_other(self._host.claim(work.stream), state)
         if held is not None:
             raise held
-        async with self._slots.held(work, self._store, lambda: self._is_over(work)) as has_waited:
-            if has_waited:
-                request = await self._open_request(work)
+        async with self._slots.held(work, self._store, lambda: self._is_over(work)):
             return await self._run(work, request)
 
     async def _is_over(self, work: Work) -> bool:
@@ -154,7 +152,7 @@ class Performer:
             return await self._refuse(work, request, error)
         if chat.turn is not None:
             await self._settle(work, chat.turn)
-            request = await self._open_request(work)
+        request = await self._open_request(work)  # it may have been stopped meanwhile
         return "continued" if request is None else await self._answer(work, chat, request)
 
     async def _answer(self, work: Work, chat: Chat, request: OpenRequest) -> str:

@@ -77,6 +77,30 @@ async def test_keyed_message_waits_for_another_turn_of_the_session(store: Store)
     assert await asked(store, chat.id) == ["First.", "Second."]
 
 
+async def test_keyed_message_waits_for_turn_that_has_begun(store: Store) -> None:
+    release = asyncio.Event()
+
+    async def slow() -> str:
+        """Wait."""
+        await release.wait()
+        return "done"
+
+    agent = Agent("slow", model="test:m", tools=[perdure.tool(slow)])
+    call = perdure.assistant(perdure.ToolCallPart("c1", "slow", {}))
+    models = ScriptedModel([call, "Done.", "Second."])
+    async with Runtime(store, [agent], models=models) as runtime:
+        chat = await runtime.start("slow")
+        first = chat.send("First.")
+        await first.started()
+        second = (await runtime.resume(chat.id)).send("Second.", idempotency_key="k")
+        await second.stored()
+        await asyncio.sleep(0.05)
+        assert second.is_running
+        release.set()
+        assert ((await first).text, (await second).text) == ("Done.", "Second.")
+    assert await asked(store, chat.id) == ["First.", "Second."]
+
+
 async def test_message_sent_again_during_another_turn_is_stored_once(store: Store) -> None:
     release = asyncio.Event()
 
