@@ -28,7 +28,7 @@ from perdure.engine.turns.recovery import (
 from perdure.engine.turns.requests import require_unanswered
 from perdure.engine.turns.runner import StopRequest, TurnRunner
 from perdure.engine.turns.state import TurnState
-from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, StoreBehind, TurnOpen
+from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, StoreBehind
 from perdure.models.protocol import ThinkingLevel
 from perdure.session.codec import body_of
 from perdure.session.fold import BranchState
@@ -164,11 +164,11 @@ class SessionTurns:
         claim, stopping = self.environment.claim, signals.stopping
         async with leading(claim, is_begun=False, stopping=stopping) as leadership:
             standing = self._known.standing if request is None else None
-            if standing is None and request is None:
+            if standing is None:
                 await leadership.take()
             while True:
                 # The state after the last turn is current unless another writer has appended.
-                at = standing or await self._standing_of(leadership)
+                at = standing or await self._standing()
                 if standing is None:
                     await follow(at.head)
                 await require_unanswered(self.environment.store, self._stream, request, at.head)
@@ -245,17 +245,6 @@ class SessionTurns:
     async def _recall(self, message: Message) -> ContextRecalled | None:
         memory = self.terms.settings.memory
         return None if memory is None else await memory.recall(message.text)
-
-    async def _standing_of(self, leadership: LeaseHolder) -> IdleState:
-        """Return the state of the session, which has no open turn.
-
-        Raises: LeaseHeld if another process runs the open turn; TurnOpen if none does.
-        """
-        try:
-            return await self._standing()
-        except TurnOpen:
-            await leadership.take()
-            return await self._standing()
 
     async def _standing(self) -> IdleState:
         state = await idle_state(self.environment.store, self._stream)
