@@ -60,7 +60,7 @@ class Chats:
         is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
         budget = (
             agent.budget if is_child else None
-        )  # the rest of its parent's budget, whoever resumes it
+        )  # the rest of its parent's budget, whichever program resumes it
         return await self.chat(
             handle, agent, workspace, bound.system_prompt, caps=today, budget=budget
         )
