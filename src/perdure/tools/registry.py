@@ -34,7 +34,8 @@ class ToolRegistry(ShortRepr, frozen=True):
     def __post_init__(self) -> None:
         counts = Counter(spec.name for spec in self.tools)
         if doubles := [name for name, count in counts.items() if count > 1]:
-            raise ConfigError(f"several tools have the same name: {', '.join(doubles)}")
+            reason = f"several tools have the same name: {', '.join(doubles)}"
+            raise ConfigError(reason, argument="tools")
 
     @property
     def names(self) -> tuple[str, ...]:

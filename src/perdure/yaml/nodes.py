@@ -53,6 +53,11 @@ class YamlReader:
         self._repeated = 0
 
     @property
+    def fault_count(self) -> int:
+        """The number of errors so far."""
+        return len(self._found)
+
+    @property
     def faults(self) -> tuple[str, ...]:
         """Return all errors, each with its line, in the order of the lines."""
         ordered = sorted(self._found, key=lambda found: found[0])

@@ -7,7 +7,7 @@ published JSON Schemas are generated from the same types, so file, schema and pr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -50,11 +50,75 @@ _FORMS: Mapping[str, str] = {
 """Pattern of a text -> what is wrong with one that does not match, and what to write."""
 
 
+_MOST_FAULTS = 20
+"""Maximum errors of one mapping's own checks: each error costs another check."""
+
+Report = Callable[[Exception, str | None, str | None], None]
+"""Takes an error, and the argument and the item that it names."""
+
+
 def read_as(nodes: YamlReader, node: YamlNode, wanted: type[T]) -> T | None:
     """Return `node` as a value of the struct `wanted`; None if it has errors (`nodes.faults`)."""
-    before = len(nodes.faults)
+    before = nodes.fault_count
     value = _Typed(nodes).value(node, inspect.type_info(wanted))
-    return None if len(nodes.faults) > before else cast("T", value)
+    return None if nodes.fault_count > before else cast("T", value)
+
+
+def read_fields(nodes: YamlReader, node: YamlNode, wanted: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the valid fields of the mapping `node`, read as those of the struct `wanted`.
+
+    The errors of the others are in `nodes.faults`. A list with invalid items has None for each.
+    """
+    fields = cast("inspect.StructType", inspect.type_info(wanted))
+    return _Typed(nodes).fields(node, fields)[0]
+
+
+def make_checked(
+    make: Callable[..., T],
+    values: Mapping[str, Any],
+    report: Report,
+    required: Collection[str],
+    *,
+    is_partial: bool = False,
+) -> T | None:
+    """Return ``make(**values)``; None if it raises, after a `report` of every error.
+
+    Each error is searched for without the values that earlier errors name; the `required` ones
+    cannot be left out. An error can be the consequence of a missing value. So after the first error
+    only those that name an argument are reported, and if `values` `is_partial`, only those that
+    name an item.
+    """
+    left = dict(values)
+    for number in range(_MOST_FAULTS):
+        try:
+            made = make(**left)
+        except (PerdureError, ValueError) as error:
+            argument, item = getattr(error, "argument", None), getattr(error, "item", None)
+            is_certain = number == 0 or argument is not None
+            if item is not None or (is_certain and not is_partial):
+                report(error, argument, item)
+            if argument not in left or not _leave_out(left, argument, item, required):
+                return None
+        else:
+            return None if is_partial or number else made
+    return None
+
+
+def _leave_out(
+    values: dict[str, Any], name: str, item: str | None, required: Collection[str]
+) -> bool:
+    """Remove the invalid `item` of the value `name`, or the value; False for a required value."""
+    value = values[name]
+    if isinstance(value, tuple) and item in value:
+        values[name] = tuple(each for each in cast("tuple[object, ...]", value) if each != item)
+    elif isinstance(value, dict) and item in value:
+        pairs = cast("dict[object, object]", value).items()
+        values[name] = {key: each for key, each in pairs if key != item}
+    elif name in required:
+        return False
+    else:
+        del values[name]
+    return True
 
 
 class _Typed:
@@ -101,24 +165,36 @@ class _Typed:
         self._nodes.fault(node, f"{found} is not one of {choices}")
         return None
 
-    def _struct(self, node: YamlNode, wanted: inspect.StructType) -> Any:
+    def fields(
+        self, node: YamlNode, wanted: inspect.StructType
+    ) -> tuple[dict[str, Any], Mapping[str, YamlNode]]:
+        """Return the valid fields of the mapping `node` (see `read_fields`), and all nodes."""
         fields = {field.encode_name: field for field in wanted.fields}
         required = [name for name, field in fields.items() if field.required]
-        before = len(self._nodes.faults)
         given = self._nodes.mapping(node, tuple(fields), required)
-        values = {
-            fields[key].name: self._field(key, value, fields[key].type)
-            for key, value in given.items()
-        }
-        if len(self._nodes.faults) > before:
+        values: dict[str, Any] = {}
+        for key, below in given.items():
+            before = self._nodes.fault_count
+            value = self._field(key, below, fields[key].type)
+            if self._nodes.fault_count == before or isinstance(value, tuple):
+                values[fields[key].name] = value
+        return values, given
+
+    def _struct(self, node: YamlNode, wanted: inspect.StructType) -> Any:
+        before = self._nodes.fault_count
+        values, given = self.fields(node, wanted)
+        is_partial = self._nodes.fault_count > before
+        required = {field.name for field in wanted.fields if field.required}
+        if not required <= values.keys():
             return None
-        try:
-            return wanted.cls(**values)
-        except (PerdureError, ValueError) as error:
-            named, item = getattr(error, "argument", None), getattr(error, "item", None)
-            place = given.get(named, node) if named else node
-            self._nodes.fault(_item_of(place, item), str(error))
-            return None
+        if is_partial:
+            values = {name: valid_items(value) for name, value in values.items()}
+
+        def report(error: Exception, argument: str | None, item: str | None) -> None:
+            place = given.get(argument, node) if argument else node
+            self._nodes.fault(item_of(place, item), str(error))
+
+        return make_checked(wanted.cls, values, report, required, is_partial=is_partial)
 
     def _field(self, key: str, node: YamlNode, wanted: inspect.Type) -> Any:
         outer, self._key = self._key, key
@@ -132,9 +208,9 @@ class _Typed:
         return {key: self.value(value, wanted.value_type) for key, value in given.items()}
 
     def _scalar(self, node: YamlNode, wanted: inspect.Type) -> Any:
-        before = len(self._nodes.faults)
+        before = self._nodes.fault_count
         value: Any = self._nodes.data(node)
-        if len(self._nodes.faults) > before:
+        if self._nodes.fault_count > before:
             return None
         fault = _text_fault(value, wanted) if isinstance(value, str) else _bound(value, wanted)
         if fault is None and isinstance(value, int) and not -_MOST <= value < _MOST:
@@ -145,7 +221,14 @@ class _Typed:
         return float(value) if isinstance(wanted, inspect.FloatType) else value
 
 
-def _item_of(node: YamlNode, item: str | None) -> YamlNode:
+def valid_items(value: Any) -> Any:
+    """Return the list `value` without its invalid items, which are None; other values as is."""
+    if not isinstance(value, tuple):
+        return value
+    return tuple(each for each in cast("tuple[object, ...]", value) if each is not None)
+
+
+def item_of(node: YamlNode, item: str | None) -> YamlNode:
     """Return the item of the list `node` with the text `item`, or the value of that key; or it."""
     values = {key.text: value for key, value in node.pairs} | {i.text: i for i in node.items}
     return node if item is None else values.get(item, node)

@@ -106,7 +106,7 @@ def test_agents_are_listed_shown_and_validated(project: World) -> None:
     own(project, "agents/bad.agent.yaml", "id: bad\nmodel: x\nfoo: 1\n")
     ended = project.run("agents", "validate", "--json")
     assert ended.code == 1
-    assert [len(each["faults"]) for each in ended.json] == [0, 2, 0]
+    assert [len(each["faults"]) for each in ended.json] == [0, 3, 0]
     assert project.run("agents", "validate", "nowhere.agent.yaml").code == 3
 
 

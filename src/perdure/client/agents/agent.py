@@ -246,13 +246,14 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
     def system_prompt(self, workspace: Workspace) -> str | None:
         """Return the instructions with ``{{ctx.name}}`` replaced from the workspace, once.
 
-        A reference to a secret stays as it is, and a warning is logged.
+        None if they are blank. A reference to a secret stays as it is, and a warning is logged.
         Raises: ConfigError for a name the workspace does not have.
         """
         place = f"the instructions of agent {self.id!r}"
         if warning := unfilled_in(self.instructions, place):
             _log.warning("%s", warning)
-        return with_context(self.instructions, workspace.names, place) or None
+        prompt = with_context(self.instructions, workspace.names, place)
+        return prompt if prompt.strip() else None
 
     @takes_declared
     def tools_in(self, workspace: Workspace) -> ToolRegistry:

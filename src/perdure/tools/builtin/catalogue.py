@@ -54,5 +54,9 @@ def with_names(
 
 def _builtin_tool(name: str) -> ToolSpec:
     if name not in BUILTIN:
-        raise ConfigError(f"there is no built-in tool {name!r}; there are: {', '.join(BUILTIN)}")
+        error = ConfigError(
+            f"there is no built-in tool {name!r}; there are: {', '.join(BUILTIN)}", argument="tools"
+        )
+        error.item = name
+        raise error
     return BUILTIN[name]

@@ -6,8 +6,9 @@ with a credential is rejected before anything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,7 +20,7 @@ from perdure.client.agents.files.document import (
     FiledMemory,
     FiledRetry,
 )
-from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.engine.turns.config import CompactionSettings, Limits, MemoryConfig
 from perdure.errors import ConfigError, InvalidAgentFile, WrongArgument
 from perdure.models.catalogue import ECHO, PROVIDERS, is_model_name
 from perdure.models.retry import RetryPolicy
@@ -27,7 +28,9 @@ from perdure.secrets.pasted_keys import credentials_in
 from perdure.session.argument_checks import takes_declared
 from perdure.tools.permissions import Permissions
 from perdure.yaml.nodes import YamlNode, YamlReader
-from perdure.yaml.typed_reader import read_as
+from perdure.yaml.typed_reader import item_of, make_checked, read_fields, valid_items
+
+T = TypeVar("T")
 
 SUFFIX = ".agent.yaml"
 
@@ -40,6 +43,9 @@ _PROVIDERS: Mapping[str, str] = {"gemini": "google"}
 
 _KEYS: Mapping[str, str] = {"max_output_tokens": "max_tokens", "instructions": "system_prompt"}
 """Field of an agent -> its key in a file, if the names differ."""
+
+_STAND_INS: Mapping[str, Any] = {"id": "agent", "model": ECHO, "system_prompt": ""}
+"""Instead of required keys that are missing or invalid, so that the other keys are checked."""
 
 
 def agent_in(file: Path) -> Agent:
@@ -74,11 +80,9 @@ def agent_of_text(text: str, name: str = "the agent file") -> Agent:
             nodes.fault(root, "expected a mapping: id, model, system_prompt, ...")
         raise InvalidAgentFile(name, nodes.faults)
     places = {key.text: value for key, value in root.pairs}
-    filed = read_as(nodes, _honoured(nodes, root), AgentFile)
-    if filed is None:
-        raise InvalidAgentFile(name, nodes.faults)
-    agent = _Binding(nodes, places).agent(filed)
-    if agent is None:
+    given = read_fields(nodes, _honoured(nodes, root), AgentFile)
+    agent = _Binding(nodes, places, given).agent()
+    if agent is None or nodes.fault_count:
         raise InvalidAgentFile(name, nodes.faults)
     return agent
 
@@ -127,57 +131,82 @@ def _without_retry_on(nodes: YamlReader, node: YamlNode) -> YamlNode:
 
 
 class _Binding:
-    """Converts the values of an agent file to an agent; errors have the line of their key."""
+    """Converts the valid values of an agent file to an agent; errors have the line of their key."""
 
-    def __init__(self, nodes: YamlReader, places: Mapping[str, YamlNode]) -> None:
+    def __init__(
+        self, nodes: YamlReader, places: Mapping[str, YamlNode], given: Mapping[str, Any]
+    ) -> None:
         self._nodes = nodes
         self._places = places
+        self._given = given
 
-    def agent(self, filed: AgentFile) -> Agent | None:
-        model = self._model(self._place("model"), filed.model, filed.provider)
-        links = self._place("fallback_chain").items
-        fallbacks = tuple(map(self._fallback, links, filed.fallback_chain))
-        compaction = self._compaction(filed)
-        if self._nodes.faults:
-            return None
-        delegation = filed.delegation
-        own = {} if delegation is None else msgspec.structs.asdict(delegation)
-        budget = filed.budget
-        money = {} if budget is None else msgspec.structs.asdict(budget)
+    def agent(self) -> Agent | None:
+        values = {key: valid_items(value) for key, value in self._given.items()}
+        filed = AgentFile(**{**_STAND_INS, **values})
+        return make_checked(Agent, self._arguments(filed), self._report, ("id", "model"))
+
+    def _arguments(self, filed: AgentFile) -> dict[str, Any]:
+        """Return the arguments of `Agent`; errors of what the file's own keys mean are reported."""
+        parts = filed.delegation, filed.budget
+        own = [msgspec.structs.asdict(part) for part in parts if part is not None]
+        arguments: dict[str, Any] = {
+            "id": filed.id,
+            "tools": filed.tools,
+            "fallbacks": self._fallbacks(),
+            "mcp_servers": filed.mcp_servers,
+            "recurring": filed.recurring,
+            "model": self._own_model(filed),
+            "name": filed.name,
+            "description": filed.description,
+            "instructions": filed.system_prompt,
+            "thinking_level": filed.reasoning_effort,
+            "on_interrupt": filed.on_interrupt,
+            "limits": filed.limits or Limits(),
+            "retry": self._made("retry", lambda: _policy(filed.retry)),
+            "compaction": self._compaction(filed),
+            "memory": self._made("memory", lambda: _working(filed.memory)),
+            "queue_mode": filed.queue_mode,
+            "max_output_tokens": filed.max_tokens,
+            "temperature": filed.temperature,
+            "restart_on_cut": filed.restart_on_cut,
+            "history": filed.history,
+            "on_pasted": filed.on_pasted,
+            "question_expires_s": filed.question_expires_s,
+            "first_byte_timeout_s": filed.first_byte_timeout_s,
+            "stream_idle_timeout_s": filed.stream_idle_timeout_s,
+            "permissions": filed.permissions or Permissions(),
+        }
+        for part in own:
+            arguments |= part
+        return arguments
+
+    def _report(self, error: Exception, argument: str | None, item: str | None) -> None:
+        place = self._place(_KEYS.get(argument or "", argument or ""))
+        self._nodes.fault(item_of(place, item), str(error))
+
+    def _made(self, key: str, make: Callable[[], T]) -> T | None:
+        """Return the result of `make`; an error is one of `key`."""
         try:
-            return Agent(
-                filed.id,
-                tools=filed.tools,
-                fallbacks=fallbacks,
-                mcp_servers=filed.mcp_servers,
-                recurring=filed.recurring,
-                model=model,
-                name=filed.name,
-                description=filed.description,
-                instructions=filed.system_prompt,
-                thinking_level=filed.reasoning_effort,
-                on_interrupt=filed.on_interrupt,
-                limits=filed.limits or Limits(),
-                retry=None if filed.retry is None else _policy(filed.retry),
-                compaction=compaction,
-                memory=filed.memory.working if isinstance(filed.memory, FiledMemory) else None,
-                queue_mode=filed.queue_mode,
-                max_output_tokens=filed.max_tokens,
-                temperature=filed.temperature,
-                restart_on_cut=filed.restart_on_cut,
-                history=filed.history,
-                on_pasted=filed.on_pasted,
-                question_expires_s=filed.question_expires_s,
-                first_byte_timeout_s=filed.first_byte_timeout_s,
-                stream_idle_timeout_s=filed.stream_idle_timeout_s,
-                permissions=filed.permissions or Permissions(),
-                **own,
-                **money,
-            )
+            return make()
         except (ConfigError, WrongArgument) as error:
-            named = error.argument or "tools"
-            self._fault(_KEYS.get(named, named), str(error))
+            self._fault(key, str(error))
             return None
+
+    def _own_model(self, filed: AgentFile) -> str:
+        """Return the agent's model; a stand-in if the keys that name it have errors."""
+        is_read = "model" in self._given and (
+            filed.provider is not None or "provider" not in self._places
+        )
+        if not is_read:
+            return ECHO
+        model = self._model(self._place("model"), filed.model, filed.provider)
+        return model if is_model_name(model) else ECHO
+
+    def _fallbacks(self) -> tuple[Fallback, ...]:
+        links = zip(
+            self._place("fallback_chain").items, self._given.get("fallback_chain", ()), strict=False
+        )
+        return tuple(self._fallback(place, link) for place, link in links if link is not None)
 
     def _model(self, place: YamlNode, name: str, provider: str | None) -> str:
         """Return ``provider:name``; an unknown provider is an error."""
@@ -209,7 +238,7 @@ class _Binding:
 
     def _compaction(self, filed: AgentFile) -> CompactionSettings:
         settings = filed.compaction or CompactionSettings()
-        if "memory" not in self._places:
+        if "memory" not in self._given:
             return settings
         memory = filed.memory
         if not isinstance(memory, FiledMemory):
@@ -233,7 +262,13 @@ class _Binding:
         return self._places.get(key, YamlNode(1, "null"))
 
 
-def _policy(filed: FiledRetry) -> RetryPolicy:
+def _working(filed: FiledMemory | str) -> MemoryConfig | None:
+    return filed.working if isinstance(filed, FiledMemory) else None
+
+
+def _policy(filed: FiledRetry | None) -> RetryPolicy | None:
+    if filed is None:
+        return None
     return RetryPolicy(
         max_attempts=filed.max,
         first_wait_s=round(filed.backoff_ms / 1000, 9),

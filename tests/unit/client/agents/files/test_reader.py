@@ -5,6 +5,7 @@ import pytest
 from perdure.bounds.limits import InputLimits
 from perdure.client.agents.agent import Agent, Fallback
 from perdure.client.agents.files.reader import agent_in, agent_of_text
+from perdure.client.conversation.workspace import Workspace
 from perdure.context.build import History
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.errors import ConfigError, InvalidAgentFile
@@ -170,7 +171,65 @@ def test_mcp_servers_are_defined_in_full_or_by_name() -> None:
 
 
 def test_all_errors_of_agent_file_are_reported() -> None:
-    assert len(faults_of("id: A b\nmodel: x\nfoo: 1\ntemperature: 3\n")) == 4
+    assert [fault.partition(":")[0] for fault in faults_of("id: A b\nmodel: x\nfoo: 1\n")] == [
+        "line 1",
+        "line 1",  # without system_prompt
+        "line 2",
+        "line 3",
+    ]
+    for text, lines in [
+        ("temperature: 3\ntools: [nothing]\n", [4, 5]),
+        ("tools:\n  - nothing\n  - read_file\n  - 3\n  - never\n", [5, 7, 8]),
+        ("provider: nobody\ntools: [nothing]\nfallback_chain: [{model: m}]\n", [2, 5, 6]),
+        ("provider: 3\ntools: [nothing]\n", [4, 5]),
+        ("mcp_servers: [a, a]\ntools: [read_file, read_file, nothing]\n", [4, 5, 5]),
+        ("memory: none\ncompaction: {is_enabled: true}\ntools: [nothing]\n", [4, 6]),
+        (
+            "fallback_chain:\n  - {model: m}\n  - {modl: x}\n  - {model: 'openai:'}\n",
+            [5, 6, 6, 7],
+        ),
+        (
+            (
+                "permissions:\n  allowed_commands:\n    - a | b\n    - ls\n    - c | d\n"
+                "  command_env:\n    PATH: /bin\n    A: b\n    HOME: /\n"
+                "  search_endpoint: 'http://10.0.0.1'\n"
+            ),
+            [6, 8, 10, 12, 13],
+        ),
+        ("permissions:\n  scope: all\n  allowed_commands: [a | b]\ntools: [nothing]\n", [5, 6, 7]),
+        ("recurring:\n  - {cron: '* *', message: ' ', timezone: Nowhere}\ntools: [x]\n", [5, 6]),
+    ]:
+        with case(text):
+            found = [
+                int(fault.split(":")[0].removeprefix("line ")) for fault in faults_of(HEAD + text)
+            ]
+            assert found == lines, faults_of(HEAD + text)
+
+
+def test_error_that_follows_from_another_is_not_reported() -> None:
+    for text, fault in [
+        ("memory: {type: all, window_size: 4}\n", "line 4: 'all' is not one of"),
+        (
+            "mcp_servers: [{name: a, url: 'http://10.0.0.1'}]\n",
+            "line 4: the MCP server 'a': its url",
+        ),
+        ("mcp_servers: [{name: a, command: 3}]\n", "line 4: expected text"),
+        ("compaction: {is_enabled: 3}\nmemory: none\n", "line 4: expected true or false"),
+    ]:
+        with case(text):
+            (found,) = faults_of(HEAD + text)
+            assert found.startswith(fault)
+
+
+def test_errors_of_one_mapping_are_limited() -> None:
+    rules = "".join(f"    - a | {number}\n" for number in range(50))
+    assert len(faults_of(f"{HEAD}permissions:\n  allowed_commands:\n{rules}")) == 20
+
+
+@pytest.mark.parametrize("blank", ['""', '"  "', '" \\n"'])
+def test_blank_system_prompt_means_no_instructions(blank: str) -> None:
+    agent = agent_of_text(HEAD.replace("You help.", blank))
+    assert agent.system_prompt(Workspace()) is None
 
 
 @pytest.mark.parametrize("text", ["", "- 1\n", "a: [", "just text"])
