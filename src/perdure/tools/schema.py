@@ -133,7 +133,7 @@ def is_pydantic(of: Any) -> bool:
 
 def pydantic_schema(of: Any) -> Schema:
     """Return the portable schema of a model of pydantic. Raises: TypeError if there is none."""
-    return portable_schema(_relaxed(of.model_json_schema()))
+    return portable_schema(_relaxed(of.model_json_schema()), of.__name__)
 
 
 def pydantic_reason(error: ValueError) -> str:
@@ -301,58 +301,76 @@ def schema_of(annotation: Any) -> Schema:
     return portable_schema(schema)
 
 
-def portable_schema(schema: Schema) -> Schema:
+def portable_schema(schema: Schema, name: str = "") -> Schema:
     """Return `schema` in the part of JSON Schema that all providers accept.
 
-    Raises: TypeError if there is none.
+    Raises: TypeError if there is none, with the path of the field below `name`.
     """
-    return _portable(schema, schema.get("$defs", {}), ())
+    return _portable(schema, _Place(schema.get("$defs", {}), name))
 
 
-def _portable(node: Schema, definitions: Mapping[str, Schema], inside: tuple[str, ...]) -> Schema:
-    """Return `node` with references resolved and without keywords that a provider rejects.
+class _Place(msgspec.Struct, frozen=True):
+    """The place of a schema: the `path` of its field, such as ``Order.lines[].price``.
 
-    `inside` are the definitions that contain `node`: meeting one again means infinite recursion.
+    `inside` are the definitions that contain it: meeting one again means infinite recursion.
     """
+
+    definitions: Mapping[str, Schema]
+    path: str
+    inside: tuple[str, ...] = ()
+
+    def below(self, step: str) -> _Place:
+        """Return the place of the field, or the items, `step` of a schema at this place."""
+        return msgspec.structs.replace(self, path=f"{self.path}{step}".removeprefix("."))
+
+    def within(self, definition: str) -> _Place:
+        """Return the place of the `definition` to which a schema at this place refers."""
+        return msgspec.structs.replace(self, inside=(*self.inside, definition))
+
+    def refusal(self, reason: str) -> TypeError:
+        """Return the error for a schema at this place."""
+        return TypeError(f"{self.path}: {reason}" if self.path else reason)
+
+
+def _portable(node: Schema, at: _Place) -> Schema:
+    """Return `node` with references resolved and without keywords that a provider rejects."""
     if "$ref" in node:
         name = str(node["$ref"]).removeprefix("#/$defs/")
-        if name in inside:
-            raise TypeError(f"{name} contains itself, which a schema without references cannot say")
+        if name in at.inside:
+            raise at.refusal(
+                f"{name} contains itself, which a schema without references cannot say"
+            )
         rest = {key: value for key, value in node.items() if key != "$ref"}
-        return _portable({**definitions[name], **rest}, definitions, (*inside, name))
+        return _portable({**at.definitions[name], **rest}, at.within(name))
     if node.get("type") == "array":
-        node = _one_item_type(node)
+        node = _one_item_type(node, at)
     if "enum" in node:
         node = _typed_enum(node)
     if refused := node.keys() - _KEPT - _LEFT_OUT:
         named = ", ".join(sorted(refused))
-        raise TypeError(f"its schema needs {named}, which not every provider accepts: use str")
+        raise at.refusal(f"its schema needs {named}, which not every provider accepts: use str")
     result = {
-        key: _portable_below(key, value, definitions, inside)
-        for key, value in node.items()
-        if key not in _LEFT_OUT
+        key: _portable_below(key, value, at) for key, value in node.items() if key not in _LEFT_OUT
     }
     if not result.keys() & {"type", "anyOf"}:
-        raise TypeError("say what type of value it takes")
+        raise at.refusal("say what type of value it takes")
     if "properties" in result:
         result = {**_object(result.pop("properties"), result.pop("required", [])), **result}
     return _with_notes(result, "", node.get("default"))
 
 
-def _portable_below(
-    key: str, value: Any, definitions: Mapping[str, Schema], inside: tuple[str, ...]
-) -> Any:
+def _portable_below(key: str, value: Any, at: _Place) -> Any:
     """Return the value of `key` in a schema with its nested schemas made portable."""
     if key == "properties":
-        return {name: _portable(below, definitions, inside) for name, below in value.items()}
+        return {name: _portable(below, at.below(f".{name}")) for name, below in value.items()}
     if key == "anyOf":
-        return [_portable(choice, definitions, inside) for choice in value]
+        return [_portable(choice, at) for choice in value]
     if key in ("items", "additionalProperties") and isinstance(value, dict):
-        return _portable(cast("Schema", value), definitions, inside)
+        return _portable(cast("Schema", value), at.below("[]" if key == "items" else ".*"))
     return value
 
 
-def _one_item_type(node: Schema) -> Schema:
+def _one_item_type(node: Schema, at: _Place) -> Schema:
     """Return a tuple array as an array whose items are any of its types."""
     if "prefixItems" in node:
         choices: list[Schema] = []
@@ -362,7 +380,7 @@ def _one_item_type(node: Schema) -> Schema:
         node = {key: value for key, value in node.items() if key != "prefixItems"}
         node["items"] = choices[0] if len(choices) == 1 else {"anyOf": choices}
     if "items" not in node:
-        raise TypeError("say what type its items have")
+        raise at.refusal("say what type its items have")
     return node
 
 

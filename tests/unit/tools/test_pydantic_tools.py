@@ -282,3 +282,59 @@ def test_keywords_that_check_nothing_are_left_out() -> None:
         "name": {"type": "string"},
         "word": {"type": "string", "description": "(format: password)"},
     }
+
+
+UNKNOWN = pydantic.Field(json_schema_extra={"x-unit": "metre"})
+
+
+class Leg(pydantic.BaseModel):
+    length: int = UNKNOWN
+
+
+class Walk(pydantic.BaseModel):
+    legs: list[Leg]
+
+
+class Plan(pydantic.BaseModel):
+    walks: dict[str, Walk | None]
+
+
+@dataclass
+class Journey:
+    plan: Plan
+
+
+@pytest.mark.parametrize(
+    ("annotation", "path"),
+    [
+        (Leg, "Leg.length"),
+        (list[Leg], "Leg.length"),
+        (Walk, "Walk.legs[].length"),
+        (Plan, "Plan.walks.*.legs[].length"),
+        (Journey, "Plan.walks.*.legs[].length"),
+    ],
+)
+def test_refused_keyword_of_a_model_names_the_path_of_its_field(annotation: Any, path: str) -> None:
+    def measure(given: object) -> str:
+        return str(given)
+
+    measure.__annotations__["given"] = annotation
+    with pytest.raises(TypeError) as caught:
+        parameters_of(measure)
+    told = str(caught.value)
+    assert "parameter 'given': " in told
+    assert told.endswith(
+        f": {path}: its schema needs x-unit, which not every provider accepts: use str"
+    )
+
+
+class Node(pydantic.BaseModel):
+    children: list[Node]
+
+
+def test_recursive_model_names_the_path_of_its_field() -> None:
+    def plant(root: Node) -> str:
+        return str(root)
+
+    with pytest.raises(TypeError, match=r": Node\.children\[\]: Node contains itself"):
+        parameters_of(plant)
