@@ -207,6 +207,7 @@ def test_commands_typed_into_a_chat_work(world: World) -> None:
             "/model scripted:nope",
             "/cost",
             "first",
+            "/model nope",
             "/model scripted:echo",
             "/thinking",
             "/thinking high",
@@ -230,7 +231,9 @@ def test_commands_typed_into_a_chat_work(world: World) -> None:
     for told in (
         "the model is scripted:echo",
         "unknown scenario; available: echo",
+        "; /model NAME chooses another (/model scripted:echo works offline)",
         "no messages yet",
+        "'nope' names no provider and model: write provider:name",
         "from the next message on the model is scripted:echo",
         "the thinking level is off",
         "from the next message on the thinking level is high",
@@ -247,6 +250,7 @@ def test_commands_typed_into_a_chat_work(world: World) -> None:
         "unknown command /nonsense",
     ):
         assert told in out, told
+    assert "perdure chat -m" not in out
     assert (world.folder / "talk.html").read_text().startswith("<!doctype html>")
     rows = world.ok("sessions", "list", "--json").json
     assert [row["messages"] for row in rows] == [2, 4, 2]

@@ -26,6 +26,8 @@ async def test_every_command_answers_in_the_program(store: Store, tmp_path: Path
             ("/model ", "/model NAME switches: openai:NAME"),
             ("first", "you wrote “first”"),
             ("/model scripted:nope", "unknown scenario; available: echo"),
+            ("/model nope", "'nope' names no provider and model"),
+            ("/model openai:nope", "/model NAME chooses another"),
             ("/model scripted:echo", "from the next message on the model is scripted:echo"),
             ("/thinking", "the thinking level is off"),
             ("/thinking high", "from the next message on the thinking level is high"),

@@ -19,7 +19,7 @@ from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.chat.shell_command import run_shell
 from perdure.apps.chat.slash_commands import SlashCommands, unknown_command
 from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell_begun
-from perdure.apps.terminal.advice import message_of, with_commands
+from perdure.apps.terminal.advice import chat_message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import Teller
 from perdure.apps.terminal.output import size
@@ -140,7 +140,7 @@ class Conversation:
         except TurnFailed as error:
             self.remark(f"The turn failed: {with_commands(error.reason)}")
         except PerdureError as error:
-            self.remark(message_of(error))
+            self.remark(chat_message_of(error))
         except OSError as error:
             self.remark(f"{error.filename}: {error.strerror}" if error.filename else str(error))
 
@@ -248,7 +248,7 @@ class Conversation:
             message = message_with(text, attached)
             entry = await steer_open(self.answering.store.backend, chat, message)
         except PerdureError as error:
-            self.remark(message_of(error))
+            self.remark(chat_message_of(error))
             return
         if entry is None:
             self._late.append(text)

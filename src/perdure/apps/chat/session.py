@@ -87,6 +87,7 @@ class ModelNotHere(ConfigError):
         super().__init__(f"cannot call the model {model}: {reason}; {named}{advice}")
         self.model = model
         self.reason = reason
+        self.interrupted = interrupted
 
 
 class ModelMissing(ConfigError):

@@ -34,6 +34,7 @@ from perdure.client.memory.last_turn import last_turn_of
 from perdure.errors import WrongArgument
 from perdure.interop.redaction.placeholders import REDACTIONS
 from perdure.interop.reports import ExportFormat, Redaction
+from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel, ToolDeclaration
 from perdure.tools.permissions import ApprovalMode
 
@@ -278,6 +279,7 @@ class SlashCommands:
             await asyncio.to_thread(answering.choose_model, name)
             self._place.remark(f"the new session will use {name}")
         else:
+            require_model_name(name)
             # The library of a provider takes seconds to load.
             await asyncio.to_thread(answering.require, name)
             await chat.set_model(name)

@@ -54,6 +54,18 @@ ADVICE: Mapping[str, str] = {
 }
 """Text of the library -> text of the command line. Fields are facts of the error."""
 
+IN_CHAT: Mapping[str, str] = {
+    "choose another with `perdure chat -m MODEL` (-m scripted:echo works offline)": "/model NAME "
+    "chooses another (/model scripted:echo works offline)",
+    "name the file of its scenario with --scenario FILE, or /model": "start the chat with "
+    "--scenario FILE for a scenario; /model",
+    "then `perdure chat --session {interrupted} -m MODEL`": "then /resume {interrupted} and /model "
+    "NAME",
+    "name one with -m PROVIDER:NAME, in $PERDURE_MODEL, or as chat.model in your settings": "/new "
+    "and /model PROVIDER:NAME choose one",
+}
+"""Text of the command line -> text for a chat, where the command is typed."""
+
 
 def with_commands(
     text: str,
@@ -66,15 +78,20 @@ def with_commands(
     """
     known = {name: str(value) for name, value in (facts or {}).items()}
     for call, command in commands.items():
-        fields = {name for _, name, _, _ in Formatter().parse(command) if name}
-        if call in text and fields <= known.keys():
-            text = text.replace(call, command.format_map(known))
+        fields = {name for _, name, _, _ in Formatter().parse(call + command) if name}
+        if fields <= known.keys() and (replaced := call.format_map(known)) in text:
+            text = text.replace(replaced, command.format_map(known))
     return text
 
 
 def message_of(error: PerdureError) -> str:
     """Return the message of `error` for the command line."""
     return with_commands(str(error), error.facts())
+
+
+def chat_message_of(error: PerdureError) -> str:
+    """Return the message of `error` for somebody who types in a chat."""
+    return with_commands(message_of(error), error.facts(), IN_CHAT)
 
 
 def nothing_to_compact(tokens: int, kept: int | None) -> str:

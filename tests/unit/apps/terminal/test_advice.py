@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from perdure import errors
-from perdure.apps.terminal.advice import ADVICE, message_of, with_commands
+from perdure.apps.chat.session import ModelMissing, ModelNotHere
+from perdure.apps.terminal.advice import ADVICE, chat_message_of, message_of, with_commands
 from perdure.errors import PerdureError
 from tests.fakes.samples import case
 
@@ -93,3 +94,26 @@ def test_library_error_names_the_call_and_cli_error_the_command(
 
 def test_advice_about_unknown_fact_is_unchanged() -> None:
     assert with_commands("x; Session.tree lists them") == "x; Session.tree lists them"
+
+
+def test_advice_in_a_chat_can_be_typed_there() -> None:
+    for error, advice in (
+        (
+            ModelNotHere("a:b", "no key"),
+            "no key; /model NAME chooses another (/model scripted:echo",
+        ),
+        (
+            ModelNotHere("scripted:b", "no"),
+            "no; start the chat with --scenario FILE for a scenario; ",
+        ),
+        (ModelNotHere("a:b", "no", "s1"), "abandon s1`, then /resume s1 and /model NAME"),
+        (
+            ModelMissing("a new session", "x"),
+            "/new and /model PROVIDER:NAME choose one; there are x",
+        ),
+    ):
+        with case(advice):
+            told = chat_message_of(error)
+            assert advice in told
+            assert "perdure chat" not in told
+            assert "-m " not in told
