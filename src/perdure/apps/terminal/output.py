@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.style import CODES, Style, style_for
-from perdure.apps.terminal.text import safe, whole
+from perdure.apps.terminal.text import safe, whole, wrap
 from perdure.errors import PerdureError
 from perdure.secrets.mask import mask_secrets, masked_value
 from perdure.session.clock import minute, moment_of
@@ -28,11 +28,9 @@ from perdure.stores.access.lazy_modules import Later
 if TYPE_CHECKING:
     import json
     import shutil
-    import textwrap
 else:
     json = Later("json")
     shutil = Later("shutil")
-    textwrap = Later("textwrap")
 
 _NAME = "perdure:"
 NARROWEST = 40
@@ -196,13 +194,7 @@ def _wrapped(text: str) -> Iterator[str]:
         yield text
         return
     for line in text.split("\n"):
-        yield from textwrap.wrap(
-            line,
-            max(cells, NARROWEST),
-            break_long_words=False,
-            break_on_hyphens=False,
-            replace_whitespace=False,
-        ) or [""]
+        yield from wrap(line, max(cells, NARROWEST))
 
 
 def close_streams() -> OSError | None:

@@ -19,6 +19,8 @@ else:
 
 _HALF = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
+_PIECES = re.compile(r"( *)((?:`[^`]*`|[^ ])+)")
+"""Spaces and the word after them; a command in backticks is one word."""
 
 _LONGEST_ECHO = 200
 _ECHO_START = 60
@@ -76,6 +78,34 @@ def clip(text: str, width: int) -> str:
 def pad(text: str, width: int) -> str:
     """Pad `text` with spaces to `width` cells; longer text is unchanged."""
     return text + " " * (width - cell_len(text))
+
+
+def wrap(text: str, width: int) -> Iterator[str]:
+    """Return the lines of `text`, each of at most `width` cells, broken between words.
+
+    A command in backticks stays on one line if it fits. A longer word is not broken.
+    """
+    line, used = "", 0
+    for space, word in _words(text, width):
+        cells_of_word = cell_len(word)
+        if line and used + len(space) + cells_of_word > width:
+            yield line
+            line, used = word, cells_of_word
+        else:
+            line, used = f"{line}{space}{word}", used + len(space) + cells_of_word
+    yield line
+
+
+def _words(text: str, width: int) -> Iterator[tuple[str, str]]:
+    """Return each word of `text` and the spaces before it; split a command wider than `width`."""
+    for space, word in _PIECES.findall(text.expandtabs()):
+        if " " not in word or cell_len(word) <= width:
+            yield space, word
+            continue
+        first, *rest = word.split(" ")
+        yield space, first
+        for each in rest:
+            yield " ", each
 
 
 _GAP = 2

@@ -145,6 +145,8 @@ def test_error_on_a_terminal_is_wrapped_between_words(monkeypatch: pytest.Monkey
         for message in (
             "a new session needs a model: name one with -m PROVIDER",
             f"no {'long' * 20}\n\nend",
+            "文件不存在 文件不存在 文件不存在",
+            "one two three: run `perdure chat -m MODEL`",
         ):
             show_failure("x", message, as_json=False)
             told += os.read(ours, 4096).decode().splitlines()
@@ -155,4 +157,7 @@ def test_error_on_a_terminal_is_wrapped_between_words(monkeypatch: pytest.Monkey
         "long" * 20,  # a path or an id can still be copied
         "",
         "end",
+        "perdure: 文件不存在 文件不存在 文件不存在",
+        "perdure: one two three: run",
+        "`perdure chat -m MODEL`",  # can be copied
     ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from rich.cells import cell_len
 
-from perdure.apps.terminal.text import clip, one_line, pad, safe, shorten_echoes
+from perdure.apps.terminal.text import clip, one_line, pad, safe, shorten_echoes, wrap
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,32 @@ def test_long_typed_text_is_shortened_in_errors(long: str) -> None:
 
 def test_short_typed_text_is_repeated_unchanged() -> None:
     assert shorten_echoes("no session 'x' here", ["x"]) == "no session 'x' here"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("one two three", 8, ["one two", "three"]),
+        ("one  two", 8, ["one  two"]),
+        ("  one two", 6, ["  one", "two"]),
+        ("", 8, [""]),
+        ("文件 不存在 了", 8, ["文件", "不存在", "了"]),
+        ("🐌🐌 🐌🐌 ok", 9, ["🐌🐌 🐌🐌", "ok"]),
+        ("run `perdure chat -m X`, then", 20, ["run", "`perdure chat -m X`,", "then"]),
+        ("run (`a b`) now", 9, ["run", "(`a b`)", "now"]),
+        ("`a bb ccc dddd` e", 8, ["`a bb", "ccc", "dddd` e"]),
+        ("it`s one two", 8, ["it`s one", "two"]),
+        ("/" + "long" * 5 + " end", 8, ["/" + "long" * 5, "end"]),
+    ],
+)
+def test_text_is_wrapped_by_cells_and_keeps_commands_whole(
+    text: str, width: int, lines: list[str]
+) -> None:
+    assert list(wrap(text, width)) == lines
+
+
+@given(st.text("ab `漢🐌\u0301", max_size=100), st.integers(min_value=1, max_value=30))
+def test_wrapped_text_loses_no_word_and_fits(text: str, width: int) -> None:
+    lines = list(wrap(text, width))
+    assert " ".join(lines).split() == text.split()
+    assert all(cell_len(line) <= width or " " not in line.strip() for line in lines)
