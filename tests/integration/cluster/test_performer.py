@@ -17,11 +17,11 @@ from perdure.client.cluster.performer import Performer
 from perdure.client.cluster.runner import cluster_of
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import StoreUnavailable
+from perdure.errors import StoreReadOnly, StoreUnavailable
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.session.codec import new_side
-from perdure.session.ledger import TurnRequested
+from perdure.session.ledger import ToolFinished, TurnRequested
 from perdure.stores.cluster.protocol import Work
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import MODEL, calls, says
@@ -135,6 +135,32 @@ async def test_work_ends_though_the_watch_continues_after_its_cancellation(
         assert BESIDE.isdisjoint(names())
 
 
+async def test_turn_that_an_error_leaves_open_is_continued_by_the_same_work(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, failures = store.backend.commit, 0
+
+    async def failing_once(made: Commit) -> Any:
+        nonlocal failures
+        if not failures and any(
+            entry.kind == ToolFinished.kind for entry in made.writes[0].entries
+        ):
+            failures += 1
+            raise StoreReadOnly(store.backend.address)
+        return await commit(made)
+
+    async def nothing() -> None:
+        return None
+
+    async with performing(store, HeldWatch(nothing), monkeypatch) as (work, release):
+        monkeypatch.setattr(store.backend, "commit", failing_once)
+        release.set()
+        assert await asyncio.wait_for(work, ENDS_S) == "continued"
+        (session, *_) = await store.recent()
+        assert failures == 1
+        assert session.open_turn is None
+
+
 @pytest.mark.parametrize("times", [1, 2, 5])
 async def test_work_cancelled_repeatedly_leaves_no_task(
     store: Store, times: int, monkeypatch: pytest.MonkeyPatch
@@ -206,3 +232,39 @@ async def test_turn_begun_meanwhile_by_another_process_is_continued(
         path = await chat.session.path()
     said = [each.text for each in path if each.message and each.message.role == "user"]
     assert said == (["go"] if is_same else ["before", "go"])
+
+
+async def test_turn_begun_during_the_resumption_is_continued_by_the_same_work(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent("helper", model=MODEL)
+
+    def runtime() -> Runtime:
+        scenario = Scenario(name="test", sequence=(says("done"), says("done, too")))
+        return Runtime(store, [agent], models=ScriptedModel(scenario, clock=ManualClock()))
+
+    async with runtime() as first, runtime() as second:
+        chat = await first.start(agent)
+        asked = new_side(TurnRequested(user("go")))
+        write = Write(stream=chat.id, entries=(asked,))
+        ((request,),) = (await store.backend.commit(Commit(writes=(write,), at=0))).entries
+        resume, begun = second.resume, asyncio.Event()
+
+        async def beaten(session: str) -> Chat:
+            resumed = await resume(session)
+            if not begun.is_set():
+                begun.set()
+                with answering(chat.id, request.seq):
+                    turn = chat.send("go")
+                await turn.started()
+                await turn.stop()
+                assert (await store.backend.state(chat.id)).open_turn is not None
+            return resumed
+
+        monkeypatch.setattr(second, "resume", beaten)
+        performer = Performer(second, Slots(cluster_of(store.backend).limits, "worker"))
+        work = Work(store.backend.namespace, chat.id, request.seq)
+        assert await asyncio.wait_for(performer.perform(work), ENDS_S) == "continued"
+        assert (await store.backend.state(chat.id)).open_turn is None
+        path = await chat.session.path()
+    assert [each.message.text for each in path if each.message] == ["go", "done"]

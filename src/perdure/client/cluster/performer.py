@@ -33,6 +33,7 @@ from perdure.errors import (
     RequestAnswered,
     SessionNotFound,
     StoreUnavailable,
+    TurnFailed,
     TurnOpen,
     TurnSuspended,
 )
@@ -66,6 +67,13 @@ _log = logging.getLogger(__name__)
 
 class _WaitsForPerson(Exception):
     """The turn of the session waits for a person, and does not run here any more."""
+
+
+class _LeftOpen(Exception):
+    """An error ended the task of a turn, but not the turn: the log has no end of it."""
+
+
+_RETRIED = (*_AGAIN, _LeftOpen)
 
 
 class Performer:
@@ -104,7 +112,7 @@ class Performer:
                     ended = await self._once_or_parked(work, state)
                 if losses:
                     await self._cluster.forget_losses(work)
-            except _AGAIN as error:
+            except _RETRIED as error:
                 _log.info("session %s: %s", work.stream, error)
                 await asyncio.sleep(BUSY_S)
             except (SessionNotFound, Erased):
@@ -152,8 +160,12 @@ class Performer:
             return await self._refuse(work, request, error)
         if chat.turn is not None:
             await self._settle(work, chat.turn)
-        request = await self._open_request(work)  # it may have been stopped meanwhile
-        return "continued" if request is None else await self._answer(work, chat, request)
+        still_open = await self._open_request(work)
+        if still_open is not None:
+            return await self._answer(work, chat, still_open)
+        if request is not None:  # another process closed it: perhaps its turn is still open
+            raise RequestAnswered(work.stream, request.entry.seq)
+        return "continued"
 
     async def _answer(self, work: Work, chat: Chat, request: OpenRequest) -> str:
         body, seq = body_of(request.entry), request.entry.seq
@@ -190,8 +202,8 @@ class Performer:
     async def _settle(self, work: Work, turn: Turn) -> PerdureError | None:
         """Wait for the end of `turn`. Return the error; the log contains it if the turn had begun.
 
-        Raises: TurnSuspended; the errors in `_AGAIN`; _WaitsForPerson once the turn was stopped
-        because it waits for a person.
+        Raises: TurnSuspended; the errors in `_AGAIN`; _LeftOpen; _WaitsForPerson once the turn was
+        stopped because it waits for a person.
         """
         obeying = asyncio.ensure_future(self._obey_stops(work, turn))
         waiting = asyncio.ensure_future(self._long_wait(turn))
@@ -210,6 +222,10 @@ class Performer:
             raise
         except PerdureError as error:
             _log.info("session %s: %s", work.stream, error)
+            has_ended = isinstance(error, TurnFailed)  # the log contains this error
+            if not has_ended and (await self._store.state(work.stream)).open_turn is not None:
+                _log.warning("session %s: a turn was left open: %s", work.stream, error)
+                raise _LeftOpen(str(error)) from error
             return error
         else:
             return None
