@@ -2,7 +2,8 @@
 
 The agent plans a trip. The agent searches hotels and trains concurrently, and can book up to two
 nights without approval. For longer stays it asks: the question shows all arguments, and the answer
-is stored in the log. If you stop the program while it asks, the next start asks again. The log
+is stored in the log. If you stop the program while it asks, or if its input ends, the question
+waits in the log and the next start asks again. The log
 contains every call with its outcome, and an interrupted booking is never repeated silently.
 
     python examples/tool_agent.py
@@ -76,8 +77,12 @@ async def main() -> None:
     """Run one turn, or continue the one that the last process left open."""
 
     async def answer(asked: perdure.types.OpenQuestion) -> None:
-        choice = await asyncio.to_thread(ask, asked.question)
-        await store.answer(asked.id, choice, by="terminal")
+        try:
+            choice = await asyncio.to_thread(ask, asked.question)
+        except EOFError:  # nobody is at the terminal
+            await runtime.suspend()
+        else:
+            await store.answer(asked.id, choice, by="terminal")
 
     async with (
         perdure.open("sqlite:///travel.db") as store,
@@ -85,7 +90,11 @@ async def main() -> None:
     ):
         open_chats = await runtime.resume_all()
         chat = open_chats[0] if open_chats else await runtime.start(AGENT)
-        reply = await (chat.turn or chat.send("Three nights in Oslo, please."))
+        try:
+            reply = await (chat.turn or chat.send("Three nights in Oslo, please."))
+        except perdure.errors.TurnSuspended:
+            print("\nNo answer: the question waits in the log, and the next start asks it again.")
+            return
         for call in await store.tool_calls(session=chat.id):
             print(f"{call.name}({call.input}) -> {call.output}")
         print(reply.text)

@@ -312,6 +312,17 @@ def test_tool_agent_example_killed_while_it_asks_asks_again(tmp_path: Path) -> N
     assert names == ["find_hotels", "find_trains", "book"]
 
 
+@pytest.mark.full_only
+def test_tool_agent_example_without_input_ends_and_asks_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        out = run(tmp_path, "tool_agent.py")
+        assert out.endswith("the question waits in the log, and the next start asks it again.\n")
+    out = run(tmp_path, "tool_agent.py", said="allow\n")
+    assert out.count("booked under the key") == 1
+    with perdure.blocking.open(f"sqlite:///{tmp_path / 'travel.db'}") as store:
+        assert len(store.recent()) == 1
+
+
 @pytest.mark.all_only
 @pytest.mark.full_only
 def test_batch_example_killed_in_the_middle_calls_each_ticket_once(tmp_path: Path) -> None:

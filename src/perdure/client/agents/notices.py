@@ -50,8 +50,8 @@ class QuestionCalls:
         task.add_done_callback(self._running.discard)
 
     async def aclose(self) -> None:
-        """Cancel the calls that still run."""
-        running = tuple(self._running)
+        """Cancel the calls that still run, except one that closes its own runtime."""
+        running = tuple(self._running - {asyncio.current_task()})
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

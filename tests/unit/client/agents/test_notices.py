@@ -12,7 +12,7 @@ import pytest
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.reads import OpenQuestion
-from perdure.errors import Waiting
+from perdure.errors import TurnSuspended, Waiting
 from perdure.events.types import Event
 from perdure.tools.spec import ToolSpec
 from tests.fakes.chats import until
@@ -104,6 +104,24 @@ async def test_on_question_is_called_during_the_turn_and_can_answer() -> None:
     chat = await waiting_chat(theatre, on_question=on_question)
     assert (await chat.send("go")).text == "done"
     assert [each.question.topic for each in asked] == ["approval", "approval"]
+
+
+async def test_on_question_can_suspend_its_runtime(caplog: pytest.LogCaptureFixture) -> None:
+    theatre = Theatre(main=[asks("strike")])
+    suspended = asyncio.Event()
+
+    async def on_question(question: OpenQuestion) -> None:
+        await runtime.suspend()
+        suspended.set()
+
+    agent = Agent("main", model="p:main", tools=(STRIKE,))
+    async with asyncio.timeout(60), theatre.runtime(agent, on_question=on_question) as runtime:
+        chat = await runtime.start("main", id="s")
+        with pytest.raises(TurnSuspended):
+            await chat.send("go")
+        await suspended.wait()
+    assert len(await theatre.store.questions()) == 1
+    assert not [each for each in caplog.records if each.levelno == logging.ERROR]
 
 
 async def test_failing_on_question_logs_one_line_and_question_stays_open(
