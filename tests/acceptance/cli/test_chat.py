@@ -435,6 +435,29 @@ def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
     assert world.ok("sessions", "resume", "--all").out == "No turn is interrupted.\n"
 
 
+@pytest.mark.parametrize("is_piped", [False, True], ids=["prompt", "lines"])
+def test_resumed_turn_keeps_its_model_and_the_next_message_gets_the_given_one(
+    hanging: tuple[World, str, subprocess.Popen[bytes]], *, is_piped: bool
+) -> None:
+    world, session, process = hanging
+    process.kill()
+    process.communicate()
+    resume = ("chat", "--session", session, "--scenario", world.scenario(ANSWERS))
+    other = (*resume, "-m", "scripted:echo")
+    ended = world.ok(*other, stdin="Go on") if is_piped else world.ok(*other, "-p", "Go on")
+    said = "going on with the turn that was interrupted, with its model scripted:acted; "
+    assert f"{said}scripted:echo gets the next message\n" in ended.out + ended.err
+    models = [
+        (entry["body"]["model"], entry["body"]["parts"][-1].get("text", "")[:16])
+        for entry in world.ok("sessions", "read", session, "--json").json
+        if entry["body"].get("role") == "assistant"
+    ]
+    assert models[-2:] == [
+        ("scripted:acted", "I have read it: "),
+        ("scripted:echo", "offline scripted"),
+    ]
+
+
 def test_killed_turn_with_another_model_names_the_commands_that_end_it(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:

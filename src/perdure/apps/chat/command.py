@@ -25,7 +25,7 @@ from perdure.apps.chat.permissions import (
 )
 from perdure.apps.chat.questions import pending_questions
 from perdure.apps.chat.session import AnswerOptions, Cast, ModelMissing
-from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell_begun
+from perdure.apps.chat.turn_view import pasted_remark, resuming_remark, show_turn, tell_begun
 from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
 from perdure.apps.cli.options import (
     ModelOption,
@@ -335,7 +335,7 @@ async def _one_turn(
         resumed = await answering.go_on(session, wanted.cwd)
         chat = resumed.chat
         if resumed.turn is not None:
-            remark(RESUMING)
+            remark(await resuming_remark(chat, answering.requested_model))
             pending = await pending_questions(chat)
             before = await show_turn(
                 answering.store, chat, resumed.turn, teller, after=resumed.head, pending=pending

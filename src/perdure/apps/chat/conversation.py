@@ -18,7 +18,7 @@ from perdure.apps.chat.questions import Asked, Given, pending_questions
 from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.chat.shell_command import run_shell
 from perdure.apps.chat.slash_commands import SlashCommands, unknown_command
-from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell_begun
+from perdure.apps.chat.turn_view import pasted_remark, resuming_remark, show_turn, tell_begun
 from perdure.apps.terminal.advice import chat_message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import Teller
@@ -116,7 +116,7 @@ class Conversation:
         chat = self.chat = resumed.chat
         await self._display.show_session(chat)
         if resumed.turn is not None:
-            self.remark(RESUMING)
+            self.remark(await resuming_remark(chat, self.answering.requested_model))
             pending = await pending_questions(chat)
             await self._perform(chat, resumed.turn, resumed.head, pending)
         await self.answering.use_model(chat)

@@ -319,6 +319,11 @@ class AnswerOptions:
         if not self._is_model_named:
             raise ModelMissing(what, model_choices(os.environ))
 
+    @property
+    def requested_model(self) -> str | None:
+        """The model of the command line or of /model; None if none was requested."""
+        return self._model
+
     async def use_model(self, chat: Chat) -> None:
         """Switch the session to the requested model, if it differs."""
         context = await chat.session.context()

@@ -30,6 +30,18 @@ _PASTED = {
 STOPPING = "stopping the turn; press Ctrl-C again to exit at once"
 
 
+async def resuming_remark(chat: Chat, requested: str | None) -> str:
+    """Return the remark before the interrupted turn of `chat` continues.
+
+    A turn keeps its model, because its answers and tool calls so far are from that model. The
+    remark names it if another was `requested`.
+    """
+    model = (await chat.session.context(1)).model or chat.agent.model
+    if requested in (None, model):
+        return RESUMING
+    return f"{RESUMING}, with its model {model}; {requested} gets the next message"
+
+
 def pasted_remark(text: str, chat: Chat) -> str | None:
     """Return a remark about a credential in `text`; None without one, or if an error reports it."""
     told = _PASTED.get(chat.agent.on_pasted)
