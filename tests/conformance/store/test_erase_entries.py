@@ -99,6 +99,26 @@ async def test_erased_entry_leaves_log_context_search_and_lists(opened: Store) -
 
 
 @erases
+async def test_certificate_counts_each_requested_entry_once(opened: Store) -> None:
+    session = await opened.create(id="s")
+    first = await session.append(user("first"))
+    second = await session.append(assistant("second"))
+    await session.label(first, "label")
+    certificate = await session.erase_entries([first])
+    assert (certificate.requested, certificate.entries) == (1, 2)  # with the label
+    certificate = await session.erase_entries([await session.entry(first.id), second])
+    assert (certificate.requested, certificate.entries) == (1, 1)
+    assert [each.requested for each in await opened.erasures()] == [1, 1]
+    fork = await session.fork(await session.append(user("third")))
+    shared = (await session.path())[-1]
+    certificate = await session.erase_entries([shared], forks="keep")
+    assert (certificate.requested, certificate.entries) == (0, 0)
+    certificate = await session.erase_entries([shared], forks="erase")
+    assert (certificate.requested, certificate.entries) == (1, 1)
+    assert (await opened.erase(fork.id)).requested == 0
+
+
+@erases
 async def test_erasing_last_message_updates_list_time(opened: Store, clock: ManualClock) -> None:
     session = await opened.create(id="s")
     await session.append(user("first"))

@@ -85,8 +85,9 @@ def _live_forks(
 class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     """The erasure of one stream: `erased` ranges of seqs, and ranges that are `kept` for forks.
 
-    `listed` is the message text that lists show afterwards, if only entries are erased. `notes` are
-    appended to the stream in the same commit.
+    `listed` is the message text that lists show afterwards, if only entries are erased. `requested`
+    counts the entries that the request named. `notes` are appended to the stream in the same
+    commit.
     """
 
     stream: StreamId
@@ -95,6 +96,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[Range, ...] = ()
     kept_for: tuple[StreamId, ...] = ()
     listed: ListText | None = None
+    requested: int = 0
     notes: tuple[NewEntry, ...] = ()
 
     def changes_list(self, state: StreamState) -> bool:
@@ -116,6 +118,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
             is_whole=self.is_whole,
             erased=self.erased,
             entries=entries,
+            requested=self.requested,
             bytes=body_bytes,
             digests=entries,
             head=before.head + 1 + len(self.notes),

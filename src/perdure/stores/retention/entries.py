@@ -93,6 +93,7 @@ def entry_erasures(
     if request.forks == "keep":
         kept = {entry.id for fork in sharing for entry in seen[fork].tree if entry.id in asked}
     erased = asked - kept
+    requested = sum(not entry.is_erased for entry in own.values() if entry.id in erased)
     notes = [entry for entry in seen[stream].notes if entry.stream == stream]
     erased |= _same_content([entry for entry in own.values() if entry.id in erased], notes)
     trees = {id_: seen[id_].tree for id_ in (stream, *reach.forks)}
@@ -100,11 +101,12 @@ def entry_erasures(
     told = [note for note in notes if _tells_of(note, erased)]
     erased |= {note.id for note in told}
     added = (*request.notes, *(new_side(_without_summary(note), note.about) for note in told))
-    return [
+    own_erasure, *of_forks = (
         _erasure_of(id_, erased, seen[id_].tree, state, (kept, sharing), notes=added)
         for id_ in trees
         if id_ == stream or any(entry.id in erased for entry in trees[id_])
-    ]
+    )
+    return [msgspec.structs.replace(own_erasure, requested=requested), *of_forks]
 
 
 def _tells_of(note: Entry, erased: set[EntryId]) -> bool:

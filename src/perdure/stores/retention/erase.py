@@ -113,7 +113,8 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     replace them, 0 if the session was removed whole. `kept` are ranges that stay for the forks in
     `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in hexadecimal, before
     and after the entry that records the erasure; None after a removal. `is_whole` is False if only
-    summaries of another session's erased entries were erased here.
+    summaries of another session's erased entries were erased here. `requested` counts the entries
+    that the request named; the others of `entries` repeat them. It is 0 for whole sessions.
     Units: bytes; of bodies.
     """
 
@@ -121,6 +122,7 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     is_whole: bool
     erased: tuple[Range, ...]
     entries: int
+    requested: int = 0
     bytes: int
     digests: int
     head: int
@@ -186,6 +188,11 @@ class Certificate(ShortRepr, frozen=True, kw_only=True):
     def entries(self) -> int:
         """The number of entries without bodies after the erasure."""
         return sum(session.entries for session in self.sessions)
+
+    @property
+    def requested(self) -> int:
+        """The number of those that the request named, each once; the others repeat them."""
+        return sum(session.requested for session in self.sessions)
 
     @property
     def bytes(self) -> int:

@@ -309,7 +309,7 @@ def _data(certificate: Certificate) -> Any:
 
 def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
     is_of_entries = certificate.scope == "entries"
-    count = count_of(certificate.entries, "entry", "entries")
+    count = _entries_text(certificate)
     if not is_of_entries:
         count = f"{count_of(len(certificate.sessions), 'session')}: {count}"
     yield f"erased {count}, {size(certificate.bytes)} (certificate {certificate.id})"
@@ -329,6 +329,19 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
         yield f"The certificate is in {safe(str(file))}"
     if not certificate.is_complete:
         yield "The erasure is not complete: run the same command again."
+
+
+def _entries_text(certificate: Certificate) -> str:
+    """Return how many entries were erased; those that only repeat them are counted apart."""
+    repeats = certificate.entries - certificate.requested
+    if not (certificate.requested and repeats):
+        return count_of(certificate.entries, "entry", "entries")
+    count = count_of(certificate.requested, "entry", "entries")
+    verb, them = (
+        "repeats" if repeats == 1 else "repeat",
+        "it" if certificate.requested == 1 else "them",
+    )
+    return f"{count}, and {repeats:,} that {verb} {them}"
 
 
 def _session_line(session: ErasedSession, *, is_of_entries: bool) -> str:
@@ -360,6 +373,6 @@ async def erasures(*, common: CommonOptions) -> None:
     for each in found:
         what = count_of(len(each.sessions), "session")
         if each.scope == "entries":
-            what = count_of(each.entries, "entry", "entries")
+            what = _entries_text(each)
         state = "" if each.is_complete else ", not complete"
         show(f"{each.id}  {local_time(each.at)}  {safe(each.by)}: {what}{state}")
