@@ -10,12 +10,14 @@ is an SQLite store beside it.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, cast
 
 import pytest
 from agents.memory import SessionSettings
@@ -88,10 +90,46 @@ for name in ("agents", "agents.memory"):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of what is inside of `SQLiteSession`."""
-    inside = [item for item in items if item.name.startswith(tuple(INSIDE))]
-    config.hook.pytest_deselected(items=inside)
-    items[:] = [item for item in items if item not in inside]
+    """Deselect the tests of what is inside of `SQLiteSession`, and those without a session."""
+    left = [each for each in items if each.name.startswith(tuple(INSIDE)) or not _is_used(each)]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
+def _is_used(item: pytest.Item) -> bool:
+    """Return whether a test names `SQLiteSession`: itself, or in what it uses of its module.
+
+    The others run nothing of ours: six of seven of the SDK's tests of runs have no such session.
+    """
+    assert isinstance(item, pytest.Function)
+    module: dict[str, object] = vars(item.module)
+    seen: set[str] = set()
+    function = cast("FunctionType", item.obj)
+    named = {*_names(function.__code__), *item.fixturenames}
+    while named:
+        seen |= named
+        used = [_names_of(module[name]) for name in named if name in module]
+        named = set[str]().union(*used) - seen
+    return "SQLiteSession" in seen
+
+
+def _names_of(found: Any) -> set[str]:
+    """Return the names in a function, a fixture, or the methods and bases of a class."""
+    found = getattr(found, "_get_wrapped_function", lambda: found)()  # of a fixture
+    if isinstance(found, FunctionType):
+        return _names(cast("FunctionType", inspect.unwrap(found)).__code__)
+    if not inspect.isclass(found):
+        return set()
+    if issubclass(found, Substitute):
+        return {"SQLiteSession"}
+    inner = [_names_of(each) for each in (*vars(found).values(), *found.__bases__)]
+    return set[str]().union(*inner)
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names in `code`, and in the functions that it defines."""
+    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return set(code.co_names).union(*inner)
 
 
 @pytest.fixture(autouse=True)
