@@ -120,10 +120,13 @@ def mocker() -> Iterator[Mocker]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of what is inside of LangGraph's stores."""
-    inside = [item for item in items if item.name.startswith(tuple(INSIDE))]
-    config.hook.pytest_deselected(items=inside)
-    items[:] = [item for item in items if item not in inside]
+    """Deselect the tests of what is inside of LangGraph's stores, and those that run twice.
+
+    A case on a file has the same store of ours as that in memory.
+    """
+    left = [each for each in items if each.name.startswith(tuple(INSIDE)) or "[file" in each.name]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(autouse=True)

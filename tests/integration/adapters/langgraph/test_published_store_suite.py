@@ -40,8 +40,8 @@ def test_published_tests_of_in_memory_store_pass(store_address: str) -> None:
 
 
 @pytest.mark.all_only
-@pytest.mark.timeout(600)  # one of them makes 6,000 calls
+@pytest.mark.timeout(600)  # one of them makes 5,000 calls
 def test_published_tests_of_sqlite_stores_pass(store_address: str) -> None:
     files = ["tests/test_store.py", "tests/test_async_store.py"]
     outcomes = run_suite("langgraph_checkpoint_sqlite-3.1.2", files, store_address)
-    assert outcomes == {"passed": 132, "deselected": 10}
+    assert outcomes == {"passed": 75, "deselected": 67}
