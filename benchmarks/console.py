@@ -2,7 +2,8 @@
 
 3,000 imported sessions, one of them with 30,000 entries: the visible part appears within a second,
 a search result within 150 ms of the last key, and scrolling shows no blank frame. The memory of an
-open page does not grow over 60,000 live events. Raw is a page of the same server without content.
+open page does not grow over 60,000 live events. The raw figure is the time of a page without
+content from the same server.
 """
 
 from __future__ import annotations

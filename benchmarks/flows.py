@@ -332,7 +332,7 @@ def runtime_of(store: Store, graph: Graph) -> perdure.Runtime:
 
 
 class _Handing:
-    """A model that hands over from each node to the next. Its own work is the same at each node."""
+    """A model that hands over from each node to the next. The work is the same at each node."""
 
     def __init__(self, graph: Graph) -> None:
         self._blocks = {"end": "type: forward-pass-closed"} | {

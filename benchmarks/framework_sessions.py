@@ -1,8 +1,8 @@
-"""`python -m benchmarks.framework_sessions [TURNS ...]`: our sessions beside each framework's own.
+"""`python -m benchmarks.framework_sessions [TURNS ...]`: our sessions and each framework's own.
 
 OpenAI Agents SDK and Google's ADK, each on an SQLite file: a turn adds a question and an answer of
-500 characters. `ours` commits as durably as `theirs` (a kill loses nothing). Times are of this
-machine at this moment.
+500 characters. `ours` is as durable as `theirs`: neither loses a commit after a kill. Times depend
+on this machine and its current load.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def compare(framework: str, turns: int, rounds: int) -> None:
-    """Measure both sessions in turn, and print their rows."""
+    """Measure both sessions, one after the other, and print their rows."""
     meters = {whose: Meter() for whose in ("ours", "theirs", "memory")}
     for _ in range(rounds):
         for whose, meter in meters.items():
@@ -107,13 +107,13 @@ async def measure(kind: str, turns: int, meter: Meter) -> None:
 
 
 class OpenAISession:
-    """One session of the OpenAI Agents SDK; it has no list."""
+    """A session of the OpenAI Agents SDK, which has no list of sessions."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     def reads(self) -> dict[str, Read]:
-        """Return the calls that read."""
+        """Return the calls that read the session."""
         return {"all": self.all, "newest 10": self.newest}
 
     async def begin(self, said: Iterator[str]) -> None:
@@ -138,7 +138,7 @@ class OpenAISession:
 
 
 class Unkept:
-    """A session that keeps its items in a list: what the SDK itself costs."""
+    """A session that stores its items in a list, to measure the cost of the SDK itself."""
 
     def __init__(self) -> None:
         self._items: list[Any] = []
@@ -153,14 +153,14 @@ class Unkept:
 
 
 class AdkSession:
-    """One session of the ADK among others of its user."""
+    """A session of the ADK, among other sessions of its user."""
 
     def __init__(self, service: Any) -> None:
         self._service = service
         self._session: Any = None
 
     def reads(self) -> dict[str, Read]:
-        """Return the calls that read."""
+        """Return the calls that read the session."""
         return {"all": self.all, "newest 10": self.newest, "list": self.listed}
 
     async def begin(self, said: Iterator[str]) -> None:

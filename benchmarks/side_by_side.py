@@ -16,7 +16,7 @@ from rich.table import Table
 
 
 class Meter:
-    """The minimum time and CPU of each row. Units: milliseconds; rows without CPU are as named."""
+    """The minimum time and CPU of each row. Units: milliseconds, or the unit in the row's name."""
 
     def __init__(self) -> None:
         self.wall: dict[str, float] = {}

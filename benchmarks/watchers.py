@@ -70,7 +70,7 @@ async def _figures(run: Run, kind: str, watched: str, alone: str) -> list[Figure
 
 
 async def _block(session: perdure.Session) -> tuple[float, float]:
-    """CPU and wall of an append. Units: milliseconds."""
+    """Return the CPU time and wall time of an append. Units: milliseconds."""
     began, waited_s = time.process_time(), 0.0
     for _ in range(APPENDS):
         asked = time.perf_counter()

@@ -1,8 +1,9 @@
 """A batch: classify 100 tickets, ten at a time, each in a session of its own.
 
-The answers are values of a type, checked before they count. A session is named after its ticket, so
-no model call is paid twice. Kill the program at any point and run it again: it reads the stored
-answers, continues interrupted calls, and makes the missing calls. Two runs at once share the calls.
+Each answer is a value of a type, validated before it is used. A session is named after its ticket,
+so no model call is paid twice. Kill the program at any point and run it again: it reads the stored
+answers, continues interrupted calls, and makes the missing calls. Two concurrent runs make each
+call only once.
 
     python examples/batch.py
     python examples/batch.py openai:gpt-5-mini

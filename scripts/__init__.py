@@ -1,1 +1,1 @@
-"""Programs that check this repository or generate files. None of them is part of the package."""
+"""Programs that check this repository or generate files. No script is part of the package."""

@@ -1,9 +1,9 @@
 """Check commit subjects: `area: summary` in at most 72 characters.
 
-Run it from anywhere: `python scripts/check_commits.py [ROOT]`. It checks every commit after
-`BASE`, prints each violation as `commit: rule: subject`, and exits with 1 if there was one. Older
-commits are not checked. If git or `BASE` is missing (an archive, a shallow clone), it prints the
-reason, skips the check and exits with 0.
+Run the script from any folder: `python scripts/check_commits.py [ROOT]`. The script checks every
+commit after `BASE` and prints each violation as `commit: rule: subject`. If it finds a violation,
+it exits with 1. Older commits are not checked. If git or `BASE` is missing (an archive, a shallow
+clone), it prints the reason, skips the check and exits with 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Check the documents: links have valid targets, the map and the index are complete.
 
-Run it from anywhere: `python -m scripts.check_documents [ROOT]`. It prints each violation as
-`path:line: rule: what is wrong` and exits with 1 if there was one.
+Run the script from any folder: `python -m scripts.check_documents [ROOT]`. The script prints each
+violation as `path:line: rule: problem`. If it finds a violation, it exits with 1.
 
 The map is the table "To change X, open Y" of ARCHITECTURE.md. A name in it is a path relative to
 `src/perdure`, the repository, the previous folder of its row or that file's folder; a folder covers
@@ -64,7 +64,7 @@ def broken_links(documents: Mapping[str, str], paths: Collection[str]) -> Iterat
 
 
 def missing_documents(text: str, paths: Collection[str]) -> Iterator[Violation]:
-    """Report each document below the folder of the index that the index `text` does not link."""
+    """Report each document below the folder of the index without a link in the index `text`."""
     folder = PurePosixPath(INDEX).parent
     linked = {
         normpath(folder / target.partition("#")[0])

@@ -1,8 +1,9 @@
 """Check the shape of the repository: sizes, places, names, reasons and forbidden contents.
 
-Run it in the repository: `python -m scripts.check_shape [ROOT]`. It prints each violation as
-`path:line: rule: what is wrong` and exits with 1 if there was one. It reads the files that git
-tracks or would add, without importing them. New files are checked before their commit.
+Run the script in the repository: `python -m scripts.check_shape [ROOT]`. The script prints each
+violation as `path:line: rule: problem`. If it finds a violation, it exits with 1. It reads the
+files that git tracks or would add, without importing them. New files are checked before their
+commit.
 
 Each rule is a function `(Repository) -> violations`, listed in `RULES` at the end. The two tables
 under "Test mirror" contain the only exceptions, and each row gives its reason.
@@ -181,7 +182,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Source:
-    """One text file, with its syntax tree if it is Python."""
+    """A text file, with its syntax tree if the file is Python."""
 
     path: PurePosixPath
     text: str
@@ -222,7 +223,7 @@ class Repository:
 
     @classmethod
     def read(cls, root: Path) -> Repository:
-        """Every UTF-8 text file under `root` that git tracks or would add."""
+        """Read every UTF-8 text file under `root` that git tracks or would add."""
         found: list[Source] = []
         for path in sorted(tracked_paths(root)):
             try:
@@ -243,7 +244,7 @@ class Repository:
 
     @cached_property
     def modules(self) -> dict[PurePosixPath, Source]:
-        """The package's Python files by their path under it."""
+        """The Python files of the package, by their path in the package."""
         return {
             source.path.relative_to(PACKAGE): source
             for source in self.python
@@ -252,7 +253,7 @@ class Repository:
 
 
 def tracked_paths(root: Path) -> list[str]:
-    """Paths relative to `root`, as git lists them."""
+    """Return the paths relative to `root` that git tracks or would add."""
     command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others"]
     listing = subprocess.run(
         [*command, "--exclude-standard"], check=True, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""The transcripts in docs/flows.md: run again and compared, or rewritten.
+"""Compare the transcripts in docs/flows.md with a new run, or rewrite them.
 
 `python -m scripts.flow_transcripts` reports differences between the document and the real output;
 `--write` updates the document. The rules of `readme_transcript` apply; the folder contains the

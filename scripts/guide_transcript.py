@@ -1,9 +1,9 @@
-"""The transcript in docs/guides/new-user.md: run again and compared, or rewritten.
+"""Compare the transcript in docs/guides/new-user.md with a new run, or rewrite it.
 
 `python -m scripts.guide_transcript` reports differences between the guide and the real output;
-`--write` updates the guide. The rules of `readme_transcript` apply. The home folder contains the
-sample files that the tests use for each program. The model is a local server with Ollama's protocol
-and a constant answer.
+`--write` updates the guide. The rules are the same as in `readme_transcript`. The home folder
+contains the sample files that the tests use for each program. The model is a local server with
+Ollama's protocol and a constant answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write the tables of docs/events.md, and the types of `perdure.event_types` for checkers.
 
-Both come from the classes of events and the table of kinds.
+The script derives both from the classes of events and the table of kinds.
 
 Run `python -m scripts.make_event_docs` after a change to events; `--check` only reports whether the
 files are out of date (`make style` uses it).

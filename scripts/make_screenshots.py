@@ -1,6 +1,7 @@
 """Pictures of the bundled sample's HTML export for the documentation, taken in Chromium.
 
-Run it from the repository after a change to the page: `python -m scripts.make_screenshots`.
+After a change to the page, run the script from the repository:
+`python -m scripts.make_screenshots`.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make check` runs, and let a test run for as long as `make soak` asks it to."""
+    """Mark the tests of `make check`, and remove the time limit of tests in `make soak`."""
     for item in items:
         if item.nodeid.startswith(CHECKED) and not LATER.intersection(_names(item)):
             item.add_marker("checked")
@@ -97,13 +97,13 @@ class LongFirst:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Order the tests; every process orders them in the same way."""
+        """Order the tests in the same way in every process."""
         processes: int = getattr(config, "workerinput", {}).get("workercount", 0)
         items[:] = long_first(items, processes)
 
 
 def long_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
-    """Return `items` with long ones at the start of each share: worksteal cuts equal parts."""
+    """Return `items` with long tests first in each of the equal shares that worksteal cuts."""
     long = sorted((each for each in items if limit_of(each) >= LONG_S), key=limit_of, reverse=True)
     others = iter([each for each in items if limit_of(each) < LONG_S])
     ordered: list[pytest.Item] = []
@@ -115,22 +115,22 @@ def long_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
 
 
 def limit_of(item: pytest.Item) -> float:
-    """The seconds that a test may take by its own marker."""
+    """Return the time limit of a test from its own marker, in seconds."""
     marker = item.get_closest_marker("timeout")
     return marker.args[0] if marker else 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have long tests begin first."""
+    """Schedule long tests first."""
     config.pluginmanager.register(LongFirst())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect the tests without the garbage collector, and keep their objects from it afterwards.
+    """Collect the tests with garbage collection off, and exclude their objects from it afterwards.
 
-    They are needed until the end: scanning them again and again takes a third of the time, and
-    once, before they are frozen, a second of each process.
+    The objects are needed until the end. Scanning them repeatedly would take a third of the time of
+    a test run, and scanning them once before they are frozen takes a second in each process.
     """
     gc.disable()
     try:
@@ -144,7 +144,7 @@ _finished = count(1)
 
 
 def pytest_runtest_logfinish() -> None:
-    """Keep the objects that the tests so far left from the garbage collector, too."""
+    """Exclude the objects that finished tests left from garbage collection, too."""
     if next(_finished) % TESTS_LOOKED_AT == 0:
         gc.collect()
         gc.freeze()
@@ -152,7 +152,7 @@ def pytest_runtest_logfinish() -> None:
 
 @pytest.fixture(scope="session")
 def recordings() -> Path:
-    """The folder of recorded sessions; the test is skipped, and counted, where there is none.
+    """Return the folder of recorded sessions. Without it, the test is skipped and counted.
 
     A folder named by $PERDURE_RECORDINGS must exist, because a user who names one wants these tests
     to run.
@@ -168,7 +168,7 @@ def recordings() -> Path:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The program Chromium; the test is skipped, and counted, where there is none.
+    """Return the path of Chromium. Without it, the test is skipped and counted.
 
     A program named by $PERDURE_CHROMIUM must exist, because a user who names one wants these tests
     to run.
@@ -184,7 +184,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """The script of axe-core; the test is skipped, and counted, where there is none."""
+    """Return the path of the axe-core script. Without it, the test is skipped and counted."""
     script = REPOSITORY / ".programs" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
     if not script.is_file():
         pytest.skip(f"{NO_AXE} (make programs)")
@@ -193,10 +193,10 @@ def axe() -> str:
 
 @pytest.fixture(scope="session")
 def real_pi_package() -> Path:
-    """Return the folder of pi's npm package; the test is skipped, and counted, without it.
+    """Return the folder of pi's npm package. Without it, the test is skipped and counted.
 
-    A folder named by $PERDURE_PI must hold the package: naming one means these tests should run.
-    """
+    If $PERDURE_PI is set, its folder must contain the package: the variable says that these tests
+    must run."""
     package = real_pi.installed()
     if package is not None:
         return package

@@ -2,9 +2,10 @@
 
 Each question of ``data`` is asked in a store with its conversation, or, with ``--together``, in one
 store with all conversations. Recall is compared with `store.search` for the words of the question,
-and with a reference implementation of its ranking. ``--embedder`` adds a recall by meaning.
-``--techniques`` disables each part of the ranking and shows its gain on each half; ``--fit`` fits
-the weights on one half and evaluates them on the other. ``--synthetic N`` measures times.
+and with a reference implementation of its ranking. With ``--embedder``, questions are also recalled
+by meaning. ``--techniques`` disables each part of the ranking and shows its gain on each half;
+``--fit`` fits the weights on one half and evaluates them on the other. ``--synthetic N`` measures
+the times with N messages.
 """
 
 from __future__ import annotations
@@ -56,11 +57,15 @@ def main() -> None:
         help="measure times on a PostgreSQL server that only this benchmark uses",
     )
     parser.add_argument("--asking", choices=ASKERS, help="only this one")
-    parser.add_argument("--together", action="store_true", help="all conversations in one store")
-    parser.add_argument("--techniques", action="store_true", help="the gain of each technique")
+    parser.add_argument(
+        "--together", action="store_true", help="store all conversations in one store"
+    )
+    parser.add_argument(
+        "--techniques", action="store_true", help="print the gain of each technique"
+    )
     parser.add_argument("--fit", action="store_true", help="fit weights on the other half")
     parser.add_argument(
-        "--missed", action="store_true", help="print questions without their entries"
+        "--missed", action="store_true", help="print the questions whose entries were not found"
     )
     parser.add_argument(
         "--synthetic", type=int, default=0, metavar="N", help="times with N messages"

@@ -48,7 +48,7 @@ def outcome(conversation: Conversation, question: Question, hits: Sequence[Place
 
 
 async def outcomes_of(group: Sequence[Conversation], ask: Asker) -> list[Outcome]:
-    """Ask every question of `group`."""
+    """Ask every question of `group`, and return the outcomes."""
     return [
         outcome(conversation, question, await ask(question.question))
         for conversation in group

@@ -1,8 +1,9 @@
 """A reference of the ranking in plain Python, which the product's results are compared with.
 
-It reads every entry for each question and stores nothing. `Techniques` disables the parts of the
-ranking separately, to measure the gain of each. The words of a question and of the entries are
-compared by stems (from ``snowballstemmer`` if it is installed, otherwise by their first letters).
+This reference reads every entry for each question and stores nothing. `Techniques` disables the
+parts of the ranking separately, to measure the gain of each. The words of a question and of the
+entries are compared by stems (from ``snowballstemmer`` if it is installed, otherwise by their first
+letters).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from perdure.adapters.google_adk import PerdureMemoryService, PerdureSessionServ
 
 
 class Scripted(BaseLlm):
-    """Answers every question with the same sentence."""
+    """A model that answers every question with the same sentence."""
 
     async def generate_content_async(
         self,

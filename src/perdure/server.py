@@ -2,7 +2,7 @@
 
     app = perdure.server.app(runtime, tokens=perdure.server.TokenFile(path))
 
-It needs the extra ``perdure[server]``. ``docs/guides/serving.md`` shows whole programs.
+This module needs the extra ``perdure[server]``. ``docs/guides/serving.md`` shows whole programs.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def test_litestar_example_plans_once_for_simultaneous_requests(tmp_path: Path) -
 
 
 @pytest.mark.full_only
-def test_fastapi_service_begins_a_number_past_the_newest_at_the_newest(tmp_path: Path) -> None:
+def test_fastapi_events_after_a_future_seq_start_at_the_newest(tmp_path: Path) -> None:
     with serving(tmp_path, "fastapi_service:app") as client:
         client.post("/chats/ana/messages", json={"text": "Go"}).raise_for_status()
         negative = {"Last-Event-ID": "-5"}

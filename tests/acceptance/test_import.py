@@ -48,7 +48,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
-def test_no_provider_http_client_or_command_line_is_loaded(program: str) -> None:
+def test_import_loads_no_provider_http_client_or_command_line(program: str) -> None:
     report = f"{program}\nimport sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", report], capture_output=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.decode().split()}

@@ -27,7 +27,7 @@ def child(program: str, *arguments: str) -> Generator[subprocess.Popen[str]]:
 
 
 def lines(process: subprocess.Popen[str], count: int) -> list[str]:
-    """The next `count` lines it prints."""
+    """Return the next `count` lines that the process prints."""
     assert process.stdout is not None
     return [process.stdout.readline().strip() for _ in range(count)]
 

@@ -60,7 +60,7 @@ def shape(nodes: tuple[TreeNode, ...]) -> object:
 # ---------------------------------------------------------------- the tree
 
 
-async def test_each_append_becomes_a_child_of_the_leaf_settings_too(session: Session) -> None:
+async def test_each_append_including_settings_becomes_a_child_of_the_leaf(session: Session) -> None:
     entries = await session.append(user("a"), ThinkingChange("high"), ModelChange("p:m"))
     entries.append(await session.append(user("b")))
     assert [entry.parent_id for entry in entries] == [None, "s/0", "s/1", "s/2"]
@@ -93,7 +93,7 @@ async def test_unknown_entries_are_refused_and_nothing_changes(session: Session)
     assert (await session.info()).entries == 1
 
 
-async def test_second_root_begins_before_the_first(session: Session) -> None:
+async def test_branch_before_the_root_starts_a_second_root(session: Session) -> None:
     await session.append(user("first"))
     await session.branch(None)
     assert await context_texts(session) == []
@@ -103,7 +103,7 @@ async def test_second_root_begins_before_the_first(session: Session) -> None:
     assert await context_texts(session) == ["second"]
 
 
-async def test_with_no_leaf_the_context_is_empty_and_without_settings(session: Session) -> None:
+async def test_context_without_leaf_is_empty_and_has_no_settings(session: Session) -> None:
     await session.append(user("a"), ModelChange("p:m"), ThinkingChange("high"))
     await session.branch(None)
     context = await session.context()
@@ -118,7 +118,7 @@ async def test_summary_of_the_abandoned_branch_opens_the_new_one(session: Sessio
     assert len(await session.path()) == 2
 
 
-async def test_newest_compaction_counts_on_its_branch_only(session: Session) -> None:
+async def test_newest_compaction_applies_on_its_branch_only(session: Session) -> None:
     a, b = await session.append(user("question one"), assistant("answer one"))
     first = await session.append(Compaction("summary one", first_kept=b.id))
     await session.append(Compaction("summary two", first_kept=b.id))
@@ -156,7 +156,7 @@ async def test_leaf_move_without_an_append_survives(place: Place, session: Sessi
     assert (await again.append(user("c"))).parent_id == a.id
 
 
-async def test_going_before_the_root_survives(place: Place, session: Session) -> None:
+async def test_leaf_before_the_root_survives_restart(place: Place, session: Session) -> None:
     await session.append(user("a"), assistant("b"))
     await session.branch(None)
     again = await reopened(place, session)
@@ -222,7 +222,9 @@ async def test_label_inside_a_forked_path_loses_no_history(place: Place, session
     assert len(await again.tree()) == 1
 
 
-async def test_fork_shares_entries_and_no_new_ids(place: Place, session: Session) -> None:
+async def test_fork_and_origin_append_entries_with_distinct_ids(
+    place: Place, session: Session
+) -> None:
     a, _ = await session.append(user("a"), assistant("b"))
     copy = await session.fork(at=a)
     mine = await session.append(user("mine"))
@@ -256,7 +258,7 @@ async def test_forking_before_any_answer_duplicates_nothing(store: Store) -> Non
     assert [entry.seq async for entry in copy.entries()] == [0]
 
 
-async def test_forking_to_another_folder_takes_the_session_there(
+async def test_fork_with_other_folder_is_the_recent_session_there(
     store: Store, session: Session, tmp_path: Path
 ) -> None:
     await session.append(user("a"), assistant("b"))
@@ -301,7 +303,9 @@ async def test_newest_session_of_the_folder_or_of_all_is_continued(
     assert (await other.continue_recent(cwd="/three")).is_draft
 
 
-async def test_row_of_a_session_says_what_is_in_it(place: Place, session: Session) -> None:
+async def test_session_row_shows_counts_name_and_update_time(
+    place: Place, session: Session
+) -> None:
     place.clock.advance(60)
     await session.append(user("What is it?"), assistant("This."), ModelChange("p:m"))
     told_at = place.clock.now_ms()

@@ -1,4 +1,4 @@
-"""The text of an "always" grant, and what it allows: exactly that."""
+"""The text of an "always" grant, and the allowed calls: exactly the calls in the text."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def retarget(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """A call answered with "always", what the grant's text names, and other calls.
+    """A call answered with "always", the text of the grant, and other calls.
 
-    `same` are calls that it covers, `others` calls that are asked about: each with a change of the
-    folder before. A text may hold {folder}.
+    `same` are calls that the grant covers; `others` are calls that need approval, each with the
+    change of the folder before it. A text may hold {folder}.
     """
 
     tool: str
@@ -209,7 +209,7 @@ def ruling(folder: Path, tool: str, args: Mapping[str, object], *granted: str) -
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_always_names_exactly_what_it_allows(folder: Path, name: str) -> None:
+def test_text_of_always_names_exactly_the_allowed_call(folder: Path, name: str) -> None:
     row = ROWS[name]
     asked = ruling(folder, row.tool, row.args)
     assert asked.decision == "ask"

@@ -118,7 +118,7 @@ async def _waiting_for(chat: Chat, n: int) -> str | None:
 
 
 @pytest.mark.parametrize("tool", ["write_file", "edit_file"])
-async def test_change_while_the_file_is_written_is_asked_again(
+async def test_change_during_write_requires_new_approval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
     """The file changes after the last check, when the new content is already on disk."""
@@ -141,7 +141,7 @@ async def test_change_while_the_file_is_written_is_asked_again(
     assert sorted(each.name for each in case.folder.iterdir()) == [A]
 
 
-async def test_file_swapped_before_it_is_opened_to_append_is_asked_again(
+async def test_file_swapped_before_append_requires_new_approval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     form = Form("write_file", write(A, append=True), put(A, "1"), nothing, holds(A, "WRITTEN"))
@@ -162,7 +162,7 @@ async def test_file_swapped_before_it_is_opened_to_append_is_asked_again(
     assert (case.folder / A).read_text() == "2"
 
 
-async def test_allow_counts_for_one_of_two_equal_calls(tmp_path: Path) -> None:
+async def test_allow_applies_to_one_of_two_equal_calls(tmp_path: Path) -> None:
     call = ScriptedCall("write_file", json.dumps(write(A, append=True)), id="c")
     stage = Stage(says(CallTools((call, call))), says("done"))
     agent = Agent("helper", model=MODEL, tools=TOOLS)
@@ -212,7 +212,7 @@ async def test_folder_name_that_is_not_utf8_is_shown_and_bound(tmp_path: Path) -
     assert form.effect(case.folder)
 
 
-async def test_deeply_nested_arguments_are_shown_and_asked_about(tmp_path: Path) -> None:
+async def test_deeply_nested_arguments_are_shown_and_need_approval(tmp_path: Path) -> None:
     async def run(call: ToolCall) -> ToolOutput:
         return ToolOutput("sent")
 
@@ -234,7 +234,7 @@ async def test_deeply_nested_arguments_are_shown_and_asked_about(tmp_path: Path)
         depth *= 2
 
 
-async def test_question_holds_no_credential_and_is_still_bound(tmp_path: Path) -> None:
+async def test_question_shows_no_credential_but_is_bound_to_it(tmp_path: Path) -> None:
     """A credential in a name, the content and the file: shown and compared by its hash."""
     key, other = "ghp_" + "a1B2c3D4" * 5, "ghp_" + "z9Y8x7W6" * 5
     args = {"path": "l", "content": f"token={key}\n"}

@@ -130,7 +130,7 @@ async def test_9_27_denial_of_the_policy_comes_before_any_question(tmp_path: Pat
     assert "tool_started" not in kinds
 
 
-async def test_answer_is_one_of_the_choices_and_the_first_one_counts(tmp_path: Path) -> None:
+async def test_answer_must_be_one_of_the_choices_and_first_answer_wins(tmp_path: Path) -> None:
     stage = stage_of(says(writes("a.txt")))
     chat = await begun(stage, tmp_path)
     turn = chat.send("go")

@@ -1,8 +1,8 @@
 """Imported data has no authority: nothing that a received session says is ever obeyed.
 
 Every form of `tests.fakes.hostile_sessions` is imported, and is put into stores that somebody else
-wrote. It is resumed with an agent that asks before it changes anything, by `Runtime.resume` and by
-the command itself.
+wrote. Each session is resumed with an agent that asks before it changes anything, by
+`Runtime.resume` and by the command itself.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def place(tmp_path: Path, form: Form) -> Bait:
 
 
 async def is_obeyed(store: Store, session: str, bait: Bait, agent: Agent) -> str | None:
-    """Return why the session has more permissions than `agent`; None if it has not."""
+    """Return why the session has more permissions than `agent`; None if it does not."""
     runtime = Runtime(store, [agent], models=tempted(bait))
     try:
         chat = await asyncio.wait_for(runtime.resume(session, agent), 60)
@@ -139,7 +139,7 @@ async def test_imported_file_gives_no_authority(tmp_path: Path) -> None:
 
 
 async def not_local(store: Store, session: str, form: Form, bait: Bait) -> list[str]:
-    """Return what a received session took from its file."""
+    """Return the prompt and folder that a received session took from its file, as faults."""
     runtime = Runtime(store, models=tempted(bait))
     try:
         chat = await runtime.resume(session, careful())
@@ -243,7 +243,7 @@ async def test_received_database_gives_no_authority(
 
 @pytest.mark.all_only
 @IN_EACH
-async def test_trusted_store_gives_no_more_than_the_agent_of_today(
+async def test_trusted_store_gives_no_more_permissions_than_current_agent(
     backend: str, tmp_path: Path
 ) -> None:
     """A program trusts the store: grants in its log count, its agent's limits apply."""
@@ -280,7 +280,7 @@ async def test_workspace_that_another_program_wrote_is_not_obeyed(tmp_path: Path
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_session_put_among_the_users_own_is_not_obeyed(
+async def test_session_inserted_into_users_store_is_not_obeyed(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another user adds sessions, and lines to the user's own session."""
@@ -392,7 +392,7 @@ def test_command_recognizes_its_own_store_wherever_it_is_copied(tmp_path: Path) 
     assert not (world.folder / "made").exists()
 
 
-def test_trusting_a_store_puts_it_in_force_as_it_is(tmp_path: Path) -> None:
+def test_trusted_store_is_in_force_unchanged(tmp_path: Path) -> None:
     world = other_home(tmp_path)
     call = '/tool run_command {"command": "touch made"}'
     world.ok("chat", "-p", call, "--approve", "auto", "--allow-command", "touch *")

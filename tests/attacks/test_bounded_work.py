@@ -1,6 +1,6 @@
 """Files, templates, servers and lines that try to stall perdure or fill its memory.
 
-Each ends within seconds and says which limit it exceeds, or why it is refused.
+Each attempt ends within seconds, with the exceeded limit or the reason of its refusal.
 """
 
 from __future__ import annotations
@@ -386,7 +386,7 @@ def test_file_that_is_read_as_a_whole_has_a_limit(tmp_path: Path) -> None:
         source_of_format(content, "opencode")
 
 
-def test_settings_of_a_person_bound_the_command_line(tmp_path: Path) -> None:
+def test_limits_in_user_settings_apply_to_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "perdure").mkdir()
     (tmp_path / "perdure" / "config.toml").write_text("[limits]\nimport_line_bytes = 300_000\n")
     file = tmp_path / "a.jsonl"

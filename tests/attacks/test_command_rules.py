@@ -1,4 +1,4 @@
-"""A rule allows what it says: no option it does not name, no path that leads up, no more arguments.
+"""A rule allows exactly its text: no other option, no path that leads up, no more arguments.
 
 Each case is a rule that a careful person would write, and a command that the rule must not allow. A
 case fails the test if the command is allowed.
@@ -161,7 +161,7 @@ MEANT = (
 )
 
 
-async def test_command_that_a_rule_does_not_mean_is_refused(tmp_path: Path) -> None:
+async def test_command_that_the_rule_does_not_cover_is_refused(tmp_path: Path) -> None:
     for rule, command in NOT_MEANT:
         with case((rule, command)):
             allowed = Permissions(allowed_command_globs=(rule,), approval="auto")
@@ -170,7 +170,7 @@ async def test_command_that_a_rule_does_not_mean_is_refused(tmp_path: Path) -> N
             assert run.error_code == "tool_denied"
 
 
-def test_command_that_a_rule_means_is_allowed() -> None:
+def test_command_that_the_rule_covers_is_allowed() -> None:
     for rule, command in MEANT:
         with case((rule, command)):
             allowed = Permissions(allowed_command_globs=(rule,), approval="auto")

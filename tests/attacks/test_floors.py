@@ -1,8 +1,7 @@
-"""No tool reads or writes the person's own programs: perdure's, those imported from, shells, keys.
+"""No tool reads or writes the person's own files: of perdure, imported programs, shells, keys.
 
-The working directory is the home folder, the worst a person can choose, and the scope is each of
-the three. A file fails the test if a tool shows it, changes it, or creates it where it is missing.
-"""
+The working directory is the home folder, the worst a person can choose; each of the three scopes is
+tested. A file fails the test if a tool shows it, changes it, or creates it where it is missing."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ASKED = "Which train?"
 
 @asynccontextmanager
 async def waiting(folder: Path) -> AsyncGenerator[tuple[Served, str, list[Operation]]]:
-    """Serve a flow whose owner has asked; with its id, and all routes."""
+    """Serve a flow whose owner asked a question; yield the server, the flow's id, all routes."""
     async with serving_flows(folder) as server:
         flow = await begun(server, folder)
         await flow_until(server, flow, waits_for("prompt-human"))

@@ -1,7 +1,7 @@
 """Received flows have no authority: A-Society folders, and stores with flows and documents.
 
-Each claims a consent, or a role's turn in the middle of a call. It is run by agents of today that
-may do everything their flow's consent allows, with a model that does what the file wants.
+Each claims a consent, or a role's turn in the middle of a call. Each flow is run by current agents
+that can do everything its consent allows, with a model that follows the file.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ async def test_no_imported_flow_is_obeyed(
 
 
 async def check_continued(store: Store) -> None:
-    """The node was claimed again, and its role was told that its turn had been interrupted."""
+    """Check that the node was claimed again, and that its role knows of the interruption."""
     claims = [body_of(entry) for entry in await store.backend.entries(FLOW)]
     assert [c.cause for c in claims if isinstance(c, NodeClaimed)][:1] == ["resume"]
     said = await (await store.open(f"{FLOW}__build")).messages()
@@ -210,7 +210,7 @@ async def test_no_received_document_is_obeyed(
         assert await is_obeyed(store, "f", work, bait, *ids) is None
 
 
-async def test_received_flow_works_only_where_its_user_says(
+async def test_received_flow_works_only_in_the_workspace_given_by_its_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bait, work = Bait.under(tmp_path / "bait"), tmp_path / "work"

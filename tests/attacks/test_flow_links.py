@@ -1,7 +1,7 @@
 """A foreign project leads no flow out of its folders, or to a file on the floors.
 
-Each case prepares a workspace with real links. Then a flow is begun in it, and all that it reads
-for its roles is read. A case fails the test if the result contains text from outside or of a
+Each case prepares a workspace with real links. Then a flow begins in the workspace and reads
+everything for its roles. A case fails the test if the result contains text from outside or of a
 protected file, or if something outside was written.
 """
 

@@ -62,7 +62,7 @@ def forged_field(name: str, value: Any) -> Any:
 
 
 def forged_line(line: bytes) -> bytes | None:
-    """`line` with its texts changed; None where it has none."""
+    """Return `line` with its texts changed; None if it has no texts."""
     try:
         value = json.loads(line)
     except ValueError:
@@ -214,7 +214,7 @@ async def test_import_of_grown_file_does_not_move_leaf(name: str) -> None:
         assert (await store.state(stream)).leaf == leaf
 
 
-async def test_session_written_here_takes_only_the_continuation_of_its_export() -> None:
+async def test_local_session_accepts_only_continuation_of_its_export() -> None:
     store = empty_store()
     header = StreamId("ours")
     await made_here(store, header)

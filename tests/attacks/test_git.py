@@ -39,7 +39,7 @@ async def test_status_log_and_diff_are_shown(repository: Path) -> None:
     assert "+two" in (await tools.run(git_status, command="diff")).output.text
 
 
-async def test_named_files_are_committed_new_ones_too(repository: Path) -> None:
+async def test_named_files_including_new_ones_are_committed(repository: Path) -> None:
     (repository / "b.txt").write_text("new\n")
     (repository / "c.txt").write_text("not this one\n")
     run = await Tools(repository).run(git_commit, message="add b", files=["b.txt"])
@@ -48,7 +48,7 @@ async def test_named_files_are_committed_new_ones_too(repository: Path) -> None:
     assert "?? c.txt" in git(repository, "status", "--porcelain")
 
 
-async def test_nothing_to_commit_is_an_error_without_paths(repository: Path) -> None:
+async def test_nothing_to_commit_is_an_error_that_shows_no_paths(repository: Path) -> None:
     run = await Tools(repository).run(git_commit, message="nothing")
     assert run.outcome == "error"
     assert str(repository) not in run.output.text
@@ -107,7 +107,7 @@ async def test_hooks_do_not_run(repository: Path, tmp_path: Path, hook: str) -> 
 @pytest.mark.parametrize(
     "path", ["../outside.txt", ":(top)a.txt", ":/a.txt", ":!a.txt", "*.txt", "/etc/passwd"]
 )
-async def test_path_is_a_path_and_stays_inside(repository: Path, path: str) -> None:
+async def test_git_pathspec_or_path_outside_is_rejected(repository: Path, path: str) -> None:
     (repository / "a.txt").write_text("two\n")
     before = git(repository, "rev-parse", "HEAD")
     run = await Tools(repository).run(git_commit, message="x", files=[path])

@@ -313,7 +313,7 @@ async def results(chat: Chat) -> list[str]:
 
 
 @pytest.mark.parametrize("approval", ["ask", "accept-edits", "auto"])
-async def test_setting_that_cannot_be_turned_off_is_asked_once_for_its_content(
+async def test_setting_that_cannot_be_disabled_needs_approval_once_per_content(
     scene: Scene, approval: str
 ) -> None:
     shared = scene.write("shared.ini", "[status]\n\tshowStash = false\n")
@@ -346,7 +346,7 @@ async def test_setting_that_is_denied_is_not_used(scene: Scene) -> None:
     assert "did not allow" in (await results(chat))[-1]
 
 
-async def test_setting_that_changes_before_the_answer_is_asked_again(scene: Scene) -> None:
+async def test_setting_changed_before_the_answer_requires_new_approval(scene: Scene) -> None:
     scene.configure("unknown.key", "x")
     stage = Stage(says(looks("1")), says("done"))
     chat = await chat_in(stage, scene.repository, approval="auto")
@@ -365,7 +365,7 @@ async def test_setting_that_changes_before_the_answer_is_asked_again(scene: Scen
     await turn
 
 
-async def test_plain_repository_is_not_asked_about(scene: Scene) -> None:
+async def test_plain_repository_needs_no_approval(scene: Scene) -> None:
     stage = Stage(says(looks("1")), says("done"))
     chat = await chat_in(stage, scene.repository)
     await chat.send("look")

@@ -48,7 +48,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("door", ["flow", "inbox"])
-async def test_change_before_the_approval_is_asked_again(
+async def test_change_before_the_approval_requires_new_approval(
     tmp_path: Path, name: str, door: str
 ) -> None:
     stage, flow, file = await staged(tmp_path)

@@ -227,7 +227,7 @@ async def test_export_of_received_flow_does_not_read_the_folder_it_names(tmp_pat
 
 @pytest.mark.parametrize("place", ["src", ".", "docs", "docs/deep", "new"])
 @pytest.mark.parametrize("is_looking_back", [True, False])
-async def test_received_flow_writes_nothing_where_its_file_says(
+async def test_received_flow_writes_nothing_to_folder_named_in_its_file(
     is_looking_back: bool, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user is in the folder that the flow names as its workspace."""

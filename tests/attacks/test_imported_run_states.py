@@ -103,7 +103,7 @@ async def test_imported_run_state_runs_no_call_that_needs_approval(
 
 
 async def test_approved_run_state_of_the_user_runs_its_call(tmp_path: Path) -> None:
-    """The states above approve what they claim: one that was not imported runs."""
+    """The states above approve their calls: a state that was not imported runs its call."""
     text = await approved_state(asking(tmp_path, "report"), always=False)
     async with perdure.open("memory:") as store:
         await written(store, text, tmp_path)
@@ -185,7 +185,7 @@ async def test_run_state_of_a_received_store_approves_nothing(tmp_path: Path) ->
         assert sent(tmp_path) == ["report"]
 
 
-async def test_state_that_grew_elsewhere_approves_nothing(tmp_path: Path) -> None:
+async def test_run_state_that_grew_in_another_store_approves_nothing(tmp_path: Path) -> None:
     """A session of the user that comes back with more entries: these are another writer's."""
     text = await approved_state(asking(tmp_path, "report"), always=True)
     async with perdure.open("memory:") as store, perdure.open("memory:") as eve:
@@ -201,7 +201,7 @@ async def test_state_that_grew_elsewhere_approves_nothing(tmp_path: Path) -> Non
 
 
 async def test_user_decision_after_an_import_counts(tmp_path: Path) -> None:
-    """What the program decides here is its own, and is stored as such."""
+    """Decisions of the program here are its own, and are stored as its own."""
     text = await approved_state(asking(tmp_path, "report"), always=True)
     async with perdure.open("memory:") as eve:
         file = await written(eve, text, tmp_path)

@@ -1,7 +1,7 @@
 """An MCP client gets nothing by HTTP that its token does not allow.
 
-Each tool and resource is called with the ids and the words of another person's session. That the
-questions find it is shown first, with a token that may.
+Each tool and resource is called with the ids and the words of another person's session. First, a
+token with access proves that these calls find the data.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ async def test_vectors_of_erased_texts_are_in_no_file_and_found_by_no_recall(
 
 
 async def fill_sessions(stores: Sequence[Store], scopes: Sequence[Place]) -> None:
-    """Give each scope a session of its agent; what is said in it contains the word of the scope.
+    """Give each scope a session of its agent; its messages contain the word of the scope.
 
     All sessions use the same other words, so that each is as good an answer as any other.
     """
@@ -256,8 +256,8 @@ def questions(
 ) -> Iterator[Question]:
     """Yield each call that asks for the `asked` scopes, and the words that it returns.
 
-    A call that does not depend on the place is asked once for each subject or agent. So is a search
-    of sessions if many places are asked for: its scope is the subject.
+    A call that does not depend on the place is asked once for each subject or agent. A search of
+    sessions is also asked once if many places are asked for: its scope is the subject.
     """
     is_small = len(asked) <= FEW
     of_subject, of_agent = words_by(scopes, "subject"), words_by(scopes, "agent")

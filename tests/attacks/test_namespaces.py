@@ -1,8 +1,8 @@
 """No call of any store shows, changes or finds anything of another namespace.
 
 The matrix is every public method of every backend, with ids of the other namespace. A method that
-is added and not listed here fails the test. That the matrix sees a leak is shown first, on a
-planted one.
+is added and not listed here fails the test. A planted leak first proves that the matrix detects
+leaks.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ OF_RICH = re.compile(r"\x1b\[(?:\?25[lh]|\d*[AKJ]|[\d;]*m)|\r")
 
 
 class Terminal:
-    """Standard streams as a pseudo-terminal, and what was written to it."""
+    """Standard streams as a pseudo-terminal, and the text written to it."""
 
     def __init__(self) -> None:
         self._master, slave = pty.openpty()
@@ -100,7 +100,7 @@ def marked_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def said_by(
     words: list[str], monkeypatch: pytest.MonkeyPatch, errors: io.TextIOBase | None = None
 ) -> str:
-    """Return what `perdure` with `words` writes to a terminal, stdout and stderr together.
+    """Return the output of `perdure` with `words` at a terminal, stdout and stderr together.
 
     With `errors`, stderr goes there instead.
     """

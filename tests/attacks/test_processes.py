@@ -122,7 +122,7 @@ async def test_whole_group_is_killed_when_the_turn_is_aborted(tmp_path: Path) ->
     await until(is_gone)
 
 
-async def test_flood_is_read_to_end_and_kept_in_part(tmp_path: Path) -> None:
+async def test_flood_of_output_is_read_to_end_and_stored_in_part(tmp_path: Path) -> None:
     script = "import sys; sys.stdout.write('x' * 5_000_000)"
     run = await tools(tmp_path).run(run_command, command=sys.executable, args=["-c", script])
     assert run.outcome == "ok"

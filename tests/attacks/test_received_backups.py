@@ -119,7 +119,7 @@ async def test_received_backup_is_refused(form: str, tmp_path: Path) -> None:
     assert not target.exists()
 
 
-async def test_backup_beside_a_link_to_a_folder_leaves_that_folder(tmp_path: Path) -> None:
+async def test_backup_beside_a_folder_link_leaves_linked_folder_unchanged(tmp_path: Path) -> None:
     _, outside = await backup(tmp_path)
     before = {path.name: hash_of(path) for path in outside.iterdir()}
     (tmp_path / "second.partial").symlink_to(outside)
@@ -128,7 +128,7 @@ async def test_backup_beside_a_link_to_a_folder_leaves_that_folder(tmp_path: Pat
     assert {path.name: hash_of(path) for path in outside.iterdir()} == before
 
 
-async def test_lock_that_is_a_link_leaves_the_file_it_leads_to(tmp_path: Path) -> None:
+async def test_lock_link_does_not_change_its_target_file(tmp_path: Path) -> None:
     folder, outside = await backup(tmp_path)
     precious = outside / MANIFEST_NAME
     before = precious.read_bytes()

@@ -1,8 +1,8 @@
 """Secrets in every field: none is shown anywhere.
 
-A secret of the configuration is inserted at the last moment and removed from every result. What a
-model or a person wrote stays in the log, which is theirs, and is masked in what onlookers are
-shown: events, questions, errors.
+A secret of the configuration is inserted at the last moment and removed from every result. Text of
+a model or a person stays unchanged in the log. It is masked in the output for observers: events,
+questions, errors.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ async def test_tool_that_fails_with_the_secret_in_its_error_does_not_show_it() -
     no_value(msgspec.structs.asdict(run))
 
 
-async def test_nothing_of_a_session_holds_a_secret_of_the_configuration(
+async def test_session_data_contains_no_configured_secret(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Check log, events and context of a turn whose tool tries to leak the secret."""

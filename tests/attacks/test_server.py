@@ -1,7 +1,7 @@
 """No token gets, changes or finds out anything of the API that is not its own.
 
-The matrix is every route of the OpenAPI document with ids of another person. That it sees a leak
-is shown first, on planted ones.
+The matrix is every route of the OpenAPI document with ids of another person. Planted leaks first
+prove that the matrix detects leaks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Values = dict[str, Any]
 
 
 class Models:
-    """The model of bob, who says the word, and that of the others."""
+    """The model of bob, which says the word, and the model of the others."""
 
     def __init__(self) -> None:
         asks = assistant(tool_call("c2", "refund", {"order": WORD}))
@@ -116,7 +116,7 @@ class World:
         }
 
     async def state(self) -> object:
-        """Everything that only others may change."""
+        """Return all data that only other persons can change."""
         store = self.server.store
         sessions = self.targets[:-1]  # the last has the facts of bob, of all agents
         heads = {each: (await store.backend.state(each)).head for each in sessions}
@@ -216,7 +216,7 @@ async def _leaks_of(
 
 
 def _asked_word(text: str) -> str:
-    """The word where a problem repeats what was asked."""
+    """Return the word of a request that a problem repeats."""
     return f"{WORD!r}" if '"code"' in text else "\0"
 
 
@@ -487,7 +487,7 @@ async def test_path_trick_reaches_nothing(tmp_path: Path) -> None:
 
 
 async def _raw(url: str, *lines: str) -> tuple[str, str]:
-    """Send a request as it is, and return the first line and the rest of the answer."""
+    """Send a request unchanged, and return the first line and the rest of the answer."""
     host, _, port = url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:

@@ -1,4 +1,4 @@
-"""What a stranger finds at the edges of the server: broken bodies, caches, pages, error texts."""
+"""The server's answers to a stranger: broken bodies, caches, pages, error texts."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ AT_ONCE = 200
 
 
 async def require_served(server: Served) -> None:
-    """Another client is answered, and can start a turn."""
+    """Check that another client gets an answer, and can start a turn."""
     async with asyncio.timeout(60):
         assert (await server.http.get("/v1/sessions")).status_code == 200
         await server.said("hello")
@@ -42,7 +42,7 @@ def asking(server: Served, path: str, *headers: str, method: str = "GET") -> str
     return "\r\n".join((*lines, "", ""))
 
 
-async def test_clients_that_send_or_read_nothing_more_stop_no_other(tmp_path: Path) -> None:
+async def test_stalled_clients_do_not_stop_other_clients(tmp_path: Path) -> None:
     async with served(tmp_path, ["x"] * 99) as server, AsyncExitStack() as stack:
         session = await server.said("x" * 200_000)
         body = "Content-Type: application/json"
@@ -92,7 +92,7 @@ async def test_huge_body_is_refused_before_its_end(tmp_path: Path, *, is_chunked
     ],
 )
 @pytest.mark.timeout(300)
-async def test_many_connections_stop_no_other(tmp_path: Path, attempts: int) -> None:
+async def test_many_connections_do_not_stop_other_clients(tmp_path: Path, attempts: int) -> None:
     async with served(tmp_path, ["x"] * 9_999) as server:
         for start in range(0, attempts, AT_ONCE):
             async with AsyncExitStack() as stack:

@@ -1,8 +1,8 @@
 """A received folder of session files: nothing outside it is read, written, removed or awaited.
 
 Each form plants something into a good folder the way a sender could: a link, a pipe, a device, a
-socket, a hard link, a record that names a path. Then everything is done that users do. What lies
-outside stays as it is to the byte, no call waits, and the session beside the planted one works.
+socket, a hard link, a record that names a path. Then every operation of a user runs. Files outside
+the folder stay the same to the byte, no call waits, and the session beside the planted one works.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
 
 
 def link(name: str, target: str) -> Plant:
-    """Create a symbolic link in the folder to something outside, replacing what had the name."""
+    """Create a symbolic link in the folder to a place outside; replace a file of that name."""
 
     def plant(folder: Path, outside: Path) -> None:
         make_room(folder / name)
@@ -165,7 +165,7 @@ def index_naming(path: str) -> Plant:
 
 
 def index_of_another_program(folder: Path, outside: Path) -> None:
-    """A hard link to a database: what perdure writes there would be lost to its owner."""
+    """A hard link to another program's database, which a write of perdure would damage."""
     with raw_database(outside / "notes.db") as db:
         db.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('precious')")
     make_room(folder / INDEX)
@@ -234,7 +234,7 @@ FORMS: dict[str, Plant] = {
 
 
 async def use(folder: Path) -> tuple[list[PerdureError], Verification | None]:
-    """Run every operation once; return what was refused, and the result of verify."""
+    """Run every operation once; return the refused operations, and the result of verify."""
     refused: list[PerdureError] = []
     verified: Verification | None = None
     try:
@@ -324,7 +324,7 @@ async def test_session_with_a_second_name_is_neither_appended_to_nor_erased(tmp_
     await store.close()
 
 
-async def test_file_that_its_creator_died_over_is_appended_to(tmp_path: Path) -> None:
+async def test_session_file_with_leftover_draft_link_is_appended_to(tmp_path: Path) -> None:
     folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
     (path,) = folder.glob("*.jsonl")
     draft = folder / ".perdure" / "new" / "1-2-draft"
@@ -383,7 +383,7 @@ async def test_invalid_limit_is_refused_and_named(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["blobs", "keys", "locks", "leases"])
-async def test_file_in_the_place_of_a_folder_is_named(name: str, tmp_path: Path) -> None:
+async def test_file_in_place_of_a_folder_is_named_in_error(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "store"
     (folder / ".perdure").mkdir(parents=True)
     (folder / ".perdure" / name).write_text("x")

@@ -1,8 +1,8 @@
 """No request reaches internal hosts: by its URL, by name resolution, or by a response.
 
 The corpus is one URL a line; ``\\t`` and ``\\n`` in it are those characters. Only
-``https://allowed.example`` is allowed, and whatever the name resolves to, a server waits on
-loopback that counts who arrives.
+``https://allowed.example`` is allowed. For any address of this name, a server on loopback counts
+the connections.
 """
 
 from __future__ import annotations

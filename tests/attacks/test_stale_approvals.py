@@ -41,10 +41,10 @@ ANY = Permissions(
 
 @dataclass(frozen=True)
 class Form:
-    """A call, what the folder holds when it is asked about, and what changes before it runs.
+    """A call, the content of the folder at the question, and the change before the call runs.
 
-    `effect` is what the call would do; it is True of a folder in which it was done. `is_doomed`:
-    the change makes the call impossible, so it is refused instead of asked again.
+    `effect` is the effect of the call: it returns True for a folder in which the call was done.
+    `is_doomed`: the change makes the call impossible, so it is refused instead of asked again.
     """
 
     tool: str
@@ -392,7 +392,7 @@ def path_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", FORMS)
-async def test_change_before_the_answer_is_asked_again(tmp_path: Path, name: str) -> None:
+async def test_change_before_the_answer_requires_new_approval(tmp_path: Path, name: str) -> None:
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()
@@ -402,7 +402,9 @@ async def test_change_before_the_answer_is_asked_again(tmp_path: Path, name: str
 
 
 @sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
-async def test_change_while_no_process_runs_is_asked_again(tmp_path: Path, name: str) -> None:
+async def test_change_while_no_process_runs_requires_new_approval(
+    tmp_path: Path, name: str
+) -> None:
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()
@@ -414,7 +416,9 @@ async def test_change_while_no_process_runs_is_asked_again(tmp_path: Path, name:
 
 
 @sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
-async def test_change_between_intent_and_run_is_asked_again(tmp_path: Path, name: str) -> None:
+async def test_change_between_intent_and_run_requires_new_approval(
+    tmp_path: Path, name: str
+) -> None:
     """The hook runs when the intent is already in the log: the last moment before the run."""
     form = FORMS[name]
     hooks = Hooks()
@@ -447,7 +451,7 @@ async def test_always_does_not_cover_the_change(tmp_path: Path, name: str) -> No
 
 @sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
 async def test_unchanged_call_runs_once_it_is_allowed(tmp_path: Path, name: str) -> None:
-    """Control: without a change the same call runs, and is asked once."""
+    """Control: without a change the same call runs, and a person is asked once."""
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()
@@ -475,7 +479,7 @@ AGENTS: Mapping[str, Mapping[str, object]] = {
 
 
 @pytest.mark.parametrize("name", AGENTS)
-async def test_change_of_the_agent_is_asked_again(tmp_path: Path, name: str) -> None:
+async def test_change_of_the_agent_requires_new_approval(tmp_path: Path, name: str) -> None:
     case = Case(WRITES, tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()
@@ -493,7 +497,7 @@ async def test_change_of_the_agent_is_asked_again(tmp_path: Path, name: str) -> 
     await asyncio.wait((turn,))
 
 
-async def test_stricter_mode_refuses_what_was_allowed(tmp_path: Path) -> None:
+async def test_stricter_mode_refuses_previously_allowed_call(tmp_path: Path) -> None:
     case = Case(WRITES, tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()

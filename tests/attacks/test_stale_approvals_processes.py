@@ -1,4 +1,4 @@
-"""Stale approvals across real processes: asked in one, answered in another, run in a third."""
+"""Stale approvals across real processes: question, answer and run in three processes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_change_between_three_processes_is_asked_again(world: World, name: str) -> None:
+def test_change_between_three_processes_requires_new_approval(world: World, name: str) -> None:
     call, change, is_done = COMMANDS[name]
     assert world.run("chat", "-p", f"/tool {call}").code == 1
     (first,) = world.ok("inbox", "list", "--json").json
@@ -112,7 +112,7 @@ ANY = Permissions(allowed_commands=("sh go.sh",))
 
 
 def changed(name: str, folder: Path) -> None:
-    """Change what the call `name` is bound to."""
+    """Change the facts that the call `name` is bound to."""
     path, text = ("a.txt", "mine") if name == "write" else ("go.sh", "touch ran\n")
     (folder / path).write_text(text)
 
@@ -177,7 +177,7 @@ async def resumed(store: Store, name: str, count: int) -> str:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_process_stopped_before_the_answer_and_killed_after_it(
+async def test_change_after_answer_and_kill_requires_new_approval(
     tmp_path: Path, name: str
 ) -> None:
     """The asking process is stopped, the answer arrives, the file changes, kill -9."""
@@ -201,7 +201,9 @@ async def test_process_stopped_before_the_answer_and_killed_after_it(
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_process_killed_between_intent_and_run(tmp_path: Path, name: str) -> None:
+async def test_retry_after_kill_requires_new_approval_of_changed_call(
+    tmp_path: Path, name: str
+) -> None:
     """The outcome is unknown; "retry" runs only the approved call, unchanged."""
     folder, database = tmp_path / "work", str(tmp_path / "s.db")
     folder.mkdir()
@@ -237,7 +239,7 @@ async def _has(store: Store, kind: str, count: int) -> bool:
 
 
 @pytest.mark.all_only
-async def test_server_that_is_another_when_the_answer_arrives_is_asked_again(
+async def test_server_that_changes_before_the_answer_requires_new_approval(
     tmp_path: Path,
 ) -> None:
     """The same name and tool, but another program configuration: nothing reaches either."""

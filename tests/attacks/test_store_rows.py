@@ -1,6 +1,6 @@
 """A received store file with broken rows: every call ends, with a value or a clear error.
 
-The schema is ours, so the file is opened; the rows are what no program of ours wrote.
+The schema is ours, so the file is opened; no program of ours wrote such rows.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def received(whole: Path, path: Path, form: str) -> Path:
 
 
 async def computed_within(limit_s: float, work: Coroutine[object, object, object]) -> None:
-    """Run `work`; end it with a TimeoutError once it took more of the processor."""
+    """Run `work`; end it with a TimeoutError once it has used too much CPU time."""
     began = time.process_time()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(work)
@@ -303,7 +303,7 @@ OTHERS = tuple(form for form in FORMS if form not in FAILED_BEFORE)
 
 
 def marks_of(form: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Leave most forms that never failed to `make test-all`."""
+    """Mark most forms that never failed for `make test-all` only."""
     if form in FAILED_BEFORE:
         return ()
     return (pytest.mark.full_only,) if OTHERS.index(form) % 4 == 0 else (ALL_ONLY,)

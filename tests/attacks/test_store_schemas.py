@@ -1,7 +1,7 @@
-"""A store file whose schema holds anything perdure did not make is refused, wherever it is opened.
+"""A store file with any schema object that perdure did not create is refused at every opening.
 
-Each case changes a good store the way a sender could: the file then does things, keeps things or
-means things that the program knows nothing of. None may run, and the refusal names the object.
+Each case changes a good store the way a sender could: the file then runs, stores or means something
+that the program does not know. No such object runs, and the refusal names the object.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ async def test_store_without_a_trigger_that_counts_is_refused(tmp_path: Path) ->
         await verify(path)
 
 
-def test_digest_of_each_schema_is_the_one_its_migrations_make() -> None:
+def test_digest_of_each_schema_equals_digest_after_its_migrations() -> None:
     made = {number: schema.digest_of(schema.made_by(number)) for number in migrations()}
     assert schema.DIGESTS[latest_version()] == made[latest_version()]
     assert schema.DIGESTS.keys() == {UNRELEASED, *made}
@@ -295,7 +295,7 @@ def test_digest_of_each_schema_is_the_one_its_migrations_make() -> None:
 
 @pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("kind", ["link", "link-to-nothing", "pipe", "folder"])
-async def test_file_beside_a_store_that_is_no_regular_one_is_left_alone(
+async def test_irregular_file_beside_a_store_is_not_touched(
     end: str, kind: str, tmp_path: Path
 ) -> None:
     path = await good_store(tmp_path / "received.db")

@@ -51,7 +51,7 @@ class Consumer:
 
     @property
     def is_done(self) -> bool:
-        """Whether its connection was cut often enough; it holds from then on."""
+        """Return whether the connection was cut often enough; it is not cut after that."""
         return self.cuts >= self._most_cuts
 
     async def run(self, last: asyncio.Future[int]) -> None:
@@ -91,7 +91,7 @@ class Consumer:
 
 
 class Writer:
-    """A session that is being worked in: turns with streamed answers, and others' messages."""
+    """A session during work: turns with streamed answers, and messages of other writers."""
 
     def __init__(self, store: Store, memory: MemoryStore, lease: Lease) -> None:
         self._store = store

@@ -1,6 +1,6 @@
-"""Ruling S9: stores awaited from several event loops lose nothing, or refuse at once.
+"""Stores awaited from several event loops lose nothing, or refuse at once.
 
-Without asyncio, as under trio or curio, there is one clear sentence.
+Without asyncio, as under trio or curio, the error is one clear sentence.
 """
 
 from __future__ import annotations

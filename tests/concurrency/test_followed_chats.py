@@ -94,7 +94,7 @@ async def test_second_chat_stops_the_turn(address: str, method: str, end: str) -
         assert [(await each).end for each in (chat.turn, second.turn)] == [end] * 2
 
 
-async def test_turn_suspended_by_its_chat_continues_for_the_one_that_follows(
+async def test_turn_suspended_by_its_chat_continues_for_following_chat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(led_turn, "LOOK_S", 0.01)
@@ -136,7 +136,7 @@ async def test_refused_end_leaves_the_chat_open() -> None:
         assert (await second.send("and now?")).text == "next"
 
 
-async def test_turn_that_is_named_is_not_replaced_by_the_open_one() -> None:
+async def test_named_turn_is_not_replaced_by_open_turn() -> None:
     script = ScriptedModel(["one", CALL, "two"])
     async with (
         asyncio.timeout(60),

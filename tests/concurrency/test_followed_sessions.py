@@ -1,4 +1,4 @@
-"""A session whose turn another process runs: follow it, steer it, and what is refused."""
+"""A session whose turn another process runs: following, steering, and refused calls."""
 
 from __future__ import annotations
 

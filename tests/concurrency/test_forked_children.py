@@ -1,4 +1,4 @@
-"""Ruling S9: a store used after `fork` fails at the call, on every backend, and never hangs."""
+"""A store used after `fork` fails at the call, on every backend, and never hangs."""
 
 from __future__ import annotations
 

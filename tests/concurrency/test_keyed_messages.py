@@ -27,7 +27,7 @@ async def started(address: str, runs: Path) -> asyncio.subprocess.Process:
 
 
 async def replies(children: list[asyncio.subprocess.Process]) -> list[str]:
-    """What the processes print after they have sent the message at the same time."""
+    """Return the outputs of the processes after they send the message at the same time."""
     ended = await asyncio.gather(*(child.communicate(b"\n") for child in children))
     return [out.decode().strip() for out, _ in ended]
 

@@ -1,4 +1,4 @@
-"""Ruling S9: a process takes back at once a lease of a turn that no longer runs in it."""
+"""A process takes back at once a lease of a turn that no longer runs in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHERE application_name LIKE 'perdure%' AND datname = current_database()
 
 
 class Failing(MemoryStore):
-    """A store whose commit number `fails_at` is not acknowledged, nor anything after until healed.
+    """A store that acknowledges no commit from number `fails_at` on, until it is healed.
 
     `has_landed`: the commit was made nevertheless.
     """
@@ -112,7 +112,7 @@ async def cut_connections(db: psycopg.AsyncConnection, after_s: float) -> None:
 
 @pytest.mark.parametrize("sends", [60, pytest.param(277, marks=ALL_ONLY)])
 async def test_send_succeeds_after_postgres_faults(postgres: PostgresServer, sends: int) -> None:
-    """Two of three sends are cut at some point during the time of the last complete one."""
+    """Two of three sends are cut at some point within the duration of the last complete send."""
     address, chance = postgres.take(), random.Random(7)
     failed = refused = answered = 0
     whole_s = 0.02

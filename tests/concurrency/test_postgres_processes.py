@@ -1,4 +1,4 @@
-"""Several processes on one PostgreSQL database: what SQLite's do, on a server."""
+"""Several processes on one PostgreSQL database: the same tests as for SQLite, on a server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_two_processes_read_and_write_at_once(store: PostgresStore, addres
     await two_read_and_write(store, address, 30)
 
 
-async def test_owner_that_outslept_its_lease_is_rejected(
+async def test_owner_that_slept_past_its_lease_is_rejected(
     store: PostgresStore, address: str
 ) -> None:
     await leader_sleeps(store, address)

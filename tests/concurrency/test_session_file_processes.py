@@ -78,5 +78,5 @@ async def test_shared_id_creates_session_once(store: JsonlStore) -> None:
         assert (await store.state(StreamId(f"new{number}"))).head == 0
 
 
-async def test_owner_that_outslept_its_lease_is_rejected(store: JsonlStore) -> None:
+async def test_owner_that_slept_past_its_lease_is_rejected(store: JsonlStore) -> None:
     await leader_sleeps(store, store.address)

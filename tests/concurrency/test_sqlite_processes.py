@@ -72,5 +72,5 @@ async def test_processes_that_create_one_store_share_it(store: SqliteStore, path
     assert run_together(CHILD, "make", path, 4, 40) == ["done"] * 4
 
 
-async def test_owner_that_outslept_its_lease_is_rejected(store: SqliteStore, path: Path) -> None:
+async def test_owner_that_slept_past_its_lease_is_rejected(store: SqliteStore, path: Path) -> None:
     await leader_sleeps(store, path)

@@ -1,4 +1,4 @@
-"""Ruling S9: a process stopped while it holds a lock never blocks another one without a limit.
+"""A process stopped while it holds a lock never blocks another one without a limit.
 
 Each form: the call that needs the lock raises within the limit and names the stopped process;
 meanwhile other sessions of the same handle are written, and the handle can be closed.

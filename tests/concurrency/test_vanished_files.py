@@ -1,6 +1,6 @@
-"""Ruling S9: a store whose files are removed, replaced or cut says so at the call.
+"""A store whose files are removed, replaced or cut raises an error at the call.
 
-Nothing is acknowledged that goes into a file without a name.
+A write to a file without a name is never acknowledged.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ One specification tests every backend and every wire format. Most failures show 
 memory and one on disk, with one model offline and one over HTTP: these run in `make check`.
 `make test` runs everything on each storage engine: memory, SQLite, PostgreSQL and session files.
 An encrypted store is SQLite's code over other pages, and the second dialect is the code of session
-files with other records: `make test` runs on them what can differ (`DIFFERS`), and `make test-all`
-runs the rest.
+files with other records. `make test` runs only the tests that can differ (`DIFFERS`) on them;
+`make test-all` runs the others.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _is_quick(item: pytest.Item) -> bool:
 
 
 def _is_pair(stores: list[str]) -> bool:
-    """Return whether a test of two stores has `COUNTERPART` among them, or twice the same."""
+    """Return whether a test of two stores uses `COUNTERPART`, or the same store twice."""
     return len(set(stores)) < 2 or COUNTERPART in stores
 
 

@@ -1,4 +1,4 @@
-"""``kill -9`` at every commit of a run of a workflow document: it ends as one that was not."""
+"""``kill -9`` at every commit of a workflow document: the run ends like one without a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kill -9`` at each write and fsync around the end of a session: each end has one episode."""
+"""``kill -9`` at each write and fsync at the end of a session: each end gets one episode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHILD = Path(__file__).parent / "children" / "session_ender.py"
 async def ends_in(path: Path) -> int:
     """Check that each end in the store has exactly one episode; return the number of ends.
 
-    The end that a program without episodes wrote has one as soon as the store is open.
+    Opening the store records an episode for an end that a program without episodes wrote.
     """
     async with perdure.open(f"sqlite:///{path}") as store:
         try:
@@ -44,7 +44,7 @@ async def ends_in(path: Path) -> int:
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_killed_end_has_one_episode_or_none_without_end(tmp_path: Path, step: int) -> None:
+def test_killed_session_end_has_exactly_one_episode(tmp_path: Path, step: int) -> None:
     subprocess.run([sys.executable, str(CHILD), str(tmp_path), str(step)], check=True, timeout=300)
 
     lives = sorted(tmp_path.glob("*.acks"))

@@ -1,4 +1,4 @@
-"""``kill -9`` during an erasure: it has not begun, or the next opening completes it."""
+"""``kill -9`` during an erasure: it had no effect, or the next opening completes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHERS = (FLOW, OPEN)
 
 
 async def fill(store: SessionStore) -> None:
-    """Put something into every table; without flows and shared forks, at least sessions."""
+    """Fill every table. A backend without flows and shared forks gets sessions only."""
     if store.capabilities.pointer_fork:
         await plant(store, WORD)
         return
@@ -37,7 +37,7 @@ async def fill(store: SessionStore) -> None:
 
 
 async def has_begun(backend: str, place: Path) -> bool:
-    """Whether the store, once it is open, has the session erased; all of it, then."""
+    """Open the store; return whether the session is erased, and check that no part remains."""
     store = await opened(backend, place)
     try:
         assert (await store.maintenance.verify()).problems == ()
@@ -56,7 +56,7 @@ async def has_begun(backend: str, place: Path) -> bool:
 
 
 async def erase_for_good(backend: str, place: Path, pages: list[bytes]) -> None:
-    """Erase again, as after a lost certificate, and then everything else."""
+    """Erase again, as after a lost certificate, then erase all other sessions."""
     store = await opened(backend, place)
     certificate = await erase(store, "e2")
     assert certificate.is_complete

@@ -1,10 +1,10 @@
 """``kill -9`` at every commit of the three example projects, run with the command line.
 
 Each command is a process that runs exactly what ``perdure`` runs. After a kill, another command
-follows, as a person would type it after checking. The end of the flow must not show the kill.
+follows, as a person would type it after checking. The result of the flow must not differ from a run
+without a kill.
 
-The commands before the killed one are copied from the example without a kill: they ran once,
-and the folder as they left it is copied.
+The commands before the killed one run only once: the test copies the folder in the state they left.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def commands() -> Iterator[Commands]:
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """An example that was brought to its end without a kill."""
+    """The result of an example that ran to its end without a kill."""
 
     folder: Path
     commits: int
@@ -94,7 +94,7 @@ def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 def end_of(person: Person, name: str) -> End:
-    """Return the end of the flow of `person`."""
+    """Return the result of the flow that `person` ran."""
     run = person.look("flow", "show", FLOW)
     contexts, story = asyncio.run(_logs_of(person.folder, ROLES[name]))
     artifacts = {
@@ -171,7 +171,7 @@ def test_kills_cover_all_commits_of_example(whole: dict[str, Whole], name: str) 
 def ends_as_it_would(commands: Commands, whole: Whole, name: str, *kills: Kill) -> None:
     """Kill the example `name` at each of `kills`, and compare its end.
 
-    It runs in the folder in which it ran without a kill, whose path is in its store.
+    It runs in the same folder as the run without a kill, because the store contains its path.
     """
     shutil.rmtree(whole.folder)
     stand = [each for each in whole.stands if each.is_before(kills[0])][-1]

@@ -20,7 +20,7 @@ from perdure.testing import ScriptedModel
 CHILD = Path(__file__).parent / "children" / "extractor.py"
 
 
-def test_killed_extraction_is_made_once_by_the_next_process(tmp_path: Path) -> None:
+def test_killed_extraction_is_run_once_by_next_process(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 's.db'}"
     child = subprocess.run([sys.executable, str(CHILD), address], check=False, timeout=120)
     assert child.returncode == -signal.SIGKILL
@@ -28,7 +28,7 @@ def test_killed_extraction_is_made_once_by_the_next_process(tmp_path: Path) -> N
 
 
 async def extract_twice(address: str) -> None:
-    """Check that the first of two runtimes captures what the killed process left."""
+    """Check that the first of two runtimes captures the facts that the killed process did not."""
     calls: list[str] = []
 
     async def extract(

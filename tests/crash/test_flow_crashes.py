@@ -103,7 +103,7 @@ def test_kills_cover_all_commits_of_flow(tmp_path: Path, kind: Kind) -> None:
         assert commits_of(child, 0) == COMMITS[kind]
 
 
-def test_declined_flow_is_compacted_and_roles_learn_of_it(
+def test_flow_with_declined_handoff_and_compaction_informs_roles(
     wholes: dict[Kind, Whole],
 ) -> None:
     run, happened, said = wholes["declined"]

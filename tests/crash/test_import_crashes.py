@@ -1,4 +1,4 @@
-"""``kill -9`` in the middle of an import: its session says so, and the same import finishes it."""
+"""``kill -9`` during an import: the session is marked, and the same import completes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``kill -9`` at every commit and model call of a session that invokes another agent.
 
-Whenever it dies: the child is opened once, has one turn, and what it spent is in its parent's sum.
-"""
+After every kill, the child is opened once and has one turn, and its cost is included in the sum of
+its parent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMITS = 8
 
 
 def killed(file: Path, counts: str, dies_at: int) -> bool:
-    """Run the parent until it dies or is done; whether it died."""
+    """Run the parent until it dies or finishes; return whether it died."""
     done = run_forked(invoker.run, str(file), counts, dies_at)
     if done.code not in (0, -9):
         pytest.fail(done.err)
@@ -41,7 +41,7 @@ async def spent_in(store: Store, stream: str) -> int:
 
 
 async def is_whole(store: Store) -> None:
-    """Check that the child was opened once, ran one turn, and spending is counted once."""
+    """Check that the child was opened once, ran one turn, and its cost is counted once."""
     (child,) = await children_of(store.backend, StreamId("s"))
     assert [info.id for info in await store.recent(limit=None, scope="all")].count(
         child.info.id
@@ -74,7 +74,7 @@ async def test_child_is_started_once(tmp_path: Path, counts: str, dies_at: int) 
 
 
 async def has_answer(store: Store) -> bool:
-    """Whether the session has said its last word."""
+    """Return whether the session has its final answer."""
     session = await store.open("s")
     messages = await session.messages(last=1)
     return bool(messages) and messages[-1].text == "so it is"

@@ -1,4 +1,4 @@
-"""``kill -9`` in the midst of a backup, restore, repair or copy: nothing is half there after it."""
+"""``kill -9`` during a backup, restore, repair or copy leaves no partial result."""
 
 from __future__ import annotations
 

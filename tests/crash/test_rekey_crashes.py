@@ -1,4 +1,4 @@
-"""``kill -9`` in the middle of a rekey: the store is whole, and one of the two keys opens it."""
+"""``kill -9`` during a rekey: the store is complete, and one of the two keys opens it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def places_in(folder: Path) -> list[Path]:
 
 
 def await_removal(copy: Path) -> None:
-    """Wait until the copy that a killed rekey left is removed, without opening the store."""
+    """Wait for removal of the copy that a killed rekey left, without opening the store."""
     for _ in range(6_000):
         if not copy.exists():
             return

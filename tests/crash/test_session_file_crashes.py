@@ -26,7 +26,7 @@ KILLS = 8
 
 
 async def whole_commits(store: JsonlStore) -> set[int]:
-    """Return the commits whose entries are here; check that each is complete and contiguous."""
+    """Return the commits whose entries exist; check that each is complete and contiguous."""
     try:
         entries = await store.entries(S)
     except SessionNotFound:

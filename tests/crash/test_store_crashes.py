@@ -52,7 +52,7 @@ async def check(path: Path, acknowledged: set[int]) -> None:
 
 
 def killed_after(path: Path, commits: int, seconds: float) -> set[int]:
-    """Let a child append for a while after its first commits; return what it acknowledged."""
+    """Let a child append until it is killed; return the commits that it acknowledged."""
     command = [sys.executable, str(CHILD), "append", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -65,7 +65,7 @@ def killed_after(path: Path, commits: int, seconds: float) -> set[int]:
 
 
 @pytest.mark.parametrize("kills", [6, pytest.param(30, marks=FOR_LONG)])
-def test_thirty_random_kills_lose_and_tear_nothing(tmp_path: Path, kills: int) -> None:
+def test_thirty_random_kills_lose_no_commit_and_split_none(tmp_path: Path, kills: int) -> None:
     path = tmp_path / "sessions.db"
     acknowledged: set[int] = set()
     for number in range(rounds(kills)):

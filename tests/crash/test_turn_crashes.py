@@ -1,4 +1,4 @@
-"""The crash table of the design, by ``kill -9`` of a real process in the middle of a real turn."""
+"""The crash table of the design: ``kill -9`` of a real process at each point of a real turn."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INTERRUPT: list[InterruptPolicy] = ["continue", "rollback", "ask"]
 
 
 def killed(plan: Plan) -> list[tuple[int, str]]:
-    """Run `plan` in a child until it dies; what it acknowledged."""
+    """Run `plan` in a child until it dies; return the entries that it acknowledged."""
     done = run_forked(turn.run, plan)
     if done.code not in (0, -9):
         pytest.fail(done.err)

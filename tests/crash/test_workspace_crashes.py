@@ -1,4 +1,4 @@
-"""``kill -9`` at every commit of a session that moves: folder, list and prompt always agree."""
+"""``kill -9`` at every commit of a session that moves: folder, list and prompt always match."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMITS = 6
 
 
 def killed(folder: Path, dies_at: int) -> bool:
-    """Run the child until it dies or is done; whether it died."""
+    """Run the child until it dies or finishes; return whether it died."""
     places = [str(folder / name) for name in ("store.db", "one", "two")]
     done = run_forked(mover.run, *places, dies_at)
     if done.code not in (0, -9):
@@ -28,7 +28,7 @@ def killed(folder: Path, dies_at: int) -> bool:
 
 
 async def prompt_in_force(store: Store, session: str) -> str | None:
-    """Return the system prompt of `session`; its workspace and list entry agree with it."""
+    """Return the system prompt of `session`; check that its workspace and list entry match it."""
     bound = (await authority_of(store.backend, StreamId(session))).bound
     assert bound is not None
     place = kept_workspace(bound.workspace)
@@ -38,7 +38,7 @@ async def prompt_in_force(store: Store, session: str) -> str | None:
 
 
 @pytest.mark.parametrize("dies_at", range(1, COMMITS + 1))
-async def test_moved_session_is_whole_after_any_kill(tmp_path: Path, dies_at: int) -> None:
+async def test_moved_session_is_consistent_after_any_kill(tmp_path: Path, dies_at: int) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     assert killed(tmp_path, dies_at)

@@ -40,7 +40,7 @@ workflow:
 
 
 def trip_workspace(root: Path) -> Path:
-    """Write a workspace of A-Society to `root` that began elsewhere; the folder of its flow.
+    """Write an A-Society workspace that was started elsewhere to `root`; return its flow folder.
 
     Its curator has asked a person, whose reply is queued. Paths are relative to the repository.
     """

@@ -35,7 +35,7 @@ def installed(program: Program) -> Path | None:
 
 @asynccontextmanager
 async def model_for(program: Program, answer: str) -> AsyncGenerator[ModelServer]:
-    """Serve what `program` calls; it answers every request with `answer`."""
+    """Serve the API that `program` calls; every request gets `answer`."""
     server = ModelServer(lambda _: [], anthropic_server.error_body)
     match program:
         case "claude-code":
@@ -72,7 +72,7 @@ async def run(
 
 
 def _words(program: Program, address: str) -> tuple[str, ...]:
-    """Return the options with which `program` asks the server at `address` once."""
+    """Return the arguments with which `program` sends one request to the server at `address`."""
     if program == "claude-code":
         return ("--print",)
     if program == "opencode":

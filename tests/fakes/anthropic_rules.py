@@ -1,4 +1,4 @@
-"""What Anthropic's messages API refuses, as far as a request of ours could break the rules."""
+"""Rules of Anthropic's messages API that a request of perdure could break."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def faults_of(request: Recorded) -> list[str]:
-    """Everything that is wrong with a request; empty when it would be accepted."""
+    """Return all errors of a request; an empty list if the API would accept it."""
     body = request.body
     if (request.method, request.path.partition("?")[0]) != ("POST", "/v1/messages"):
         return [f"nothing is at {request.method} {request.path}"]
@@ -99,7 +99,7 @@ def _source_faults(block: Json) -> Iterator[str]:
 
 
 def _pairing_faults(messages: Sequence[Json]) -> Iterator[str]:
-    """Calls are answered at the very beginning of the next message, each once, and no others."""
+    """Check that the next message begins with exactly one result for each call, and no others."""
     seen: set[str] = set()
     waiting: list[str] = []
     for index, message in enumerate(messages):

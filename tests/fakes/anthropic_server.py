@@ -99,7 +99,7 @@ def error_body(status: int, message: str, code: str) -> Json:
 
 @asynccontextmanager
 async def anthropic_server() -> AsyncGenerator[ModelServer]:
-    """A server that runs as long as the block."""
+    """Run a server for the duration of the block."""
     server = ModelServer(faults_of, error_body)
     server.will(streaming(events(Plan(text="Hello."))))
     async with running(server):

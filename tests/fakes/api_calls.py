@@ -1,4 +1,4 @@
-"""Calls of every route, made from the OpenAPI document: a new route is among them by itself."""
+"""Calls of every route, generated from the OpenAPI document, so new routes are included."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     @property
     def is_change(self) -> bool:
-        """Whether it can change something."""
+        """Return whether the call can change data."""
         return self.method != "GET"
 
 
@@ -45,7 +45,7 @@ class Call(msgspec.Struct, frozen=True):
     body: dict[str, Any] | None
 
     async def answer(self, client: httpx.AsyncClient) -> tuple[int, str]:
-        """Return the status, and headers and body; of a stream up to what is stored."""
+        """Return the status with headers and body; a stream is read up to its stored events."""
         request = client.build_request(
             self.operation.method, self.path, params=self.query, json=self.body
         )
@@ -88,11 +88,11 @@ def _body(operation: Document, schemas: Document) -> Document:
 
 
 def calls(operation: Operation, values: Mapping[str, Any], *, is_whole: bool) -> Iterator[Call]:
-    """Yield calls of `operation` with `values` where a parameter has such a name.
+    """Yield calls of `operation` with arguments from `values`, matched by name.
 
-    First with every parameter but a cursor, of which `values` has none that is valid; then with
-    the cursor; then with those that are required, and if `is_whole` also with each other parameter
-    alone, in all its forms.
+    The first call has all parameters except a cursor without a valid value in `values`. The next
+    has the cursor too. The next has only the required parameters. If `is_whole`, more calls add
+    each other parameter alone, in all its forms.
     """
     query = {each["name"]: each for each in operation.parameters if each["in"] == "query"}
     needed = {name for name, each in query.items() if each.get("required")}
@@ -131,7 +131,7 @@ def _call(
 
 
 def _ids(name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `values` with the id of the session for a part of the path that has no value."""
+    """Return `values` with the session id for a path parameter that has no value."""
     return {**values, name: values["session_id"]}
 
 

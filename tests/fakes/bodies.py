@@ -33,7 +33,7 @@ json_values: Strategy = st.recursive(
 
 
 def _values_of(kind: of.Type) -> Strategy:
-    """Values of a type as `msgspec.inspect` describes it."""
+    """Return a strategy for values of a type that `msgspec.inspect` describes."""
     simple: dict[type[of.Type], Strategy] = {
         of.StrType: texts,
         of.IntType: integers,

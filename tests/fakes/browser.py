@@ -1,7 +1,7 @@
-"""A headless Chromium on a local file, driven over a pipe: no driver, no port, no network.
+"""A headless Chromium on a local file, controlled over a pipe: no driver, port or network.
 
-Speaks the DevTools protocol on file descriptors 3 and 4, a JSON message and a zero byte at a time.
-"""
+Each message of the DevTools protocol on file descriptors 3 and 4 is JSON with a zero byte at its
+end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: object) -> Any:
-        """Call `method` of the protocol; its result."""
+        """Call `method` of the protocol; return its result."""
         return self._call(method, params, self._session)
 
     def _call(self, method: str, params: dict[str, object], session: str | None) -> Any:
@@ -85,12 +85,12 @@ class Page:
         return json.loads(raw)
 
     def cpu_s(self) -> dict[int, float]:
-        """The CPU time of each process that shows pages, so far."""
+        """Return the CPU time of each page process so far."""
         processes = self._call("SystemInfo.getProcessInfo", {}, None)["processInfo"]
         return {each["id"]: each["cpuTime"] for each in processes if each["type"] == "renderer"}
 
     def sized(self, width: int, height: int, *, is_dark: bool = False, scale: float = 1) -> None:
-        """Give the window another size, and the system another colour scheme."""
+        """Change the size of the window and the colour scheme of the system."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -108,7 +108,7 @@ class Page:
         self.until("document.documentElement?.dataset.ready === 'yes'")
 
     def value(self, expression: str) -> Any:
-        """What the JavaScript `expression` gives."""
+        """Return the value of the JavaScript `expression`."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -116,7 +116,7 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, expression: str) -> None:
-        """Wait until `expression` is true, on this page or on one that replaces it."""
+        """Wait until `expression` is true, on this page or on the page that replaces it."""
 
         def holds() -> bool:
             try:
@@ -127,7 +127,7 @@ class Page:
         wait(holds, expression)
 
     def press(self, key: str) -> None:
-        """Press and let go of `key`."""
+        """Press and release `key`."""
         text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
         code = {"Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, "Tab": 9}.get(key, 0)
         self.call(
@@ -136,7 +136,7 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     def write(self, text: str) -> None:
-        """Type `text` into what has the focus."""
+        """Type `text` into the element that has the focus."""
         self.call("Input.insertText", text=text)
 
     def picture(self) -> bytes:
@@ -144,7 +144,7 @@ class Page:
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
     def requested(self) -> list[str]:
-        """Every address asked for so far."""
+        """Return every address requested so far."""
         return [
             event["params"]["request"]["url"]
             for event in self.events
@@ -152,7 +152,7 @@ class Page:
         ]
 
     def complaints(self) -> list[str]:
-        """What the console and the browser complained about."""
+        """Return the errors and warnings of the console and the browser."""
         found: list[str] = []
         for event in self.events:
             params = event.get("params", {})
@@ -164,7 +164,7 @@ class Page:
 
 
 def wait(is_true: Callable[[], bool], what: str) -> None:
-    """Wait until `is_true`, but not longer than `PATIENCE_S`."""
+    """Wait until `is_true`, at most `PATIENCE_S`."""
     deadline = time.monotonic() + PATIENCE_S
     while not is_true():
         assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
@@ -173,7 +173,7 @@ def wait(is_true: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def browsing(program: str) -> Generator[Page]:
-    """A tab of a browser of its own, for the length of a ``with``."""
+    """Open a tab in a separate browser for the duration of a ``with`` block."""
     to_browser, ours_out = os.pipe()
     ours_in, from_browser = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

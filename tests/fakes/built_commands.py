@@ -1,4 +1,4 @@
-"""Every command line, built: the processes that are forked from this one need not build theirs."""
+"""Builds every command line once, so that processes forked from this one reuse them."""
 
 from __future__ import annotations
 

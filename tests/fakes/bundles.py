@@ -1,4 +1,4 @@
-"""Bundles without a store: entries put together by hand, or taken from a random log."""
+"""Bundles without a store: entries written by a test, or taken from a random log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Making:
         self._leaf: EntryId | None = None
 
     def say(self, *bodies: Message | TreeBody, parent: EntryId | str | None = "leaf") -> EntryId:
-        """Append tree entries; the id of the last."""
+        """Append tree entries; return the id of the last one."""
         for body in bodies:
             new = new_tree(body)
             above = self._leaf if parent == "leaf" else parent
@@ -45,7 +45,7 @@ class Making:
         return self._leaf
 
     def note(self, body: SideBody, about: EntryId | None = None) -> EntryId:
-        """Append a side entry; its id."""
+        """Append a side entry; return its id."""
         new = new_side(body)
         if isinstance(body, LeafMoved):
             self._leaf = body.target
@@ -66,7 +66,7 @@ class Making:
 
 
 def bundle_of_log(log: TreeLog, leaf: EntryId | None) -> Bundle:
-    """The session that `log` stands for, its conversation at `leaf`."""
+    """Return the session that `log` describes, with its conversation at `leaf`."""
     entries = list(log.by_id.values())
     for about in sorted(log.undone):
         entries.append(_side(len(entries), CompactionUndone(), about))

@@ -39,7 +39,7 @@ class ManualClock:
 
     @property
     def sleepers(self) -> tuple[float, ...]:
-        """How many seconds each sleeper still has to wait, the soonest first."""
+        """Return the remaining seconds of each sleeper, shortest first."""
         return tuple(sorted(due - self._steady_s for due, _ in self._sleepers))
 
     def advance(self, seconds: float) -> None:
@@ -51,7 +51,7 @@ class ManualClock:
                 awakening.set_result(None)
 
     def set_time_of_day(self, now_ms: int) -> None:
-        """Set the time of day, as an administrator would: durations do not notice."""
+        """Set the time of day, as an administrator would; durations do not change."""
         self._now_ms = now_ms
 
 

@@ -1,4 +1,4 @@
-"""A line for every command there is, over the store of `marked_log`."""
+"""A command line for every command, on the store of `marked_log`."""
 
 from __future__ import annotations
 
@@ -138,12 +138,12 @@ def commands() -> Iterator[str]:
 
 
 def ordered() -> list[str]:
-    """The commands in an order in which each still finds what it is about."""
+    """Return the commands in an order in which the target of each still exists."""
     return [*FIRST, *(name for name in LINES if name not in FIRST + LAST), *LAST]
 
 
 def line_of(command: str, folder: Path, number: int) -> list[str]:
-    """The words of `command`, with files that are there, or not yet there, filled in."""
+    """Return the arguments of `command`, with existing and new files filled in."""
     backups = sorted(folder.glob("fresh*/manifest.json"))
     recording = next(folder.glob("recording*.jsonl"))
     asks = folder / "asks.yaml"

@@ -24,7 +24,7 @@ expect.set_options(timeout=PATIENCE_S * 1_000)
 
 @dataclass
 class Browser:
-    """A page, and what its scripts complained about."""
+    """A page and the errors of its scripts."""
 
     page: Page
     url: str
@@ -41,11 +41,11 @@ class Browser:
         await self.page.wait_for_selector(".rail")
 
     async def reach(self, there: Callable[[str], bool]) -> None:
-        """Wait until `there` is true of the page's address (the console forbids scripts for it)."""
+        """Wait until `there` is true of the page's address (the console allows no scripts here)."""
         await self.page.wait_for_url(there, wait_until="commit")
 
     async def settle(self) -> None:
-        """Wait until the view has loaded what it shows."""
+        """Wait until the view has loaded its data."""
         async with asyncio.timeout(PATIENCE_S):
             while await self.page.locator("p.waiting").count():  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A store with something to see in every view of the console."""
+"""A store with data for every view of the console."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def find_order(number: int) -> str:
 
 @perdure.tool(effect="external", needs_approval=True)
 def refund(number: int, reason: str) -> str:
-    """Give the money for an order back."""
+    """Refund the money for an order."""
     return f"refunded {number}: {reason}"
 
 
@@ -81,7 +81,7 @@ async def furnished(server: Served) -> str:
 
 
 def places(session: str) -> tuple[str, ...]:
-    """Every view of the console, and every side of a conversation."""
+    """Return every view of the console, and every tab of a conversation."""
     sides = ("tree", "turns", "context")
     tabs = ("recall", "facts", "episodes")
     return (
@@ -99,7 +99,7 @@ def places(session: str) -> tuple[str, ...]:
 
 
 def _picture() -> bytes:
-    """A small picture as PNG: a lamp's light, in colours from dark to bright."""
+    """Return a small PNG picture of a lamp's light, in colours from dark to bright."""
     width, height = 96, 64
     rows = b"".join(
         b"\0" + b"".join(bytes((2 * x, 2 * y + 60, 90)) for x in range(width))

@@ -1,4 +1,4 @@
-"""Contexts, made comparable."""
+"""Contexts in a form that tests can compare."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.session.messages import Message, Part, ToolCallPart, ToolResultPart
 
 
 def with_numbered_calls(context: Context) -> Context:
-    """`context` with its calls numbered: ids only have to differ among what is sent."""
+    """Return `context` with its calls numbered, because ids must only differ within one request."""
     numbers: dict[str, str] = {}
 
     def numbered(part: Part) -> Part:

@@ -1,4 +1,4 @@
-"""A conversation with everything, and what a file of one says when perdure reads it back."""
+"""A conversation with all kinds of content, and its content after export and import."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HANDLE = SCHEME + blob_hash(PICTURE)
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """What is said, without blanks; the calls with their arguments; the ids of the results."""
+    """The text without whitespace, the calls with their arguments, and the ids of the results."""
 
     text: str
     calls: tuple[tuple[str, str, object], ...]
@@ -66,12 +66,12 @@ def bird_bundle() -> Bundle:
 
 
 def spoken(conversation: Conversation) -> Spoken:
-    """Return what `conversation` says, under the names and ids that providers allow."""
+    """Return the content of `conversation`, with names and ids in the form that providers allow."""
     return _spoken([part for said in conversation.said for part in said.message.parts])
 
 
 async def read_back(content: bytes, format: Format) -> Spoken:
-    """Import `content` and return what the session says. No line of it may be malformed."""
+    """Import `content`; return the content of the session. Checks that no line is malformed."""
     store = empty_store()
     report = await imported(store, content, format)
     assert report.malformed == ()

@@ -28,7 +28,7 @@ async def texts(store: SessionStore) -> list[list[str]]:
 
 
 async def all_append(store: SessionStore, where: Path | str, processes: int, count: int) -> None:
-    """Processes append `count` times each: all is kept, each one's in its order."""
+    """Processes append `count` times each: all entries are stored, each process's in its order."""
     assert run_together(CHILD, "append", where, processes, count) == ["done"] * processes
 
     entries = await store.entries(S)
@@ -54,7 +54,7 @@ async def all_race(store: SessionStore, where: Path | str, processes: int, count
 
 
 async def two_read_and_write(store: SessionStore, where: Path | str, count: int) -> None:
-    """Two processes append `count` times each, and read all there is to read in between."""
+    """Two processes append `count` times each, and read all entries in between."""
     assert run_together(CHILD, "mixed", where, 2, count) == ["done"] * 2
 
     assert (await store.state(S)).head == 2 * count - 1
@@ -62,7 +62,7 @@ async def two_read_and_write(store: SessionStore, where: Path | str, count: int)
 
 
 async def leader_sleeps(store: SessionStore, where: Path | str) -> None:
-    """A leader is stopped for longer than its lease: another takes over, and it is refused."""
+    """Stop a lease owner beyond its lease: another takes over, and the first is rejected."""
     with child(CHILD, "hold", where, "sleeper", 100) as sleeper:
         sleeper.tell()
         assert sleeper.line() == "held"

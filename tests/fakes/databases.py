@@ -1,4 +1,4 @@
-"""Databases as other programs leave them, made of the fixtures' rows."""
+"""Databases in the format of other programs, built from the rows of the fixtures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ALTER TABLE threads ADD COLUMN created_at TEXT;
 
 
 def rows_in(lines: bytes) -> list[tuple[str, dict[str, object]]]:
-    """The rows that a fixture stands for, with their tables."""
+    """Return the rows of a fixture with their tables."""
     records = [json.loads(line) for line in lines.splitlines()]
     return [(record["table"], record["row"]) for record in records]
 

@@ -20,7 +20,7 @@ PIPE_BYTES = 65_536
 class ForksImports:
     """Modules of the library that forks import: this process imports them for later forks.
 
-    It is loaded lazily, and loading it takes most of the time of a short process.
+    Loading it lazily saves most of the time of a short process.
     """
 
     def __init__(self) -> None:
@@ -63,10 +63,11 @@ def run_in_fork(folder: Path, work: Callable[[], Coroutine[Any, Any, object]]) -
 
 
 def die_at_each(live: Callable[[int], None], step: int) -> None:
-    """Fork a process for every `step`-th operation, which `live` is to be killed at.
+    """Fork a process for every `step`-th operation; `live` must be killed at that operation.
 
-    `live` gets the operation's number (from 1), makes its own files and arms what kills it.
-    Raises: AssertionError if a process fails, or none of them outlives its operation.
+    `live` receives the number of the operation (from 1), creates its own files and sets up the
+    kill.
+    Raises: AssertionError if a process fails, or if every process is killed.
     """
     imports = ForksImports()
 

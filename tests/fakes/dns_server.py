@@ -1,4 +1,4 @@
-"""A name server on loopback that says what a test wants, and a resolver that asks it by UDP."""
+"""A name server on loopback with answers from a test, and a resolver that queries it by UDP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _A, _AAAA = 1, 28
 
 
 class DnsServer(asyncio.DatagramProtocol):
-    """Answers A and AAAA queries; `asked` are the names in order."""
+    """Answers A and AAAA queries; `asked` contains the queried names in order."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -55,7 +55,7 @@ class DnsServer(asyncio.DatagramProtocol):
 
 
 async def addresses_from(port: int, host: str) -> list[str]:
-    """What the name server on `port` says of `host`: A first, then AAAA, no cache."""
+    """Return the addresses of `host` from the name server on `port`: A, then AAAA, uncached."""
     return [*await _queried(port, host, _A), *await _queried(port, host, _AAAA)]
 
 

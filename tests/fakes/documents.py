@@ -24,9 +24,9 @@ HELPER: dict[str, object] = {
 
 
 def document(*edges: str, prompts: dict[str, str | None] | None = None, **refs: str) -> Workflow:
-    """The workflow of edges such as ``in>plan``, whose nodes ``in`` and ``out…`` are the ends.
+    """Return the workflow of edges such as ``in>plan``; ``in`` and ``out…`` are its end nodes.
 
-    A node's agent is ``helper`` unless `refs` says another; its prompt says its id.
+    A node's agent is ``helper`` unless `refs` contains another; its prompt contains its id.
     """
     pairs = [edge.split(">") for edge in edges]
     ids = dict.fromkeys(id for pair in pairs for id in pair)
@@ -48,7 +48,7 @@ _FILTERS = st.sampled_from(["", " | json", " | length", ' | default("none")'])
 
 @st.composite
 def documents(draw: st.DrawFn) -> tuple[Workflow, dict[str, object]]:
-    """A workflow that can be run, of up to eight agent nodes, and inputs for it."""
+    """Return a runnable workflow of up to eight agent nodes, and inputs for it."""
     count = draw(st.integers(0, 8))
     ids = [f"n{number}" for number in range(count)]
     names = draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True, max_size=3))

@@ -9,7 +9,7 @@ from perdure.session.search.words import terms
 
 
 class WordEmbedder:
-    """The vector of a text is the sum of those of its words; `alike` gives words one meaning."""
+    """The vector of a text is the sum of its word vectors. Words in `alike` share one meaning."""
 
     def __init__(
         self, model: str = "words:1", dimension: int = 16, alike: Sequence[Sequence[str]] = ()
@@ -29,7 +29,7 @@ class WordEmbedder:
         return total
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return the vector of each text, or fail."""
+        """Return the vector of each text, or raise an error."""
         if self.failure is not None:
             raise self.failure
         self.asked += texts

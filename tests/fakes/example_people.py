@@ -1,7 +1,7 @@
 """A simulated person who finishes an example project's flow on the command line despite kills.
 
-They do what a person does: begin the flow, answer what it says it waits for, go on with it; and
-where a command was killed they look what became of it, and do it again if it was not done.
+The person starts the flow, answers its questions and resumes it. After a killed command, the person
+checks its result, and repeats the command if it had no effect.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IMPROVEMENT = {"single-owner": "none", "review": "graph-based", "fan-out": "none
 
 
 class Stand(msgspec.Struct, frozen=True):
-    """Where an example stands before the command `words`: a copy of its folder, and its counts."""
+    """The state of an example before the command `words`: a copy of its folder, and its counts."""
 
     copy: Path
     words: tuple[str, ...] = RUN
@@ -40,15 +40,15 @@ class Stand(msgspec.Struct, frozen=True):
     writes: int = 0
 
     def is_before(self, kill: Kill) -> bool:
-        """Whether `kill` is yet to come."""
+        """Return whether `kill` happens later than this state."""
         return (self.commits if kill.thing == "commit" else self.writes) < kill.n
 
 
 class Person:
-    """Who runs the example `name` in `folder`, from `stand` on: else from its beginning.
+    """Runs the example `name` in `folder`, starting from `stand` or else from the beginning.
 
-    `kills` happen one after the other, each counted from the last; `commits` and `writes` are those
-    since the last kill.
+    `kills` happen one after the other. Each is counted from the previous kill, as are `commits` and
+    `writes`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Person:
         shutil.copytree(stand.copy, folder)
 
     def finish(self, copies: Path | None = None) -> list[Stand]:
-        """Bring the flow to its end; return where it stood before each command, if in `copies`."""
+        """Run the flow to its end; return the state before each command, if `copies` is given."""
         stands: list[Stand] = []
         for number in range(MOST_COMMANDS):
             if copies:
@@ -83,7 +83,7 @@ class Person:
         raise AssertionError(f"the flow did not end: {self._words}")
 
     def look(self, *words: str) -> Any:
-        """What ``perdure`` tells with `words`, as JSON."""
+        """Return the JSON output of ``perdure`` with the arguments `words`."""
         ended = self._commands.run((*words, "--json"), self.folder)
         assert ended.code == 0, ended.err
         return json.loads(ended.out)
@@ -101,7 +101,7 @@ class Person:
         return ended
 
     def _due(self) -> Kill | None:
-        """The next kill, as the next command counts."""
+        """Return the next kill, with its count relative to the next command."""
         if not self.kills:
             return None
         kill = self.kills[0]

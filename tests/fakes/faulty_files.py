@@ -1,6 +1,6 @@
-"""The system calls that write files, made to fail or to kill this process at one of choice.
+"""System calls that write files: a chosen call fails or kills this process.
 
-For what writes files itself; `faulty_vfs` is for what writes through SQLite.
+For code that writes files itself; `faulty_vfs` is for code that writes through SQLite.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def planned(plan: Plan) -> Generator[None]:
 
 
 def killing_at(number: int, kept: float) -> Plan:
-    """Kill this process, as ``kill -9`` does, at the operation of that number (from 1).
+    """Kill this process, as ``kill -9`` does, at the operation with this number (from 1).
 
-    A write has then put the share `kept` of its bytes into the file.
+    If the operation is a write, the share `kept` of its bytes is written first.
     """
     seen = 0
     real_write = os.write
@@ -57,9 +57,9 @@ def killing_at(number: int, kept: float) -> Plan:
 
 
 def failing_at(number: int, error: int, operation: Operation, kept: float = 0.0) -> Plan:
-    """Fail with the errno `error` at the `operation` of that number (from 1).
+    """Raise the errno `error` at the `operation` with this number (from 1).
 
-    A write that fails has put the share `kept` of its bytes into the file.
+    If the operation is a write, the share `kept` of its bytes is written first.
     """
     seen = 0
     real_write = os.write

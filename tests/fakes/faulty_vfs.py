@@ -1,4 +1,4 @@
-"""A file layer under SQLite that fails, or kills its process, at a write or an fsync of choice."""
+"""A file layer for SQLite that fails, or kills its process, at a chosen write or fsync."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class FaultyVfs(apsw.VFS):
 
 @cache
 def _layer() -> FaultyVfs:
-    """Registered once: the layer above it keeps a pointer to it for ever."""
+    """Return the layer, registered once: the layer above it stores a pointer to it permanently."""
     return FaultyVfs()
 
 
 @contextmanager
 def faulty_vfs() -> Generator[FaultyVfs]:
-    """The layer, under every database that is opened inside."""
+    """Use the layer for every database that is opened inside the block."""
     layer, before = _layer(), apsw.vfs_names()[0]
     apsw.set_default_vfs(_CIPHER + _NAME)
     try:
@@ -87,7 +87,7 @@ def faulty_vfs() -> Generator[FaultyVfs]:
 
 
 def failing_from(number: int, error: type[apsw.Error], operation: Operation | None = None) -> Plan:
-    """Fail at the operation of that number (from 1), and at all after it."""
+    """Fail at the operation with this number (from 1), and at all later operations."""
     seen = 0
 
     def plan(current: Operation, _name: str, _offset: int) -> None:
@@ -101,7 +101,7 @@ def failing_from(number: int, error: type[apsw.Error], operation: Operation | No
 
 
 def killing_at(number: int) -> Plan:
-    """Kill this process, as ``kill -9`` does, before the operation of that number (from 1)."""
+    """Kill this process, as ``kill -9`` does, before the operation with this number (from 1)."""
     seen = 0
 
     def plan(_operation: Operation, _name: str, _offset: int) -> None:

@@ -1,6 +1,6 @@
-"""A keyring that keeps passwords in the JSON file $PERDURE_TEST_KEYRING, for commands in tests.
+"""A keyring that stores passwords in the JSON file $PERDURE_TEST_KEYRING, for test commands.
 
-A command uses it by PYTHON_KEYRING_BACKEND=tests.fakes.file_keyring.FileKeyring.
+A command uses it if PYTHON_KEYRING_BACKEND=tests.fakes.file_keyring.FileKeyring is set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contract texts that can be told from each other."""
+"""Contract texts that tests can distinguish."""
 
 from perdure.engine.flows.prompts.entry import Contracts
 

@@ -1,4 +1,4 @@
-"""A flow's log in memory: bodies in, the folded state out."""
+"""A flow's log in memory: tests append bodies and read the folded state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOW = StreamId("20260527T143000123Z-a1b2c3")
 
 
 def graph(*edges: str, **roles: str) -> Graph:
-    """The graph of edges such as ``a>b``; a node's role is its id unless `roles` says another."""
+    """Return the graph of edges such as ``a>b``; a node's role is its id unless in `roles`."""
     pairs = [edge.split(">") for edge in edges]
     ids = dict.fromkeys(id for pair in pairs for id in pair)
     nodes = tuple(FlowNode(id, roles.get(id, id)) for id in (ids or roles))
@@ -27,7 +27,7 @@ def graph(*edges: str, **roles: str) -> Graph:
 
 
 class Counted(tuple[T, ...]):
-    """Nodes or edges that count how often they were gone through."""
+    """Nodes or edges that count how often they are iterated."""
 
     reads = 0
 
@@ -37,7 +37,7 @@ class Counted(tuple[T, ...]):
 
 
 def owing_in(state: FlowState) -> frozenset[str]:
-    """The nodes that worked and owe a handoff, counted from every node and edge."""
+    """Return the nodes that worked and owe a handoff, computed from every node and edge."""
     made = set(state.run.completed_handoffs)
     return frozenset(
         edge.source
@@ -76,7 +76,7 @@ class FlowLog:
         )
 
     def hand(self, node: str, *targets: str, artifact: str | None = None) -> FlowLog:
-        """Let `node` hand a new artifact over to each of `targets`."""
+        """Append a handoff of a new artifact from `node` to each of `targets`."""
         path = artifact or f"{node}-{self.state.head}.md"
         return self.add(HandoffMade(node, tuple(HandoffTarget(t, path) for t in targets)))
 
@@ -87,5 +87,5 @@ class FlowLog:
 
 
 def entry_of(seq: int, body: SideBody, at: int = 1_700_000_000_000) -> Entry:
-    """`body` as an entry of the flow's log; its bytes are not needed where the body is given."""
+    """Return an entry of the flow's log with `body`; its encoded bytes are a placeholder."""
     return Entry(FLOW, seq, "side", None, None, at, body.kind, body.version, b"{}")

@@ -1,8 +1,8 @@
-"""What may happen in a flow, said a second time and in another way than the code says it.
+"""The rules of a flow, written independently of the code under test.
 
-It follows a flow's log entry by entry and raises at the first that breaks a rule: who may work,
-when; that what is handed over is delivered once or taken back, that no artifact is used twice, that
-a person's words are heard once. It knows nothing of `FlowState`, and keeps nothing from it.
+It follows a flow's log entry by entry and raises at the first entry that breaks a rule. The rules:
+which role can work when; each handoff is delivered once or withdrawn; no artifact is used twice;
+each reply of a person is delivered once. It does not use `FlowState`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNFORESEEN = re.compile(r"[A-Z]\w*(Error|Exception): ")
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the entry message of a claim has to be about: the work, the files, a person's words."""
+    """The expected content of a claim's entry message: the work, the files, a person's reply."""
 
     node: str
     delivered: tuple[str, ...] = ()
@@ -35,8 +35,9 @@ class Told(msgspec.Struct, frozen=True):
 class FlowOracle:
     """Follows one flow.
 
-    `told` is, by role instance, what its claims have to have told it. `questions` are what waits
-    for an answer now, by node, in the looking back by role, for the flow itself by "".
+    `told` contains, by role instance, the expected content of the messages of its claims.
+    `questions` contains the open questions: by node, by role during the improvement, and under ""
+    for the flow itself.
     """
 
     def __init__(self) -> None:
@@ -90,7 +91,7 @@ class FlowOracle:
     def follow(self, id: EntryId, body: object) -> None:
         """Process the next entry of the log.
 
-        Raises: AssertionError when it breaks a rule.
+        Raises: AssertionError if the entry breaks a rule.
         """
         assert not self.is_completed, f"after its completion: {body}"
         self._id = id
@@ -99,7 +100,7 @@ class FlowOracle:
             rule(body)
 
     def awaited(self) -> tuple[FlowEdge, ...]:
-        """The edges along which a node waits for what was not handed over yet."""
+        """Return the edges along which a node waits for a handoff that was not made yet."""
         return tuple(
             edge
             for edge in self.graph.edges
@@ -174,7 +175,7 @@ class FlowOracle:
             self._choosing[body.node] = body.role
 
     def _waits(self, node: str, role: str) -> None:
-        """It does not work any more, and a person is asked."""
+        """Record that the node stopped working and that a person is asked."""
         self._ended(node)
         self._awaiting.discard(node)
         self._choosing.pop(node, None)

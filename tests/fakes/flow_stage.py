@@ -1,6 +1,6 @@
-"""Whole flows on a scripted model: roles that write files with tools and hand them over.
+"""Whole flows on a scripted model: roles write files with tools and hand them over.
 
-What a role answers depends on the request alone, so any process gives the same answers.
+The answer of a role depends on the request alone, so all processes give the same answers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FlowStage:
     def flows(
         self, *roles: str, owner: str = "here", offered: Sequence[str] = (), **agent: Any
     ) -> Flows:
-        """The flows as one process has them."""
+        """Return the flows as one process sees them."""
         settings: dict[str, Any] = {
             "model": MODEL,
             "tools": ["read_file", "write_file", "run_command"],

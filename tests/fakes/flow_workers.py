@@ -1,6 +1,6 @@
 """The flow of the tests of workers, and its roles: each writes a note and hands it over.
 
-The workspace is `$WORKER_FOLDER`, so a test has one flow.
+The workspace is `$WORKER_FOLDER`, so each test has one flow.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ DEADLY = "deadly"
 
 
 def held(folder: Path, name: str) -> Path:
-    """Return the file that holds the note `name` while it exists."""
+    """Return the file that blocks the note `name` while the file exists."""
     return folder / f"held {name}"
 
 
 @tool(effect="write", on_unknown="retry")
 async def write_note(name: str) -> str:
-    """Write a note into the record folder; the same one if it is there already."""
+    """Write a note into the record folder. If the note exists already, it must be the same."""
     folder = Path(os.environ[FOLDER])
     note(name)
     if (folder / DEADLY).exists():
@@ -62,12 +62,12 @@ def model(kind: Kind, store: Store) -> ScriptedModel:
 
 
 def runtime(store: Store) -> Runtime:
-    """Return the runtime of a worker with the roles of "three", which has those of "two"."""
+    """Return the runtime of a worker with the roles of the flow "three", which includes "two"."""
     return Runtime(store, roles("three"), models=model("three", store))
 
 
 def two(store: Store) -> Runtime:
-    """Return the runtime of a worker with the roles of "two"."""
+    """Return the runtime of a worker with the roles of the flow "two"."""
     return Runtime(store, roles("two"), models=model("two", store))
 
 

@@ -1,4 +1,4 @@
-"""What machines that drive one flow under chance have alike: loop, folder, store, oracle."""
+"""Shared base of test machines that run one flow at random: loop, folder, store, oracle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.fakes.random_flows import AtOnce, HastyClock, Moment, Process
 class FlowMachine(RuleBasedStateMachine):
     """A store in memory, processes that work on it, and an oracle that reads the flow's log.
 
-    `seen` is the seq of the last entry that the oracle was told, -1 before there is a flow.
+    `seen` is the seq of the last entry that the oracle processed, -1 before there is a flow.
     """
 
     def __init__(self, clock: HastyClock | None = None) -> None:
@@ -45,15 +45,15 @@ class FlowMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def process(self, dies_at: int | None = None, moment: Moment = "before") -> Process:
-        """The next process that works on the store; it dies at a commit, if at all."""
+        """Return the next process that works on the store; it can die at commit `dies_at`."""
         self.processes += 1
         return Process(self.store, f"process {self.processes}", self.dead, dies_at, moment)
 
     async def told(self) -> AsyncIterator[tuple[Entry, object]]:
-        """The new entries of the flow's log, each once the oracle was told of it.
+        """Yield the new entries of the flow's log, each after the oracle has processed it.
 
-        Raises: AssertionError for one that may not stand there, from then on always: whoever is
-        told of it first may be a turn, whose failures are part of what happens.
+        Raises: AssertionError for an entry that breaks a rule, and in every later call. The first
+        caller can be a turn, whose failures are expected, so the error must repeat.
         """
         assert self._wrong is None, self._wrong
         for entry in await self.store.entries(FLOW, after=self.seen):

@@ -1,4 +1,4 @@
-"""Whether a window that was followed says what the one says that would be read now."""
+"""Comparison of a followed window with the window that a new read of the log returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.stores.protocol import LogReader
 async def assert_followed(
     followed: FollowedWindow, log: LogReader, stream: StreamId, budget_tokens: int = 5
 ) -> None:
-    """`followed` is where `stream` stands, and whole or trimmed it says the same."""
+    """Check that `followed` is at the leaf of `stream` and gives the same prompt, also trimmed."""
     leaf = (await log.state(stream)).leaf
     window = await pinned_window(log, stream, leaf)
     assert await followed.settings() == window.state
@@ -25,5 +25,5 @@ async def assert_followed(
 
 
 def facts(prompt: Prompt) -> tuple[object, ...]:
-    """What a request is made of."""
+    """Return the fields of a request that tests compare."""
     return (prompt.messages, prompt.tokens, prompt.dropped, prompt.size, prompt.handles)

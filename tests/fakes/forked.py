@@ -1,7 +1,7 @@
-"""Child processes that are forked from one that has loaded what they use.
+"""Child processes that are forked from a process that has loaded their modules.
 
-Loading takes most of the time of a short process, and the crash tests start hundreds. The one they
-are forked from opens no store and starts no thread, so that each is as good as new.
+Loading takes most of the time of a short process, and the crash tests start hundreds. The parent
+process opens no store and starts no thread, so that each fork behaves like a new process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SERVER.set_forkserver_preload(
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit code, negative for a signal, and what it wrote."""
+    """The end of a process: its exit code, negative for a signal, and its output."""
 
     code: int
     out: bytes
@@ -61,7 +61,7 @@ class Forked:
         self._err = FileIO(err, closefd=False)
 
     def line(self) -> bytes:
-        """The next line it writes; empty once it has ended."""
+        """Return the next line of the process's output; empty after its end."""
         return self._out.readline()
 
     def kill(self) -> None:
@@ -81,7 +81,7 @@ class Forked:
 def forked(work: Callable[..., None], *arguments: object) -> Generator[Forked]:
     """A process that does `work`; it is killed at the end if it has not ended by then.
 
-    `work` is a function of a module: it is loaded by its name there.
+    `work` is a module-level function, because the fork loads it by name.
     """
     out, its_out = SERVER.Pipe(duplex=False)
     err, its_err = SERVER.Pipe(duplex=False)
@@ -100,7 +100,7 @@ def forked(work: Callable[..., None], *arguments: object) -> Generator[Forked]:
 
 
 def run_forked(work: Callable[..., None], *arguments: object) -> Ended:
-    """How a process that does `work` ended."""
+    """Run a process that does `work`; return how it ended."""
     with forked(work, *arguments) as process:
         return process.ended()
 

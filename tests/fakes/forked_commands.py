@@ -1,6 +1,6 @@
 """``perdure`` commands in processes that are forked from one that has loaded their modules.
 
-A command that is loaded anew takes half a second of the processor, most of it to import modules.
+Starting a command from scratch takes half a second of processor time, most of it for imports.
 A test of the start itself (the entry point, imports, signals, a terminal) starts a real process.
 """
 
@@ -26,7 +26,7 @@ AT_START = (*("PYTHON" + each for each in string.ascii_uppercase), "LC_", "LD_")
 
 
 def is_forkable(environment: Mapping[str, str], stdin: bytes) -> bool:
-    """Return whether a forked command does what one that is started with `environment` does."""
+    """Return whether a forked command behaves like a real process started with `environment`."""
     starting = [name for name in environment if name.startswith(AT_START)]
     is_usual = starting == ["PYTHONWARNINGS"] and environment.get("LANG") == "C.UTF-8"
     return is_usual and len(stdin) <= MOST_INPUT

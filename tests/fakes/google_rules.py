@@ -1,4 +1,4 @@
-"""What Google's ``generateContent`` refuses, as far as a request of ours could break the rules."""
+"""Rules of Google's ``generateContent`` that a request of perdure could break."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAND_IN = base64.b64encode(b"skip_thought_signature_validator").decode()
 
 
 def faults_of(request: Recorded) -> list[str]:
-    """Everything that is wrong with a request; empty when it would be accepted."""
+    """Return all errors of a request; an empty list if the API would accept it."""
     if request.method != "POST" or not _PATH.fullmatch(request.path):
         return [f"nothing is at {request.method} {request.path}"]
     body = request.body
@@ -52,7 +52,7 @@ def _content_faults(content: Json) -> Iterator[str]:
 
 
 def _pairing_faults(contents: Sequence[Json]) -> Iterator[str]:
-    """Calls come after the user or a response; the responses to all of them come next."""
+    """Check that calls follow a user message or a response, and all their responses come next."""
     waiting = 0
     previous = ""
     for index, content in enumerate(contents):
@@ -74,7 +74,7 @@ def _pairing_faults(contents: Sequence[Json]) -> Iterator[str]:
 
 
 def _signature_faults(contents: Sequence[Json]) -> Iterator[str]:
-    """In the turn under way the first call of each step carries the signature it came with."""
+    """Check that the first call of each step of the open turn has its original signature."""
     begins = max((i for i, c in enumerate(contents) if _is_prompt(c)), default=0)
     for index, content in enumerate(contents):
         calls = [part for part in content.get("parts") or () if "functionCall" in part]
@@ -87,7 +87,7 @@ def _signature_faults(contents: Sequence[Json]) -> Iterator[str]:
 
 
 def _standard(text: str) -> str:
-    """Base64 in its usual alphabet; Google takes the one for addresses too."""
+    """Return base64 in the standard alphabet; Google accepts the URL-safe alphabet too."""
     return text.replace("-", "+").replace("_", "/")
 
 

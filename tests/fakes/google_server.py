@@ -38,7 +38,7 @@ _IN_STREAM: dict[ErrorCode, tuple[int, str]] = {
 
 
 def events(plan: Plan) -> list[Chunk]:
-    """The chunks of a clean stream. Calls come whole, the first of a step signed."""
+    """The chunks of a clean stream. Calls arrive complete; the first of a step is signed."""
     found = words(plan)
     for index, (call_id, name, args) in enumerate(plan.calls):
         part: dict[str, object] = {"functionCall": {"name": name, "args": args, "id": call_id}}
@@ -82,7 +82,7 @@ def error_body(status: int, message: str, code: str) -> Json:
 
 @asynccontextmanager
 async def google_server() -> AsyncGenerator[ModelServer]:
-    """A server that runs as long as the block."""
+    """Run a server for the duration of the block."""
     server = ModelServer(faults_of, error_body)
     server.will(streaming(events(Plan(text="Hello."))))
     async with running(server):

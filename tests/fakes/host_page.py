@@ -1,4 +1,4 @@
-"""A page of another origin with the chat widget on it, under a strict policy of its own."""
+"""A page of another origin with the chat widget, under its own strict content policy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ expect.set_options(timeout=PATIENCE_S * 1_000)
 
 @dataclass
 class Host:
-    """A server for one page. `script` is the tag of the widget; `token` makes what `/token` gives.
+    """A server for one page. `script` is the tag of the widget. `token` returns one for `/token`.
 
-    `tokens` are those that it gave.
+    `tokens` contains the tokens that `/token` returned.
     """
 
     policy: str = ""
@@ -79,7 +79,7 @@ class Visit:
         return self.page.locator(".log .message")
 
     async def texts(self) -> list[str]:
-        """Return the texts of the messages without who said them."""
+        """Return the texts of the messages without the names of their authors."""
         return [text.split(":\n", 1)[-1].strip() for text in await self.said.all_inner_texts()]
 
 

@@ -1,6 +1,6 @@
-"""An MCP server by hand, over standard input and output: it offers and answers what harms.
+"""An MCP server, written by hand, over standard input and output: its answers do harm.
 
-``python hostile_mcp_server.py KIND``; KIND is a name of `LISTINGS`, or how it misbehaves.
+``python hostile_mcp_server.py KIND``; KIND is a name in `LISTINGS` or a kind of misbehaviour.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def deep(levels: int) -> dict[str, Any]:
 
 
 def chain(links: int) -> dict[str, Any]:
-    """References that lead to references."""
+    """Return references that lead to references."""
     named: dict[str, Any] = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(links)}
     named[f"d{links}"] = {"type": "string"}
     return {**obj(a={"$ref": "#/$defs/d0"}), "$defs": named}

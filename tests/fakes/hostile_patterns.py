@@ -1,7 +1,7 @@
 """Texts made from a regular expression to slow it down, and a measurement of the slowdown.
 
-For each repetition in a pattern there are texts that repeat what it takes, behind what leads to
-it: the beginnings of quadratic and exponential searches.
+Each repetition in a pattern gets texts that repeat a matching piece after the prefix that leads to
+the repetition: such texts start quadratic and exponential searches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_S = 2.0
 
 
 class Pattern(NamedTuple):
-    """A pattern of a module, and whether it is only ever matched at one place."""
+    """A pattern of a module, and whether every match is anchored at one position."""
 
     module: str
     name: str
@@ -52,7 +52,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def patterns() -> Iterator[Pattern]:
-    """Each compiled pattern that is a value of a module or stands in its tuples and dicts, once."""
+    """Yield each compiled pattern that a module, or a tuple or dict in it, contains, once."""
     places: dict[re.Pattern[Any], tuple[str, str]] = {}
     used: dict[re.Pattern[Any], set[str]] = {}
     for module in modules():
@@ -79,7 +79,7 @@ def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
 
 
 def texts_for(pattern: re.Pattern[Any]) -> Iterator[Callable[[int], Any]]:
-    """Makers of hostile texts of a given length, as `pattern` takes them."""
+    """Yield functions that build a hostile text of a given length for `pattern`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = _parser.parse(pattern.pattern, pattern.flags)
@@ -100,9 +100,9 @@ def _maker(pattern: re.Pattern[Any], before: str, unit: str, end: str) -> Callab
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Processor time of `work`, which is broken off after `MOST_S`.
+    """Return the processor time of `work`, which is stopped after `MOST_S`.
 
-    Without the garbage collector: what it takes depends on all that the tests before have left.
+    The garbage collector is off, because its time depends on objects that earlier tests left.
     """
     is_collected = gc.isenabled()
     gc.disable()
@@ -129,9 +129,9 @@ def _give_up(*_: object) -> None:
 
 
 def growth(work: Callable[[Any], object], made: Callable[[int], Any], length: int) -> float:
-    """How many times longer `work` takes for four times the text; 0 if that is too short to tell.
+    """Return how many times longer `work` takes on four times the text; 0 if too short to measure.
 
-    The best of up to three measurements, as others use the machine too.
+    Return the best of up to three measurements, because other programs use the machine too.
     """
     best, large = float("inf"), made(4 * length)
     for _ in range(3):
@@ -148,7 +148,7 @@ def growth(work: Callable[[Any], object], made: Callable[[int], Any], length: in
 
 
 def _four_times(work: Callable[[Any], object], text: Any) -> None:
-    """As long as the large text takes where it is linear: processor time is counted coarsely."""
+    """Run `work` four times: the time of a four times larger text if `work` is linear."""
     for _ in range(4):
         work(text)
 
@@ -157,7 +157,7 @@ def _four_times(work: Callable[[Any], object], text: Any) -> None:
 
 
 def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
-    """What leads to each repetition, and what it repeats."""
+    """Yield the prefix before each repetition, and a text that it repeats."""
     for op, value in tree:
         kind = str(op)
         if kind in _REPEATS:
@@ -183,7 +183,7 @@ def _bodies(body: Any) -> list[str]:
 
 
 def _least(tree: Any) -> str:
-    """A short text that the pattern may take."""
+    """Return a short text that the pattern could match."""
     text = ""
     for op, value in tree:
         match str(op):

@@ -1,8 +1,8 @@
 """``perdure`` commands in the process of the test: the cheapest way to run one.
 
-What a command changes in its process is put back: streams, folder, environment, signals, logs and
-limits. A command that is killed, that runs beside another or that a test of asyncio runs needs a
-process of its own (`forked_commands`).
+The test process restores everything that a command changes: streams, folder, environment, signals,
+logs and limits. A command that is killed, that runs concurrently with another or that an asyncio
+test runs needs its own process (`forked_commands`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
 
 def can_run_here() -> bool:
-    """Return whether this thread may be a command's main thread."""
+    """Return whether this thread can be the main thread of a command."""
     if threading.current_thread() is not threading.main_thread():
         return False
     try:
@@ -44,7 +44,7 @@ def can_run_here() -> bool:
 def run_here(
     words: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: bytes = b""
 ) -> Ended:
-    """Run ``perdure`` with `words` in `folder`, and put back what it changed in this process."""
+    """Run ``perdure`` with `words` in `folder`, then restore the state of this process."""
     with (
         tempfile.TemporaryFile(buffering=0) as given,
         tempfile.TemporaryFile(buffering=0) as out,
@@ -64,7 +64,7 @@ def run_here(
 
 
 def _choose_keyring() -> None:
-    """Have the package ``keyring``, if it is loaded, choose by the environment as in a new process.
+    """Make the package ``keyring``, if loaded, choose by the environment as in a new process.
 
     Source: ``keyring.core`` keeps its first choice for the whole process.
     """
@@ -84,7 +84,7 @@ def _run() -> int:
 
 @contextmanager
 def _own_streams(*files: int) -> Generator[None]:
-    """Have the standard streams be `files`."""
+    """Replace the standard streams with `files`."""
     sys.stdout.flush()
     sys.stderr.flush()
     objects = (sys.stdin, sys.stdout, sys.stderr)
@@ -105,7 +105,7 @@ def _own_streams(*files: int) -> Generator[None]:
 
 @contextmanager
 def _own_world(words: Sequence[str], folder: Path) -> Generator[None]:
-    """Have a command run in `folder`, and put back what it may change."""
+    """Run a command in `folder`, then restore the state that it can change."""
     environment, arguments, here = dict(os.environ), sys.argv, Path.cwd()
     temporary, tempfile.tempdir = tempfile.tempdir, None  # as its environment says
     root, of_perdure = logging.getLogger(), logging.getLogger("perdure")

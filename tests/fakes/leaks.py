@@ -1,8 +1,8 @@
 """Erased words in the files of a store: in plain bytes, and in compressed pages of an index.
 
 A search of bytes does not see words in compressed pages, so the index is read as SQLite reads it.
-Pages that it no longer reads may still be in free space of the file: take those with the word
-before an erasure (`pages_with`), and pass them to `leaks_in` after it.
+Pages that the index no longer reads can remain in free space of the file. Collect the pages with
+the word before an erasure (`pages_with`), and pass them to `leaks_in` afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PIECE = 400
 
 
 def leaks_in(place: Path, word: str, gone: Collection[bytes] = ()) -> list[str]:
-    """Return the files at `place` with the word in any form, or with one of the pages `gone`."""
+    """Return the files at `place` that contain the word in any form, or one of the pages `gone`."""
     sought = [word.encode(), word.encode("utf-16-le"), word.encode().hex().encode()]
     sought += [page[:_PIECE] for page in gone]
     return [
@@ -31,7 +31,7 @@ def leaks_in(place: Path, word: str, gone: Collection[bytes] = ()) -> list[str]:
 
 
 def pages_with(place: Path, word: str) -> list[bytes]:
-    """Return the compressed pages with the word in all indexes at `place`."""
+    """Return the compressed pages that contain the word, from all indexes at `place`."""
     return [page for file in _files(place) for page in _pages_in(file, word)]
 
 

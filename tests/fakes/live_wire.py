@@ -10,7 +10,7 @@ from perdure.stores.cluster.live_table import ALL, LiveRow, OnWatch, Streams
 
 
 class LiveWire:
-    """What the tables of all processes share. Streams in `open` have an open turn."""
+    """The state that the tables of all processes share. Streams in `open` have an open turn."""
 
     def __init__(self, *open: StreamId) -> None:
         self.open = set(open)

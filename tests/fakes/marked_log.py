@@ -1,4 +1,4 @@
-"""A store in which every free text holds a marker of control characters.
+"""A store in which every free text contains a marker of control characters.
 
 The texts come from the golden logs: an entry of every kind.
 """
@@ -54,7 +54,7 @@ _LATER = frozenset({"turn_started", "turn_finished", "content_erased", "hologram
 
 
 def marked(value: object, field: str = "") -> object:
-    """JSON data with `MARK` behind every free text in it."""
+    """Return JSON data with `MARK` after every free text in it."""
     match value:
         case str():
             return value if field in _STRUCTURE else value + MARK
@@ -68,7 +68,7 @@ def marked(value: object, field: str = "") -> object:
 
 
 async def plant_marks(store: SessionStore) -> int:
-    """Fill `store` with a session and a flow of marked entries; the number of entries."""
+    """Fill `store` with a session and a flow of marked entries; return the number of entries."""
     header = StreamHeader(
         SESSION,
         START_MS,
@@ -99,7 +99,7 @@ async def plant_marks(store: SessionStore) -> int:
 
 
 async def _planted(store: SessionStore, stream: StreamId, golden: Entry) -> int:
-    """Append `golden` with marks; 0 where the store refuses it."""
+    """Append `golden` with marks; return 0 if the store rejects it."""
     if golden.kind in _LATER:
         return 0
     try:

@@ -1,7 +1,7 @@
 """A real MCP server, over standard input and output or HTTP on loopback; run as a program.
 
-``python mcp_server.py [--http PORT] [--die-at-start]``. What its tools did stands in the file
-``$MCP_DEEDS``, one line each, so that a test sees what took effect.
+``python mcp_server.py [--http PORT] [--die-at-start]``. The file ``$MCP_DEEDS`` lists the effects
+of its tools, one line each, so that a test sees them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def send(to: str) -> str:
 
 @server.tool()
 def die(after: bool = True) -> str:
-    """End by SIGKILL in the middle of the call, once the deed is done (or before)."""
+    """Kill the process with SIGKILL during the call, after the effect or before."""
     if after:
         done("died")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -51,7 +51,7 @@ def die(after: bool = True) -> str:
 
 @server.tool()
 def hang() -> str:
-    """Say who it is, then never answer."""
+    """Report the process id, then never answer."""
     done(f"pid {os.getpid()}")
     time.sleep(600)
     return "never"
@@ -65,7 +65,7 @@ def fail() -> str:
 
 @server.tool()
 def show() -> list[Any]:
-    """A picture, a sound and a text."""
+    """Return a picture, a sound and a text."""
     return [
         ImageContent(data=base64.b64encode(PNG).decode(), mime_type="image/png"),
         AudioContent(data=base64.b64encode(b"la" * 50).decode(), mime_type="audio/wav"),
@@ -93,13 +93,13 @@ def odd() -> str:
 
 @server.tool(name="odd_name_here")
 def odd_too() -> str:
-    """Its name is the same, as far as models may be told."""
+    """A tool whose name equals another one in the form that models accept."""
     return "odd, too"
 
 
 @server.tool()
 def shapeless(anything: Any) -> str:
-    """What it takes cannot be said."""
+    """A tool whose input has no schema."""
     return "ok"
 
 

@@ -1,4 +1,4 @@
-"""Configurations of the real server in `mcp_server`, and what is seen of it from outside."""
+"""Configurations of the real server in `mcp_server`, and its effects as seen from outside."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Listening = tuple[str, subprocess.Popen[bytes]]
 
 
 def local(deeds: Path, name: str = "fake", **settings: Any) -> McpServer:
-    """The server as a program that notes in `deeds` what it did."""
+    """Return the server as a program that writes its effects to `deeds`."""
     env = {"MCP_DEEDS": str(deeds), **settings.pop("env", {})}
     return McpServer(name=name, command=sys.executable, args=(PROGRAM,), env=env, **settings)
 
 
 @contextmanager
 def listening(deeds: Path, port: int | None = None) -> Generator[Listening]:
-    """The server on loopback, at `port` where that was reserved: its address, and its process."""
+    """Run the server on loopback, at `port` if reserved; yield its address and its process."""
     with ExitStack() as stack:
         chosen = port or stack.enter_context(reserved_port())
         process = subprocess.Popen(
@@ -49,7 +49,7 @@ def listening(deeds: Path, port: int | None = None) -> Generator[Listening]:
 
 @contextmanager
 def reserved_port() -> Generator[int]:
-    """A port that nobody listens on, and nobody is given meanwhile who asks for any."""
+    """Reserve a port without a listener, so that the system gives it to no other program."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # who asks for it gets it
         held.bind(("127.0.0.1", 0))
@@ -68,13 +68,13 @@ def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def pids(deeds: Path) -> list[int]:
-    """Of all programs that were started, oldest first."""
+    """Return the process ids of all started programs, oldest first."""
     lines = deeds.read_text().splitlines() if deeds.exists() else []
     return [int(line.removeprefix("pid ")) for line in lines if line.startswith("pid ")]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process is there and no zombie."""
+    """Return whether the process exists and is no zombie."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -82,7 +82,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def until(condition: Any) -> None:
-    """Wait until `condition()` holds."""
+    """Wait until `condition()` is true."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, "it never came to be"

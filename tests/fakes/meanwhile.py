@@ -1,7 +1,7 @@
 """A change of a file by another process while this one reads it, at a chosen moment.
 
-Whoever reads a file looks at its path several times: he asks what it is like, then opens it,
-perhaps more than once. Another process may do something before any of these.
+A program that reads a file accesses its path several times: first for its status, then to open it,
+perhaps more than once. Another process can act before any of these accesses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unittest import mock
 
 
 class Looks:
-    """How often a file was looked at."""
+    """The number of accesses to a file."""
 
     def __init__(self) -> None:
         self.count = 0

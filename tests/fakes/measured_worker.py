@@ -1,4 +1,4 @@
-"""OpenTelemetry in a worker: at its end it writes what it measured to a file."""
+"""OpenTelemetry in a worker: the worker writes its measurements to a file when it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = "metrics.json"
 
 
 def begin(folder: Path) -> None:
-    """Measure from now on; a file in `folder` gets it when the process ends."""
+    """Start to measure; a file in `folder` gets the measurements when the process ends."""
     reader = InMemoryMetricReader()
     metrics.set_meter_provider(MeterProvider([reader]))
 

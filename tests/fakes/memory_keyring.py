@@ -1,4 +1,4 @@
-"""A keyring of the operating system that forgets everything, for the real package ``keyring``."""
+"""An operating system keyring for the real package ``keyring``, in memory only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MemoryKeyring(KeyringBackend):
 
 @contextmanager
 def memory_keyring() -> Generator[MemoryKeyring]:
-    """The keyring of this process, for a while."""
+    """Use a keyring in memory for this process, for the duration of the block."""
     before = keyring.get_keyring()
     made = MemoryKeyring()
     keyring.set_keyring(made)

@@ -1,4 +1,4 @@
-"""Every `ModelClient` behind one harness: a test plans what the model does, a backend does it."""
+"""Every `ModelClient` in one harness: a test plans the model's behaviour, a backend follows it."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ SECRET = "sk-test-0123456789abcdef"
 
 
 class Backend(Protocol):
-    """A kind of client, to be told what its model does."""
+    """A kind of client whose model's behaviour a test can plan."""
 
     model: str
 
     def client(self, plan: Plan) -> ModelClient:
-        """A client whose model follows `plan` from now on."""
+        """Return a client whose model follows `plan` from now on."""
         ...
 
     @property
     def calls(self) -> int:
-        """How many calls have reached the model."""
+        """Return how many calls have reached the model."""
         ...
 
     async def all_ended(self) -> None:
@@ -71,7 +71,7 @@ BackendMaker = Callable[[], AbstractAsyncContextManager[Backend]]
 
 
 class ScriptedBackend:
-    """The scripted model. `calls` cannot be seen from outside: it counts the clock's first use."""
+    """The scripted model. Its `calls` cannot be observed directly, so it counts clock uses."""
 
     model = "scripted:plan"
 
@@ -121,7 +121,7 @@ def _steps(plan: Plan) -> list[Step]:
 
 
 class Format(Protocol):
-    """A wire format, as a module of the fakes: what a plan is in its words."""
+    """A wire format, as a module of the fakes: it translates a plan into the format."""
 
     def events(self, plan: Plan) -> Sequence[Chunk | str]:
         """The events of a clean stream."""
@@ -141,7 +141,7 @@ class Format(Protocol):
 
 
 class HttpBackend:
-    """A provider's client, `asking`, over HTTP, against a server on this machine."""
+    """A provider's HTTP client, `asking`, connected to a server on this machine."""
 
     def __init__(self, model: str, form: Format, server: ModelServer, client: ModelClient) -> None:
         self.model = model
@@ -166,7 +166,7 @@ class HttpBackend:
         return self._form.events(plan)
 
     def handler(self, plan: Plan) -> Handler:
-        """What the server does to follow `plan`."""
+        """Return the server's handler for `plan`."""
         words = self._form.words(plan)
         if plan.error == "malformed_response":
             return sending(*(words if plan.after_words else ()), self._form.garbage())
@@ -216,12 +216,12 @@ class HttpMaker(Protocol):
 
 
 class HttpBackendMaker(Protocol):
-    """Starts a server and makes its client, which bears `stream_idle_timeout_s` of silence."""
+    """Starts a server and creates its client, with a `stream_idle_timeout_s`."""
 
     def __call__(
         self, stream_idle_timeout_s: float = PATIENT_S
     ) -> AbstractAsyncContextManager[HttpBackend]:
-        """The backend, as long as the block lasts."""
+        """Run the backend for the duration of the block."""
         ...
 
 

@@ -1,9 +1,9 @@
 """A real HTTP server on the loopback that answers as models do, whatever the wire format.
 
-It runs in the test's own event loop on a port of its own, refuses what the real service would
-refuse (each format has its rules), records every request, and answers as it is told: whole answers,
-errors, answers that break off, that drip, that never come. No provider's code is involved, so that
-ours is not tested against itself.
+It runs in the event loop of the test on its own port. It rejects the requests that the real service
+would reject (each format has its rules), records every request, and answers as configured: complete
+answers, errors, broken connections, slow answers, or none. It uses no provider code of perdure, so
+that this code is not tested against itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Recorded:
 
 
 class Exchange:
-    """One request and the means to answer it, well or badly."""
+    """One request, and functions to answer it correctly or incorrectly."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class Exchange:
         self.is_broken = False
 
     async def head(self, status: int = 200, **headers: str) -> None:
-        """The status line and headers of an answer that comes in pieces."""
+        """Send the status line and headers of a chunked answer."""
         fields = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
         fields.update({name.replace("_", "-"): value for name, value in headers.items()})
         lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in fields.items())]
         await self._send("\r\n".join([*lines, "", ""]).encode())
 
     async def event(self, data: Chunk | str) -> None:
-        """One event of the stream; a string that begins with ``event:`` is sent as it stands."""
+        """Send one event of the stream; a string that begins with ``event:`` is sent unchanged."""
         if isinstance(data, str) and data.startswith("event:"):
             await self.piece(f"{data}\n\n".encode())
             return
@@ -79,18 +79,18 @@ class Exchange:
         await self._send(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def end(self) -> None:
-        """The end of a body that came in pieces."""
+        """Send the end of a chunked body."""
         await self._send(b"0\r\n\r\n")
 
     async def whole(self, status: int, body: bytes, **headers: str) -> None:
-        """An answer that is not a stream."""
+        """Send an answer that is not a stream."""
         fields = {"content-type": "application/json", "content-length": str(len(body))}
         fields.update({name.replace("_", "-"): value for name, value in headers.items()})
         lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in fields.items())]
         await self._send("\r\n".join([*lines, "", ""]).encode() + body)
 
     def break_off(self) -> None:
-        """Close the connection as it is."""
+        """Close the connection without ending the answer."""
         self.is_broken = True
         self._writer.close()
 
@@ -124,7 +124,7 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """What a client takes as base URL."""
+        """Return the base URL for a client."""
         assert self._server is not None
         port = self._server.sockets[0].getsockname()[1]
         return f"http://127.0.0.1:{port}{self._path}"
@@ -160,7 +160,7 @@ class ModelServer:
             writer.close()
 
     async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; whether the connection can take another."""
+        """Answer one request; return whether the connection can be used for another."""
         request = await _read(reader)
         self.requests.append(request)
         exchange = Exchange(self, request, reader, writer)
@@ -183,7 +183,7 @@ class ModelServer:
 
 @contextlib.asynccontextmanager
 async def running(server: ModelServer) -> AsyncGenerator[ModelServer]:
-    """`server`, as long as the block lasts."""
+    """Run `server` for the duration of the block."""
     await server.start()
     try:
         yield server
@@ -195,7 +195,7 @@ async def running(server: ModelServer) -> AsyncGenerator[ModelServer]:
 
 
 def streaming(events: Iterable[Chunk | str], *, pause_s: float = 0.0) -> Handler:
-    """All events of an answer, cleanly, with `pause_s` before each."""
+    """Send all events of an answer, with `pause_s` before each."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.head()
@@ -210,7 +210,7 @@ def streaming(events: Iterable[Chunk | str], *, pause_s: float = 0.0) -> Handler
 def failing(
     status: int, message: str = "", *, code: str = "", body: bytes | None = None, **headers: str
 ) -> Handler:
-    """An error before the stream. `body` replaces the error object."""
+    """Return an error before the stream. `body` replaces the error object."""
 
     async def handle(exchange: Exchange) -> None:
         error = exchange.server.error_body(status, message, code)
@@ -221,7 +221,7 @@ def failing(
 
 
 def sending(*events: Chunk | str, is_ended: bool = True) -> Handler:
-    """These events; then the end of the body, or without it the end of the connection."""
+    """Send these events, then end the body or, without an end, the connection."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.head()
@@ -236,12 +236,12 @@ def sending(*events: Chunk | str, is_ended: bool = True) -> Handler:
 
 
 def breaking_off(chunks: Iterable[Chunk | str]) -> Handler:
-    """Some chunks, then the connection breaks."""
+    """Send some chunks, then break the connection."""
     return sending(*chunks, is_ended=False)
 
 
 def hanging(chunks: Iterable[Chunk | str] = ()) -> Handler:
-    """Some chunks, then nothing more until the client gives up."""
+    """Send some chunks, then nothing more until the client disconnects."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.head()
@@ -253,7 +253,7 @@ def hanging(chunks: Iterable[Chunk | str] = ()) -> Handler:
 
 
 def mute() -> Handler:
-    """Not one byte until the client gives up."""
+    """Send no byte until the client disconnects."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.client_left()
@@ -262,7 +262,7 @@ def mute() -> Handler:
 
 
 def plain(content_type: str, body: bytes) -> Handler:
-    """Status 200 and something that is no stream."""
+    """Return status 200 and a body that is no stream."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.whole(200, body, content_type=content_type)
@@ -271,7 +271,7 @@ def plain(content_type: str, body: bytes) -> Handler:
 
 
 def pieces(text: str, size: int) -> list[str]:
-    """`text` in pieces of `size` characters."""
+    """Return `text` in pieces of `size` characters."""
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 

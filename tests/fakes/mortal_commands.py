@@ -1,8 +1,7 @@
-"""``perdure`` commands that are killed where a test says, each a process of its own.
+"""``perdure`` commands that a test kills at a chosen point, each in its own process.
 
-A server forks them: what is forked is what the installed command is once its modules are loaded,
-and loading them would take most of the time of the hundreds of commands that the crash tests run.
-"""
+A server forks them. A fork equals the installed command after its modules are loaded. Loading them
+would take most of the time of the hundreds of commands that the crash tests run."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _WRITES = ("acquire_lease", "release_lease", "put_partial")
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """The process kills itself `moment` the `n`-th (from 1) `thing` that succeeds."""
+    """The process kills itself `moment` the `n`-th (from 1) successful `thing`."""
 
     n: int
     moment: Moment = "after"
@@ -45,7 +44,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a command ended: its exit code, negative for a signal, and what it had committed."""
+    """The end of a command: its exit code, negative for a signal, and the number of its commits."""
 
     code: int
     out: str
@@ -60,7 +59,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def environment(folder: str) -> dict[str, str]:
-    """What a command sees: nothing of whoever runs the tests."""
+    """Return the environment of a command, without the variables of the user who runs the tests."""
     return {
         "PATH": os.environ.get("PATH", ""),
         "HOME": folder,
@@ -100,7 +99,7 @@ class Commands:
 
 
 def make_mortal(kill: Kill | None, told: int) -> None:
-    """Have this process die at `kill`, and tell each commit and write on a file descriptor."""
+    """Make this process die at `kill`, and report each commit and write on a file descriptor."""
     reaper = _Reaper(kill, told)
     for name in ("commit", *_WRITES):
         whole = getattr(SqliteStore, name)

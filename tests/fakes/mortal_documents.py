@@ -1,7 +1,7 @@
 """A workflow document with a tool, a fan-out and a join, and ways to die in the middle of it.
 
-Run by the crash tests both in child processes, which kill themselves, and in the test's own, which
-takes over. What its agents answer depends on the request alone.
+The crash tests run it in child processes, which kill themselves, and in their own process, which
+takes over. The answers of its agents depend on the request alone.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ workflow:
 
 
 class DocumentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: where it keeps things, where it dies."""
+    """One run: its folder, and the point at which it dies."""
 
     folder: str
     death: Death = Death()
@@ -92,7 +92,7 @@ RULES: tuple[Reply, ...] = (
 
 
 async def finished(plan: DocumentPlan, store: Store, told: int | None = None) -> FlowState:
-    """Begin the flow or go on with it, up to its end; `told` hears of what is committed."""
+    """Start or resume the flow and run it to its end; report each commit to `told`."""
     reaper = Reaper(plan.death)
     store.backend = cast("SessionStore", MortalStore(store.backend, reaper, told))
     lay_out(plan)
@@ -103,7 +103,7 @@ async def finished(plan: DocumentPlan, store: Store, told: int | None = None) ->
 
 
 def lay_out(plan: DocumentPlan) -> None:
-    """The files there are before anybody begins; another process may be reading them already."""
+    """Write the input files; another process could be reading them already."""
     files = {"notes.md": "{{inputs.topic}} as it stands", "w.workflow.yaml": DOCUMENT}
     for name, text in files.items():
         if not (Path(plan.folder) / name).exists():
@@ -111,7 +111,7 @@ def lay_out(plan: DocumentPlan) -> None:
 
 
 async def begun(plan: DocumentPlan, store: Store) -> None:
-    """Begin the flow, and leave it to others to run."""
+    """Start the flow, and leave the run to other processes."""
     lay_out(plan)
     async with perdure.Flows(_runtime(plan, store)) as flows:
         await _begun(plan, flows)
@@ -134,7 +134,7 @@ async def _begun(plan: DocumentPlan, flows: perdure.Flows) -> perdure.Flow:
 def _runtime(plan: DocumentPlan, store: Store) -> perdure.Runtime:
     @perdure.tool(effect="write", on_unknown="retry")
     async def write_note(name: str) -> str:
-        """Write a note; the same one if it is there already."""
+        """Write a note. If the note exists already, it must be the same."""
         (Path(plan.folder) / name).write_text(f"what {name} says")
         return f"wrote {name}"
 

@@ -1,7 +1,7 @@
 """Flows of roles with tools, and ways to die in the middle of them.
 
-Run by the crash tests both in child processes, which kill themselves, and in the test's own, which
-takes over. What roles answer depends on the request alone.
+The crash tests run them in child processes, which kill themselves, and in their own process, which
+takes over. The answers of roles depend on the request alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Kind = Literal["two", "three", "chosen", "declined"]
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: where it keeps things, which flow it is, where it dies."""
+    """One run: its folder, its flow, and the point at which it dies."""
 
     folder: str
     kind: Kind = "two"
@@ -45,7 +45,7 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Counted(MortalStore):
-    """Tells each commit that is done on a file descriptor."""
+    """Reports each finished commit on a file descriptor."""
 
     def __init__(self, store: SessionStore, reaper: Reaper, told: int | None) -> None:
         super().__init__(store, reaper, None)
@@ -159,7 +159,7 @@ REPLIES = {"owner-intake": "Bo signs.", "build": "Say less."}
 
 
 async def finished(plan: FlowPlan, store: Store, told: int | None = None) -> FlowRun:
-    """Begin the flow or go on with it, up to its end, answering what is asked of a person."""
+    """Start or resume the flow and run it to its end, answering its questions to a person."""
     reaper = Reaper(plan.death)
     store.backend = cast("SessionStore", _Counted(store.backend, reaper, told))
     # An answer that is begun anew is the one that would have come.
@@ -197,7 +197,7 @@ async def _begun(plan: FlowPlan, flows: perdure.Flows) -> perdure.Flow:
 
 
 def _judged(flow: perdure.Flow, waiting: FlowWait) -> Awaitable[FlowState]:
-    """The first version of a file is declined, the second approved."""
+    """Decline the first version of a file and approve the second."""
     if any(name in waiting.text for name in ("plan.md", "long.md")):
         return flow.decline(waiting.target, f"{waiting.target} can do better")
     return flow.approve(waiting.target)
@@ -211,7 +211,7 @@ async def _unless_done(answering: Awaitable[FlowState]) -> None:
 def _runtime(plan: FlowPlan, store: Store) -> perdure.Runtime:
     @perdure.tool(effect="write", on_unknown="retry")
     async def write_note(name: str) -> str:
-        """Write a note into the record folder; the same one if it is there already."""
+        """Write a note into the record folder. If the note exists already, it must be the same."""
         (Path(plan.folder) / RECORD / name).write_text(f"what {name} says")
         return f"wrote {name}"
 

@@ -1,4 +1,4 @@
-"""What OpenAI's chat completions refuse, as far as a request of ours could break the rules."""
+"""Rules of OpenAI's chat completions that a request of perdure could break."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def faults_of(body: Json) -> list[str]:
-    """Everything that is wrong with the body of a request; empty when it would be accepted."""
+    """Return all errors of a request body; an empty list if the API would accept it."""
     found: list[str] = []
     if not isinstance(body.get("model"), str) or not body["model"]:
         found.append("no model")
@@ -63,7 +63,7 @@ def _content_faults(content: object) -> list[str]:
 
 
 def _pairing_faults(messages: Sequence[Json]) -> list[str]:
-    """Every tool call must be answered right after it, and nothing else be answered."""
+    """Check that tool results follow their calls directly, and that no other results exist."""
     faults: list[str] = []
     waiting: list[str] = []
     for index, message in enumerate(messages):

@@ -78,7 +78,7 @@ class ServerAnswer:
 
 
 def answering(answer: ServerAnswer, *, pause_s: float = 0.0) -> Handler:
-    """The whole answer, cleanly, with `pause_s` before each chunk."""
+    """Send the whole answer, with `pause_s` before each chunk."""
     return streaming([*answer.chunks(), "[DONE]"], pause_s=pause_s)
 
 
@@ -110,7 +110,7 @@ def error_body(status: int, message: str, code: str) -> Json:
 
 @asynccontextmanager
 async def openai_server() -> AsyncGenerator[ModelServer]:
-    """A server that runs as long as the block."""
+    """Run a server for the duration of the block."""
     server = ModelServer(_rules, error_body, "/v1")
     server.will(answering(ServerAnswer(text="Hello.")))
     async with running(server):

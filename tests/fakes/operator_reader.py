@@ -1,8 +1,8 @@
-"""A reader of Operator's session files that shares nothing with ours: its rules, written again.
+"""A reader of Operator's session files that shares no code with perdure's.
 
-From the description of the format alone: lines are split as Python's `str.splitlines` does, each
-is checked field by field and dropped when it does not fit, the leaf is the last record or the
-target of the last ``leaf`` record, the context is built from the branch.
+It follows only the description of the format. It splits lines as Python's `str.splitlines` does. It
+checks each line field by field and drops invalid lines. The leaf is the last record or the target
+of the last ``leaf`` record. The context is built from the branch.
 Source: Operator's session and context rules (2026), header version 3.
 """
 
@@ -42,7 +42,7 @@ _STOP_REASONS = ("stop", "length", "tool_calls", "content_filter", "abort", "err
 
 @dataclass(frozen=True)
 class OperatorSession:
-    """A session as Operator has it in memory."""
+    """A session in Operator's in-memory form."""
 
     header: Record
     records: list[Record]
@@ -51,7 +51,7 @@ class OperatorSession:
 
     @property
     def by_id(self) -> dict[str, Record]:
-        """Records by id; of two with one id the last."""
+        """Return the records by id; of two records with the same id, the last."""
         return {record["id"]: record for record in self.records}
 
     @property
@@ -67,7 +67,7 @@ class OperatorSession:
 
     @property
     def name(self) -> str | None:
-        """What the session is called."""
+        """Return the name of the session."""
         names = [r.get("name") for r in self.records if r["type"] == "session_info"]
         return names[-1] if names else None
 
@@ -82,7 +82,7 @@ class OperatorSession:
         return path[::-1]
 
     def context(self) -> list[Spoken]:
-        """The messages a model would be sent, before they are fitted to a provider."""
+        """Return the messages for a model, before they are adapted to a provider."""
         path = self.branch()
         at = max((n for n, r in enumerate(path) if r["type"] == "compaction"), default=None)
         if at is None:
@@ -95,13 +95,13 @@ class OperatorSession:
         return [("summary", (summary["summary"],)), *spoken]
 
     def model(self) -> tuple[str, str] | None:
-        """Provider and model that the branch was changed to last."""
+        """Return the newest provider and model of the branch."""
         changes = [record for record in self.branch() if record["type"] == "model_change"]
         return (changes[-1]["provider_id"], changes[-1]["model_id"]) if changes else None
 
 
 def read(content: bytes) -> OperatorSession:
-    """The session in the file `content`."""
+    """Read the session from the file `content`."""
     objects = [_object(line) for line in content.decode().splitlines() if line.strip()]
     header = objects[0]
     assert header is not None, "the first line is no record"

@@ -1,4 +1,4 @@
-"""Parts of an index of search in memory, and looking for texts in them."""
+"""Parts of a search index in memory, and a lookup of texts in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Filters = Sequence[Sequence[str]]
 
 
 def text(position: int, words: str, *filters: str) -> Text:
-    """A text of `words` at a position, from that moment, at that place of a session of its own."""
+    """Return a text of `words` at a position; time and place equal the position."""
     own = () if any(key.startswith(SESSION) for key in filters) else (f"{SESSION}own",)
     return Text(position, position, words.split(), (*filters, *own), abs(position))
 
@@ -31,7 +31,7 @@ def text(position: int, words: str, *filters: str) -> Text:
 def found_in(
     parts: Sequence[Part], query: str, filters: Filters = (), most: int = 1_000
 ) -> tuple[list[Candidate], int]:
-    """The newest `most` texts in `parts` that fit, and how many are in the blocks read for that."""
+    """Return the newest `most` matching texts in `parts`, and the number of texts read."""
     heads = [Head(no, len(part.said), part.said[-1].position) for no, part in enumerate(parts)]
     finding = PartLookup(Asked(sought_in(query), filters), heads, [], most)
     read = 0
@@ -50,7 +50,7 @@ def found_in(
 
 
 def fitting(texts: Sequence[Text], query: str, filters: Filters = ()) -> list[Candidate]:
-    """What a look at each of `texts` finds, the newest first."""
+    """Return the matches of a scan through all `texts`."""
     sought = sought_in(query)
     fits = [
         Candidate(each.position, counts, len(each.words))
@@ -62,18 +62,18 @@ def fitting(texts: Sequence[Text], query: str, filters: Filters = ()) -> list[Ca
 
 
 def words_of(pages: Iterable[bytes]) -> set[str]:
-    """The keys of compressed pages: words that a search of bytes does not see."""
+    """Return the keys of compressed pages: words that a search of bytes does not find."""
     return {kept.key for body in pages for kept in everything(body)}
 
 
 def make_parts_of_few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let an index have parts with compressed pages, where it would have loose texts only."""
+    """Make an index build parts with compressed pages even for a few texts."""
     for name, size in (("SCANNED", 0), ("MOST_LOOSE", 1), ("BATCH_ROWS", 64)):
         monkeypatch.setattr(sizes, name, size)
 
 
 def rewritten(blocks: Iterable[Block], change: Callable[[list[Said]], object]) -> list[BlockRow]:
-    """The blocks of a part after `change` of its texts."""
+    """Return the blocks of a part after `change` was applied to its texts."""
     said = [each for block in blocks for each in block.said()]
     change(said)
     return list(block_rows(said))

@@ -1,4 +1,4 @@
-"""Stores as programs open them, with a second program beside the first."""
+"""Stores as programs open them: a second program can open the same store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = ("memory", "sqlite")
 
 
 class Place:
-    """Where a store's data is. Each `open` is a handle of its own, as another program has one."""
+    """Where a store's data is. Each `open` returns a separate handle, as in another program."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.clock = ManualClock()
@@ -24,7 +24,7 @@ class Place:
         self._opened: list[Store] = []
 
     async def open(self) -> Store:
-        """The store, opened once more."""
+        """Open the store once more."""
         if self._address:
             store = await connect_store(self._address, "default", "normal", self.outside)
         else:

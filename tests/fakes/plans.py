@@ -1,4 +1,4 @@
-"""What a model is to do with every request, said without a word of any wire format."""
+"""A model's answer to every request, described without any wire format."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ USAGE = Usage(100, 20, cache_read_tokens=30)
 
 @dataclass(frozen=True)
 class Plan:
-    """What the model does with every request. Without more it answers, cleanly.
+    """The model's answer to every request. By default, the model answers without an error.
 
-    `error` ends the call before anything came, with `after_words` when the text has come. `calls`
-    are (id, name, arguments). `ends` says how the answer ends when there is no error.
+    `error` ends the call before any output. With `after_words`, it ends the call after the text.
+    `calls` are (id, name, arguments). `ends` is the stop reason of an answer without an error.
     """
 
     text: str = ""

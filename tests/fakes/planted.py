@@ -1,6 +1,6 @@
-"""A store with something of everything in it, and one word in every place that holds text.
+"""A store with every kind of content, and one word in every place that contains text.
 
-For tests of what a store keeps (golden databases) and of what nobody may find (encryption).
+It serves tests of stored data (golden databases) and of data that must be unreadable (encryption).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ async def _commit(
 
 
 async def content_of(store: SessionStore, word: str) -> bytes:
-    """All that can be read of what `plant` made, as lines of JSON that tell every difference."""
+    """Return all readable content of `plant` as lines of JSON that show every difference."""
     listed = [_as_then(info, _INFO) for info in await store.sessions(scope="all")]
     lines: list[object] = [await store.feed(0), listed]
     for stream in STREAMS:
@@ -162,6 +162,6 @@ _STATE = ("lease",)
 
 
 def _as_then(value: object, later: Sequence[str]) -> dict[str, object]:
-    """The fields of `value` without those of `later`, which older files were written without."""
+    """Return the fields of `value` except `later`, which older files do not contain."""
     fields: dict[str, object] = msgspec.to_builtins(value)
     return {name: held for name, held in fields.items() if name not in later}

@@ -1,4 +1,4 @@
-"""Models that do what a test has written down for each call, and remember what they got."""
+"""Models that follow a test's script for each call, and record their requests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def words(text: str, usage: Usage | None = USED) -> Act:
 
 
 def asks(*names: str, json: str = "{}", usage: Usage | None = USED) -> Act:
-    """An answer that calls tools, whose ids are ``<name>-<place>``."""
+    """Return an answer that calls tools with ids ``<name>-<place>``."""
     calls = [ToolCallDelta(n, f"{name}-{n}", name, json) for n, name in enumerate(names)]
     return (*calls, StreamEnd("tool_calls", usage))
 
@@ -59,8 +59,9 @@ def asks(*names: str, json: str = "{}", usage: Usage | None = USED) -> Act:
 class Players:
     """A `ModelClient` and its price list.
 
-    Shape: `acts` has the calls of each model in order; a model without any left answers ``done``.
-    Units: `price` is micro-cents for each token of any class; None: nobody knows it.
+    Shape: `acts` contains the calls of each model in order. A model without remaining acts answers
+    ``done``.
+    Units: `price` is micro-cents for each token of any class; None: unknown.
     """
 
     def __init__(self, **acts: Sequence[Act]) -> None:
@@ -71,7 +72,7 @@ class Players:
 
     @property
     def called(self) -> list[str]:
-        """The names of the models that were called, in order, without their providers."""
+        """Return the names of the called models in order, without their providers."""
         return [request.model.partition(":")[2] for request in self.requests]
 
     def info(self, model: str) -> ModelInfo:
@@ -95,7 +96,7 @@ class Players:
 
 
 class Theatre:
-    """A store in memory in which players perform; its clock stands still until a test moves it."""
+    """A store in memory and a runtime with players; only a test moves the clock."""
 
     def __init__(self, **acts: Sequence[Act]) -> None:
         self.clock = ManualClock()
@@ -111,7 +112,7 @@ class Theatre:
     async def chat(
         self, *, id: str = "s", options: dict[str, Any] | None = None, **agent: Any
     ) -> Chat:
-        """A session under an agent whose model is ``p:main`` unless it is said otherwise."""
+        """Start a session under an agent whose model is ``p:main`` by default."""
         settings: dict[str, Any] = {"model": "p:main", **agent}
         made = Agent("helper", **settings)
         return await self.runtime(made, **(options or {})).start(made, id=id)

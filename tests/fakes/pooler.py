@@ -52,7 +52,7 @@ class Pooler:
 
 @contextmanager
 def pooling(server: PostgresServer, *, connections: int = 1) -> Generator[Pooler]:
-    """PgBouncer with `connections` to each database of `server`, for as long as the block lasts."""
+    """Run PgBouncer with `connections` to each database of `server` inside the block."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         pytest.skip(NO_PGBOUNCER)

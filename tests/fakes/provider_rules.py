@@ -1,7 +1,7 @@
-"""What providers accept as a list of messages: three validators that know nothing of perdure's own.
+"""Rules of providers for a list of messages: three validators that use no code of perdure.
 
-Each maps messages to the provider's shape as its adapters do, then states every rule that is
-broken. The rules come from the documentation and from the errors that the services return:
+Each validator maps messages to the provider's format as the adapters do, then returns every broken
+rule. The rules come from the documentation and from the errors that the services return:
 
 - OpenAI chat completions: "An assistant message with 'tool_calls' must be followed by tool messages
   responding to each 'tool_call_id'"; "messages with role 'tool' must be a response to a preceding
@@ -60,12 +60,12 @@ class Turn(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
 
     def of(self, kind: BlockKind) -> list[Block]:
-        """Its blocks of one kind, in order."""
+        """Return its blocks of one kind, in order."""
         return [block for block in self.blocks if block.kind == kind]
 
 
 def all_problems(messages: Sequence[Message]) -> list[str]:
-    """Every rule of any provider that `messages` break."""
+    """Return every rule of any provider that `messages` break."""
     return [
         *(f"openai: {problem}" for problem in openai_problems(messages)),
         *(f"anthropic: {problem}" for problem in anthropic_problems(messages)),
@@ -74,7 +74,7 @@ def all_problems(messages: Sequence[Message]) -> list[str]:
 
 
 def sending_problems(messages: Sequence[Message]) -> list[str]:
-    """What keeps `messages` from being sent: as `all_problems`, and they ask for an answer."""
+    """Return why `messages` cannot be sent: `all_problems`, and a missing request for an answer."""
     problems = all_problems(messages)
     if not messages:
         problems.append("there is nothing to answer")
@@ -103,12 +103,12 @@ def _block(part: Part) -> Block:
 
 
 def openai_problems(messages: Sequence[Message]) -> list[str]:
-    """The rules of chat completions that `messages` break."""
+    """Return the rules of chat completions that `messages` break."""
     return list(_openai(list(_openai_turns(messages))))
 
 
 def _openai_turns(messages: Sequence[Message]) -> Iterator[Turn]:
-    """One turn per message, but one per result for tool messages."""
+    """Convert each message to one turn; a tool message becomes one turn per result."""
     for message in messages:
         blocks = tuple(_block(part) for part in message.parts)
         if message.role == "tool":
@@ -167,13 +167,13 @@ def _openai_calls(at: int, turn: Turn) -> Iterator[str]:
 
 
 def anthropic_problems(messages: Sequence[Message]) -> list[str]:
-    """The rules of the messages API that `messages` break."""
+    """Return the rules of the messages API that `messages` break."""
     turns = _anthropic_turns(messages)
     return [*_anthropic_shape(turns), *_anthropic_calls(turns), *_anthropic_end(turns)]
 
 
 def _anthropic_turns(messages: Sequence[Message]) -> list[Turn]:
-    """Tool messages are the user's, and join the words of the user that follow them."""
+    """Convert tool messages to user turns and merge them with the following user text."""
     turns: list[Turn] = []
     before = ""
     for message in messages:
@@ -240,7 +240,7 @@ def _anthropic_end(turns: list[Turn]) -> Iterator[str]:
 
 
 def google_problems(messages: Sequence[Message]) -> list[str]:
-    """The rules of generateContent that `messages` break."""
+    """Return the rules of generateContent that `messages` break."""
     roles = {"user": "user", "tool": "function", "assistant": "model"}
     turns = [
         Turn(roles.get(message.role, message.role), tuple(_block(part) for part in message.parts))

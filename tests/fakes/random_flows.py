@@ -1,4 +1,4 @@
-"""Flows that chance drives: graphs, what roles answer, right and wrong, and processes that die."""
+"""Random flows: graphs, correct and wrong answers of roles, and processes that die."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ ENDS = ("aborted", "error", "length")
 
 @st.composite
 def graphs(draw: st.DrawFn, most: int = MANY) -> Graph:
-    """A workflow that can run: 1 to 30 nodes, `most` inside; edges from earlier to later ones.
+    """Draw a runnable workflow: 1 to 30 nodes, at most `most` inner ones, edges only forward.
 
-    Beside the last node others of the owner may hand over to nobody. Nodes may be called as roles
-    are, and not as their own.
+    Besides the last node, other nodes of the owner can lack successors. A node can have the name of
+    a role, even of a role that is not its own.
     """
     # Few nodes meet more of each other; hypothesis alone would mostly draw the ends of a range.
     inner = draw(st.sampled_from([n for n in (0, 1, 2, 2, 3, 3, 4, 4, 5, MANY) if n <= most]))
@@ -96,25 +96,25 @@ def graphs(draw: st.DrawFn, most: int = MANY) -> Graph:
 
 
 class HastyClock(ManualClock):
-    """A clock on which who sleeps is soon awake; each look at it takes a millisecond."""
+    """A clock whose sleepers wake up quickly; each reading advances it by a millisecond."""
 
     def now_ms(self) -> int:
-        """The time of day, later than it ever was."""
+        """Return the time of day, later than at every earlier call."""
         self.advance(0.001)
         return super().now_ms()
 
     async def sleep(self, seconds: float) -> None:
-        """Let the others have some turns; by then that time has passed, though not of the day."""
+        """Let other tasks run for some steps; then advance steady time, but not the time of day."""
         for _ in range(20):
             await asyncio.sleep(0)
         self._steady_s += seconds
 
 
 class AtOnce(ThreadPoolExecutor):
-    """Does at once what is to be done in a thread, so that the same seed is the same run."""
+    """Runs thread work immediately in the caller, so that the same seed gives the same run."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """What `fn` gives, or raises."""
+        """Run `fn` now; return a future with its result or its exception."""
         done: Future[T] = Future()
         try:
             done.set_result(fn(*args, **kwargs))
@@ -124,10 +124,11 @@ class AtOnce(ThreadPoolExecutor):
 
 
 class Process:
-    """The store as one process has it, until it dies: from then on nothing it does is done.
+    """The store as one process uses it until it dies. After that, its calls have no effect.
 
-    It dies `moment` the commit after `dies_at` others; where it is "asked" to end, it ends in order
-    after that. `dead` are the names of those that died, and whose leases are free.
+    It dies `moment` the commit that follows `dies_at` others. With moment "asked", it is asked to
+    end after that commit and ends normally. `dead` contains the names of dead processes, whose
+    leases are free.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Process:
         return committed
 
     async def _led(self, commit: Commit) -> CommitResult:
-        """Make `commit`; who takes a lease in it is this process, and knows itself who is dead."""
+        """Make `commit`; this process takes its leases, also from owners it knows to be dead."""
         try:
             return await self._store.commit(self._taken(commit, None))
         except LeaseHeld as held:
@@ -183,7 +184,7 @@ class Process:
     async def acquire_lease(
         self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
     ) -> Lease:
-        """See ``SessionStore``; whoever asks is this process, and knows itself who is dead."""
+        """See ``SessionStore``; this process takes the lease, also from a known dead owner."""
         try:
             return await self._store.acquire_lease(stream, self._name, ttl_ms)
         except LeaseHeld as held:
@@ -215,7 +216,7 @@ Answer = Callable[["Desk"], str]
 
 
 class Desk(msgspec.Struct):
-    """Where a role writes, and what it works at."""
+    """The folder in which a role writes, and the node on which it works."""
 
     folder: Path
     state: FlowState
@@ -229,16 +230,16 @@ class Desk(msgspec.Struct):
 
     @property
     def near(self) -> str:
-        """A neighbour of the node; the node itself where it has none."""
+        """Return a neighbour of the node, or the node itself if it has none."""
         graph = self.state.graph
         return (*graph.successors(self.node), *graph.predecessors(self.node), self.node)[0]
 
     def names(self, path: str) -> str:
-        """Name `path` as what is handed to a neighbour."""
+        """Return a handoff of `path` to a neighbour."""
         return f"```handoff\ntarget_node_id: {self.near}\nartifact_path: {path}\n```"
 
     def written(self, name: str, text: str) -> str:
-        """Name a file that holds `text`."""
+        """Write a file that contains `text`; return a handoff of it."""
         (self.folder / name).write_text(text)
         return self.names(name)
 
@@ -289,13 +290,13 @@ WRONG: Mapping[str, tuple[RepairCode, Answer]] = {
 
 
 def owed(state: FlowState, node: str) -> list[str]:
-    """The nodes that `node` has still to hand over to."""
+    """Return the nodes to which `node` still owes a handoff."""
     completed = state.run.completed_handoffs
     return [t for t in state.graph.successors(node) if edge_key(node, t) not in completed]
 
 
 def good_answer(desk: Desk) -> str:
-    """What brings the work forward."""
+    """Return an answer that advances the work."""
     following = desk.state.graph.successors(desk.node)
     if following:
         return desk.hands(*(owed(desk.state, desk.node) or following))
@@ -321,7 +322,7 @@ MOODS: Mapping[str, Mapping[str, int]] = {
 
 
 def in_mood(mood: str) -> Answer:
-    """Right, wrong, or an end of another kind, as often as `mood` has it."""
+    """Return a random answer: correct, wrong or another end, weighted by `mood`."""
     weights = MOODS[mood]
     kinds = [kind for kind, weight in weights.items() for _ in range(weight)]
 
@@ -345,13 +346,13 @@ def in_mood(mood: str) -> Answer:
 
 
 def _lacks_inputs(desk: Desk) -> bool:
-    """Whether there is something to wait for."""
+    """Return whether the node has inputs to wait for."""
     completed, before = desk.state.run.completed_handoffs, desk.state.graph.predecessors(desk.node)
     return any(edge_key(source, desk.node) not in completed for source in before)
 
 
 def _handed_over(desk: Desk, kind: str) -> str | None:
-    """A handoff, possible or not, of the kind called so."""
+    """Return a handoff of this `kind`, possible or not; None if the kind is no handoff."""
     chance, graph = desk.chance, desk.state.graph
     before, following = graph.predecessors(desk.node), graph.successors(desk.node)
     any_node = chance.choice(graph.nodes).id
@@ -372,7 +373,7 @@ def _handed_over(desk: Desk, kind: str) -> str | None:
 
 
 class RandomRoles(ScriptedRoles):
-    """Roles that answer what `answer` says. `meanwhile` happens while a turn runs."""
+    """Roles whose answers come from `answer`. `meanwhile` is called while a turn runs."""
 
     def __init__(
         self,
@@ -389,13 +390,13 @@ class RandomRoles(ScriptedRoles):
         self._stopped: set[StreamId] = set()
 
     async def session(self, state: FlowState, role: str) -> StreamId:
-        """A stream of its own; of one role not before it is configured."""
+        """Return the role's own stream; one of the roles must be configured first."""
         if role == CHOOSY and role not in state.roles:
             raise Unconfigured("choose", Offers(("scripted:a", "scripted:b")))
         return await super().session(state, role)
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
-        """What the work is about, to be compared with what was claimed."""
+        """Return the content of the work, which a test compares with the claim."""
         receiving = state.run.receiving_handoff
 
         def paths(keys: Sequence[str]) -> tuple[str, ...]:
@@ -407,11 +408,11 @@ class RandomRoles(ScriptedRoles):
         return TOLD + msgspec.json.encode(told).decode()
 
     async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
-        """The role, and a person's words."""
+        """Return the role and a person's reply."""
         return TOLD + msgspec.json.encode(Told(work.role, text=work.text)).decode()
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """Sooner or later. An open turn is to be recovered first, as `RoleTurns` does."""
+        """Sooner or later. An open turn must be recovered first, as in `RoleTurns`."""
         for _ in range(self._chance.choice((0, 0, 0, SLOW))):  # what it is told is put together
             await asyncio.sleep(0)
         try:
@@ -420,7 +421,7 @@ class RandomRoles(ScriptedRoles):
             raise NodeClaimLost(session) from None
 
     async def stop(self, session: StreamId) -> None:
-        """The turn that runs ends as aborted."""
+        """Make the running turn end as aborted."""
         self._stopped.add(session)
 
     async def _finish(self, lease: Lease, role: str, companion: CommitParticipant) -> None:
@@ -438,7 +439,7 @@ class RandomRoles(ScriptedRoles):
 def reflection(
     folder: Path, state: FlowState, role: str, chance: random.Random, *, is_good: bool
 ) -> str:
-    """What a role that looks back ends its turn with."""
+    """Return the answer at the end of a role's turn in the improvement."""
     path = assigned_path(state, role)
     file = folder / path
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Hypothesis strategies for logs as bad as they come.
+"""Hypothesis strategies for logs with every kind of defect.
 
-Random trees with every kind of entry, readable or not; calls and results missing, repeated, out of
-order or under ids and names that no provider takes; answers cut short; compactions that keep from
-anywhere; forks. What `random_logs` draws is a `TreeLog`, so any leaf of it, and with it any prefix
-of the log, can be looked at.
+Random trees with readable and unreadable entries of every kind. Calls and results are missing,
+repeated, out of order, or have ids and names that no provider accepts. Answers are interrupted.
+Compactions keep entries from any point. Some logs are forks. `random_logs` draws a `TreeLog`, so a
+test can use any leaf of it, and thus any prefix of the log.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _unreadable = st.sampled_from(
 
 @st.composite
 def random_logs(draw: st.DrawFn, largest: int = 24) -> TreeLog:
-    """A log of up to `largest` entries; sometimes a fork with a history of its own before it."""
+    """Draw a log of up to `largest` entries; some are forks of a log with its own history."""
     log = TreeLog("origin")
     _grow(draw, log, draw(st.integers(0, largest)))
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""A plain connection to a database file, for looking and tampering behind a store's back."""
+"""A plain connection to a database file, to read and change it without the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.stores.sqlite.rows import Connection
 
 @contextmanager
 def raw_database(path: Path) -> Generator[Connection]:
-    """The file, opened by somebody who knows nothing of stores."""
+    """Open the file without the store's code."""
     db = cast("Connection", apsw.Connection(str(path)))
     try:
         yield db

@@ -1,6 +1,6 @@
 """The real pi, from its npm package: its session manager and `/tree` as a process, and its command.
 
-The package lies in the folder that $PERDURE_PI names, else in `.programs/pi` (`make programs`).
+The package is in the folder $PERDURE_PI, or else in `.programs/pi` (`make programs`).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def _read_until(terminal: int, pattern: str) -> str:
-    """Return what is printed at a terminal, without colours, until `pattern` is in it."""
+    """Return the terminal output, without colours, up to a match of `pattern`."""
     printed = b""
     end = time.monotonic() + PATIENCE_S
     while True:
@@ -135,7 +135,7 @@ def _read_until(terminal: int, pattern: str) -> str:
 
 
 def settle(home: Path, address: str) -> None:
-    """Tell pi in `home` of a provider ``local`` with the model ``tides`` at `address`."""
+    """Configure pi in `home` with a provider ``local`` and the model ``tides`` at `address`."""
     folder = home / ".pi" / "agent"
     folder.mkdir(parents=True, exist_ok=True)
     model = {"id": "tides", "name": "Tides", "reasoning": False, "input": ["text"]}
@@ -152,7 +152,7 @@ def settle(home: Path, address: str) -> None:
 
 @contextmanager
 def running(package: Path) -> Generator[RealPi]:
-    """Run the driver as long as the block."""
+    """Run the driver for the duration of the block."""
     command = ["node", str(DRIVER), str(package)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"

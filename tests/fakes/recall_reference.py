@@ -1,4 +1,4 @@
-"""The formula of recall, written as plainly as possible: what every implementation must give."""
+"""The formula of recall in its plainest form: every implementation must return the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEFORE, AFTER, REACH = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1), 60
 
 
 class SaidText(NamedTuple):
-    """A text of a session: its name, its speaker, its words, when it was said."""
+    """A text of a session: its name, its speaker, its words and its time."""
 
     name: str
     author: str | None

@@ -1,4 +1,4 @@
-"""Real repositories that run a program which leaves a mark, if anything can make git run it."""
+"""Real repositories with a program that leaves a mark if git can be made to run it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """A repository to prepare, a program that leaves a mark, and what lies outside."""
+    """A repository to prepare, a program that leaves a mark, and a repository outside."""
 
     repository: Path
     outside: Path
@@ -56,7 +56,7 @@ def initialized(folder: Path, subject: str = "first") -> Path:
 
 
 def scene_in(tmp_path: Path) -> Scene:
-    """A repository, another one outside of it, and a program; HOME is ``home`` beside them."""
+    """Create a repository, another one outside it, and a program; HOME is ``home`` next to them."""
     (tmp_path / "home").mkdir()
     outside = initialized(tmp_path / "outside", SUBJECT)
     (outside / "secret.txt").write_text(f"{SECRET}\n")
@@ -68,7 +68,7 @@ def scene_in(tmp_path: Path) -> Scene:
 
 
 async def all_runs(scene: Scene) -> list[ToolRun]:
-    """What every git tool returns in the repository of `scene`, after a change to its file."""
+    """Return the result of every git tool in the repository of `scene`, after a file change."""
     (scene.repository / "a.txt").write_text("two\n")
     os.utime(scene.repository / "a.txt", (1, 1))
     tools = Tools(scene.repository)
@@ -86,7 +86,7 @@ def require_harmless(scene: Scene, runs: list[ToolRun]) -> None:
 
 
 def sign_head(scene: Scene) -> None:
-    """Make HEAD a commit with a signature in it, which only a program can check."""
+    """Replace HEAD with a commit that has a signature, which only an external program can check."""
     text = git(scene.repository, "cat-file", "commit", "HEAD")
     headers, _, message = text.partition("\n\n")
     kind = "SSH" if "ssh" in scene.config.read_text() else "PGP"

@@ -1,4 +1,4 @@
-"""What OpenAI's responses API refuses, as far as a request of ours could break the rules."""
+"""Rules of OpenAI's responses API that a request of perdure could break."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTS = {
 
 
 def faults_of(request: Recorded) -> list[str]:
-    """Everything that is wrong with a request; empty when it would be accepted."""
+    """Return all errors of a request; an empty list if the API would accept it."""
     if (request.method, request.path) != ("POST", "/v1/responses"):
         return [f"nothing is at {request.method} {request.path}"]
     body = request.body

@@ -64,7 +64,7 @@ def error_event(code: ErrorCode) -> Chunk:
 
 @asynccontextmanager
 async def responses_server() -> AsyncGenerator[ModelServer]:
-    """A server that runs as long as the block."""
+    """Run a server for the duration of the block."""
     server = ModelServer(faults_of, error_body, "/v1")
     server.will(streaming(events(Plan(text="Hello."))))
     async with running(server):

@@ -1,4 +1,4 @@
-"""Which of many cases of one test `make test` runs; `make test-all` runs every one."""
+"""Selects which of many cases of one test `make test` runs; `make test-all` runs all."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def sampled(
     each: int = 2,
     ids: Callable[[Any], str] | None = None,
 ) -> pytest.MarkDecorator:
-    """Parametrize a test with `cases`, of which `make test` runs `each` of every `kind`.
+    """Parametrize a test with `cases`; `make test` runs `each` cases of every `kind`.
 
     The sample is spread over the cases of a kind: the first, the last and some between them, or the
-    middle one. The others have the marker ``all_only``. `names` as `pytest.mark.parametrize` takes
-    them: a tuple unpacks each case.
+    middle one. The other cases have the marker ``all_only``. `names` has the form that
+    `pytest.mark.parametrize` accepts: a tuple unpacks each case.
     """
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, case in enumerate(cases):
@@ -49,7 +49,7 @@ def sampled(
 
 @contextmanager
 def case(what: object) -> Generator[None]:
-    """Name one case of a test's loop in each failure of that case."""
+    """Add the case of a test's loop to each of its failures."""
     try:
         yield
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""The terminal chat without a terminal: keys go in, and the screen is read as text."""
+"""The terminal chat without a terminal: tests send keys and read the screen as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE_S = 60
 def answering_in(
     store: Store, scenario: str | None = None, permissions: Permissions | None = None
 ) -> AnswerOptions:
-    """Chats of `store` with a scripted model, as ``perdure chat`` makes them."""
+    """Return chats of `store` with a scripted model, created as by ``perdure chat``."""
     acted = None if scenario is None else read_scenario(scenario, name="acted")
     model = "scripted:echo" if acted is None else None
     agent = chat_agent(model or "scripted:acted", permissions=permissions)
@@ -51,7 +51,7 @@ class Seen:
 
     @property
     def transcript(self) -> str:
-        """All lines of the transcript, also those that are scrolled away."""
+        """Return all lines of the transcript, including those outside the visible area."""
         return "\n".join(map(text_of, self.program.transcript.children))
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -63,7 +63,7 @@ class Seen:
             await self.pilot.pause(0.02)
 
     async def shows(self, *texts: str) -> None:
-        """Wait until the transcript or the screen has all of `texts`."""
+        """Wait until the transcript or the screen contains all of `texts`."""
         for text in texts:
             await self.until(lambda text=text: text in _joined(self.transcript, self.screen))
 
@@ -83,7 +83,7 @@ class Seen:
         await self.pilot.pause()
 
     async def idle(self) -> None:
-        """Wait until nothing runs and everything is shown."""
+        """Wait until no turn runs and all output is shown."""
         chat = self.program.conversation.chat
         await self.until(lambda: chat is None or not chat.is_running)
         await self.until(self.program.shown.teller.queue.empty)
@@ -91,12 +91,12 @@ class Seen:
 
 
 def _joined(*texts: str) -> str:
-    """`texts` without the line breaks of the screen."""
+    """Return `texts` without the line breaks of the screen."""
     return " ".join(" ".join(texts).split())
 
 
 def text_of(widget: Widget) -> str:
-    """The text of `widget` and what is in it."""
+    """Return the text of `widget` and of its children."""
     strips = widget.render_lines(Region(0, 0, widget.size.width, widget.size.height))
     own = "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
     return "\n".join([own, *map(text_of, widget.children)])
@@ -113,7 +113,7 @@ async def chatting(
     permissions: Permissions | None = None,
     drafts: Drafts | None = None,
 ) -> AsyncGenerator[Seen]:
-    """A chat in `folder`, which ends with the block."""
+    """Run a chat in `folder` for the duration of the block."""
     answering = answering_in(store, scenario, permissions)
     program = ChatProgram(answering, session, folder, drafts=drafts)
     try:

@@ -35,10 +35,10 @@ TTL_MS = 60_000
 
 
 class ScriptedRoles:
-    """A ``Roles``. `script` says what each role answers, turn by turn; `told` what each was told.
+    """A ``Roles``. `script` contains the answers of each role by turn; `told` its messages.
 
-    A role without a script cannot work. `running` counts the turns that run, by session; `scopes`
-    are whose work each turn was said to be.
+    A role without a script cannot work. `running` counts the running turns by session. `scopes`
+    contains the scope that each turn was started with.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class ScriptedRoles:
         return id
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
-        """The node, what it was delivered, and the reply."""
+        """Return the node, its delivered files, and the reply."""
         return f"{work.node.id} {' '.join(work.delivered)} {work.text or ''}".strip()
 
     async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
-        """The role and the findings it is given."""
+        """Return the role and the findings that it receives."""
         return f"look back {' '.join(work.findings)} {work.text or ''}".strip()
 
     async def is_open(self, session: StreamId) -> bool:
@@ -76,7 +76,7 @@ class ScriptedRoles:
         return (await self._store.state(session)).open_turn is not None
 
     async def end_foreign_turn(self, session: StreamId) -> bool:
-        """See ``Roles``; every turn is in force."""
+        """See ``Roles``; no turn is foreign."""
         return False
 
     async def last_answer(self, session: StreamId) -> AnswerText:
@@ -86,7 +86,7 @@ class ScriptedRoles:
         return said_in(message for entry in entries if (message := entry.message) is not None)
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """One commit for the turn's beginning, one for its end."""
+        """Append the start of the turn in one commit and its end in another."""
         role = session.rpartition("__")[2]
         self.scopes.append(dict(scope()))
         self.told.setdefault(role, []).append(message)
@@ -99,7 +99,7 @@ class ScriptedRoles:
             await self._store.release_lease(lease)
 
     async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
-        """Go on with what the script says next."""
+        """Continue with the next answer of the script."""
         lease = await self._store.acquire_lease(session, "me", TTL_MS)
         try:
             await self._finish(lease, session.rpartition("__")[2], companion)
@@ -107,7 +107,7 @@ class ScriptedRoles:
             await self._store.release_lease(lease)
 
     async def stop(self, session: StreamId) -> None:
-        """Nothing here runs long enough to be stopped."""
+        """Do nothing, because no turn here runs long enough."""
 
     async def _finish(self, lease: Lease, role: str, companion: CommitParticipant) -> None:
         self._running[role] = self._running.get(role, 0) + 1
@@ -141,7 +141,7 @@ class ScriptedRoles:
 
 
 async def begun(store: SessionStore, clock: ManualClock, graph: Graph, folder: Path) -> FlowContext:
-    """A new flow of `graph` whose record folder is `folder`."""
+    """Start a new flow of `graph` whose record folder is `folder`."""
     started = FlowStarted("p", str(folder), str(folder), graph, (graph.nodes[0].id,))
     header = StreamHeader(FLOW, clock.now_ms(), kind="flow")
     write = Write(stream=FLOW, create=header, entries=(new_side(started),))
@@ -150,7 +150,7 @@ async def begun(store: SessionStore, clock: ManualClock, graph: Graph, folder: P
 
 
 def ground(store: SessionStore, clock: ManualClock, folder: Path) -> FlowContext:
-    """The flow as another process finds it."""
+    """Return the context of the flow as another process would."""
 
     async def healthy() -> tuple[str, ...]:
         return ()
@@ -160,7 +160,7 @@ def ground(store: SessionStore, clock: ManualClock, folder: Path) -> FlowContext
 
 
 def hand(folder: Path, *targets: str, name: str) -> str:
-    """An answer that hands a new file called `name` to each of `targets`."""
+    """Return an answer that hands a new file `name` to each of `targets`."""
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(f"what is in {name}")
     lines = [f"- {{target_node_id: {target}, artifact_path: {name}}}" for target in targets]
@@ -168,6 +168,6 @@ def hand(folder: Path, *targets: str, name: str) -> str:
 
 
 def signal(type: str, **fields: str) -> str:
-    """An answer with a signal that is no handoff."""
+    """Return an answer with a signal that is no handoff."""
     lines = [f"type: {type}", *(f"{name}: {value}" for name, value in fields.items())]
     return "\n".join(["```handoff", *lines, "```"])

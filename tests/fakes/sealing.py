@@ -1,4 +1,4 @@
-"""Streams passed from store to store, the plain way: one after the other, in parts."""
+"""Streams copied from store to store in the simplest way: one after the other, in segments."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from perdure.stores.session_store import SessionStore
 
 
 def as_sealing(store: SessionStore) -> SessionStore:
-    """`store`, which can pass streams on."""
+    """Return `store`, typed as a store that supports segments."""
     return store
 
 
 async def pass_on(source: SessionStore, target: SessionStore, *, limit: int = 100) -> None:
-    """Everything in `source`, in parts of `limit` commits; no contents."""
+    """Copy all streams of `source` in segments of `limit` commits, without contents."""
     for standing in await source.maintenance.segment_states():
         after = EMPTY
         while True:

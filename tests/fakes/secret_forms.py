@@ -1,4 +1,4 @@
-"""Forms in which secrets stand in text, each with a secret of its own.
+"""Forms in which secrets occur in text, each with its own secret.
 
 A template is filled with `PW` (a password), `KEY` (a random key) or `B64` (a line of a key file).
 """
@@ -217,7 +217,7 @@ CONTEXTS = [
 
 
 def forms() -> Iterator[tuple[str, str, str]]:
-    """Each form: its name, a text in that form, and the secret in it, which no other form has."""
+    """Yield each form: its name, a text in that form, and its secret, which is unique."""
     for number, (name, template) in enumerate(TEMPLATES):
         values = {
             "{PW}": f"Tr0ub4dor-{number}x",

@@ -38,13 +38,13 @@ class Served:
     numbers: Iterable[int] = field(default_factory=count)
 
     def token(self, role: Role = "admin", **limits: Any) -> str:
-        """A new token. `limits` are other fields of its record."""
+        """A new token. `limits` are additional fields of the token's record."""
         name = f"t{next(iter(self.numbers))}"
         record = TokenRecord(id=name, hash="", role=role, created_at=0)
         return self.tokens.create(msgspec.structs.replace(record, **limits), os.urandom(32))
 
     async def client(self, role: Role = "admin", **limits: Any) -> httpx.AsyncClient:
-        """A client with a token of its own."""
+        """Return a client with its own token."""
         headers = {"Authorization": f"Bearer {self.token(role, **limits)}"}
         client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60)
         return await self.stack.enter_async_context(client)
@@ -63,7 +63,7 @@ class Served:
         return int(shown.json()["turns"]) if shown.status_code == 200 else 0
 
     async def until(self, session: str, state: str, *, more_than: int = -1) -> dict[str, Any]:
-        """Wait until `session` is in `state` with more turns than that, and return it."""
+        """Wait until `session` is in `state` with more than `more_than` turns; return it."""
         async with asyncio.timeout(60):
             while True:
                 shown = (await self.http.get(f"/v1/sessions/{session}")).json()
@@ -73,7 +73,7 @@ class Served:
 
 
 class _PromptServer(uvicorn.Server):
-    """A server that ends when it is told, not at the next of its ticks."""
+    """A server that ends immediately when requested, instead of at its next tick."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""A server with a flow of two roles: the owner asks, the developer's handoff waits for approval."""
+"""A server with a flow of two roles: the owner asks; the developer's handoff needs approval."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def begun(server: Served, folder: Path, **fields: Any) -> str:
 
 
 async def flow_until(server: Served, flow: str, is_so: Callable[[dict[str, Any]], bool]) -> Any:
-    """Wait until the flow as the API shows it `is_so`, and return it."""
+    """Wait until the flow, as the API returns it, satisfies `is_so`; return it."""
     async with asyncio.timeout(60):
         while True:
             shown = (await server.http.get(f"/v1/flows/{flow}")).json()
@@ -78,5 +78,5 @@ async def flow_until(server: Served, flow: str, is_so: Callable[[dict[str, Any]]
 
 
 def waits_for(topic: str) -> Callable[[dict[str, Any]], bool]:
-    """Whether a flow waits for a person with `topic`."""
+    """Return whether a flow waits for a person with `topic`."""
     return lambda shown: any(each["topic"] == topic for each in shown["waits"])

@@ -1,4 +1,4 @@
-"""Looking at a folder of session files, and at what a store makes of them."""
+"""Reads a folder of session files, and the store's view of them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def file_of(folder: Path, session: str) -> Path:
 
 
 def files_below(folder: Path, pattern: str = "*") -> list[Path]:
-    """What is in `folder` and the folders below it."""
+    """Return the paths in `folder` and the folders below it."""
     return sorted(folder.rglob(pattern))
 
 
 async def context_of(store: SessionStore, session: str) -> list[Piece]:
-    """What the store's context says, piece by piece, without the words around summaries."""
+    """Return the text of the store's context by pieces, without the text around summaries."""
     stream = StreamId(session)
     window = await store.context_window(stream, (await store.state(stream)).leaf)
     pieces: list[Piece] = []

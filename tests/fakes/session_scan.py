@@ -1,4 +1,4 @@
-"""A search of a folder of session files that goes by no index: what an index has to find, too."""
+"""A search of session files without an index; a search with an index must find the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.stores.jsonl.session_index import SessionIndex
 
 
 def scanned(folder: Path, dialect: str, query: SearchQuery) -> list[Hit]:
-    """What is found when every file is looked through."""
+    """Return the hits of a scan of every file."""
     shelf = SessionIndex(Folder(folder, is_synced=False), PI if dialect == "pi" else OPERATOR)
     feed = Feed(shelf.folder)
 
@@ -26,5 +26,5 @@ def scanned(folder: Path, dialect: str, query: SearchQuery) -> list[Hit]:
 
 
 def in_order(hits: list[Hit]) -> list[Hit]:
-    """Sort titles of one score: they keep the order in which the index met the sessions."""
+    """Sort title hits of equal score in the order in which the index read the sessions."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.stream if hit.role == "title" else ""))

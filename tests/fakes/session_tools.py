@@ -1,8 +1,9 @@
-"""Operator and pi, as far as they read and append to session files. They know nothing of perdure.
+"""The parts of Operator and pi that read and append to session files. They use no code of perdure.
 
-Written from the description of the two tools, not from the store: each reads by its own rules
-(Operator ends lines wherever Unicode does, and drops records that do not fit its schema; pi takes
-whatever is JSON), keeps its own leaf, and appends without a lock and without reading again.
+The code follows the description of the two tools, not the store. Each tool reads by its own rules:
+Operator ends lines at every Unicode line end and drops records that do not fit its schema; pi
+accepts any JSON. Each keeps its own leaf, and appends without a lock and without reading the file
+again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Piece = tuple[str, str]
 
 
 class Operator:
-    """One Operator process with a session open. `context` is what it would send to a model."""
+    """One Operator process with a session open. `context` contains the messages for a model."""
 
     REQUIRED: ClassVar[dict[str, tuple[str, ...]]] = {
         "message": ("message",),
@@ -76,7 +77,7 @@ class Operator:
         return path[::-1]
 
     def context(self) -> list[Piece]:
-        """What the model would be sent."""
+        """Return the messages for a model."""
         path = self.branch_records()
         compactions = [n for n, record in enumerate(path) if record["type"] == "compaction"]
         if not compactions:
@@ -141,7 +142,7 @@ class Operator:
         self._append({"type": "leaf", "target_id": target})
 
     def rewrite(self) -> None:
-        """Write the whole file again from what was understood of it, as `add_reaction` does."""
+        """Write the whole file again from the parsed records, as `add_reaction` does."""
         known = ("id", "timestamp", "parent_id", "type")
         optional = ("details", "from_hook", "label", "name", "data", "display", "target_id")
         lines = [
@@ -190,7 +191,7 @@ class Pi:
         return path[::-1]
 
     def context(self) -> list[Piece]:
-        """What the model would be sent."""
+        """Return the messages for a model."""
         path = self.branch_records()
         compactions = [n for n, record in enumerate(path) if record["type"] == "compaction"]
         if not compactions:
@@ -258,7 +259,7 @@ class Pi:
         return self._append({"type": "label", "targetId": target, "label": text})
 
     def branch(self, target: str) -> None:
-        """Go on from `target`: pi keeps that in memory."""
+        """Continue from `target`: pi stores the leaf in memory only."""
         self.leaf = target
 
 
@@ -266,12 +267,12 @@ Tool = Operator | Pi
 
 
 def tool(dialect: str, path: Path, seed: int = 0) -> Tool:
-    """The tool of that dialect, with the session in `path` open."""
+    """Open the session in `path` with the tool of that dialect."""
     return Pi(path, seed) if dialect == "pi" else Operator(path, seed)
 
 
 def parsed(line: str) -> Record | None:
-    """The object in `line`; None for anything else."""
+    """Return the object in `line`, or None if it contains no object."""
     try:
         value = json.loads(line)
     except ValueError:

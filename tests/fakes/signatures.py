@@ -1,4 +1,4 @@
-"""Signatures as the fake services make them: only what they signed themselves passes them again."""
+"""Signatures of the fake services: a service accepts only its own signatures."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import hashlib
 
 
 def signature_of(text: str) -> str:
-    """The signature of `text`, in base64."""
+    """Return the signature of `text`, in base64."""
     return base64.b64encode(hashlib.sha256(b"signed " + text.encode()).digest()).decode()
 
 
 def is_signed(text: str, signature: str) -> bool:
-    """Whether `signature` signs `text`."""
+    """Return whether `signature` is the signature of `text`."""
     return signature == signature_of(text)

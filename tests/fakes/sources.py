@@ -1,4 +1,4 @@
-"""Files of other programs, written for these tests, and what is asked of them over and over."""
+"""Files of other programs, written for these tests, and helpers to check what was read."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ OPENCODE = tuple(sorted(path.name for path in (FIXTURES / "opencode").glob("*.js
 
 
 def pi_file(name: str) -> bytes:
-    """A session as some version of pi leaves it."""
+    """Return a session file as a version of pi writes it."""
     return (FIXTURES / "pi" / name).read_bytes()
 
 
 def claude_file(name: str) -> bytes:
-    """A transcript as Claude Code leaves it."""
+    """Return a transcript as Claude Code writes it."""
     return (FIXTURES / "claude_code" / name).read_bytes()
 
 
 def operator_file(name: str) -> bytes:
-    """A session as some version of Operator leaves it."""
+    """Return a session file as a version of Operator writes it."""
     return (FIXTURES / "operator" / name).read_bytes()
 
 
 def codex_file(name: str) -> bytes:
-    """A rollout as some version of Codex leaves it."""
+    """Return a rollout file as a version of Codex writes it."""
     return (FIXTURES / "codex" / name).read_bytes()
 
 
 def opencode_file(name: str) -> bytes:
-    """A session as opencode exports it."""
+    """Return a session as opencode exports it."""
     return (FIXTURES / "opencode" / name).read_bytes()
 
 
 def growing_files() -> list[bytes]:
-    """The fixtures of those programs that add whole records to their files."""
+    """Return the fixtures of those programs that append whole records to their files."""
     documents = {opencode_file(name) for name in OPENCODE}
     documents.update(map(FILES["aider"][1], FILES["aider"][0]))
     documents.add((FIXTURES / "messages" / "chat.json").read_bytes())
@@ -81,7 +81,7 @@ FILES: dict[FormatName, tuple[tuple[str, ...], Callable[[str], bytes]]] = {
 
 
 def every_file() -> list[bytes]:
-    """All fixtures of all programs."""
+    """Return all fixtures of all programs."""
     return [read(name) for names, read in FILES.values() for name in names]
 
 
@@ -108,7 +108,7 @@ async def imported(
 
 
 def path_of(parsed: ParsedSource, leaf: int | None = None) -> list[Item]:
-    """The items from the root to `leaf`, by default to the source's leaf."""
+    """Return the items from the root to `leaf`, by default to the leaf of the source."""
     position = parsed.leaf if leaf is None else leaf
     path: list[Item] = []
     while position is not None:
@@ -118,17 +118,17 @@ def path_of(parsed: ParsedSource, leaf: int | None = None) -> list[Item]:
 
 
 def texts_on(path: list[Item]) -> list[str]:
-    """The texts of the messages on a path."""
+    """Return the texts of the messages on a path."""
     return [item.body.text for item in path if isinstance(item.body, Message)]
 
 
 def made_of(parsed: ParsedSource, number: int) -> Item:
-    """The first item made of line `number`."""
+    """Return the first item that was parsed from line `number`."""
     return next(item for item in parsed.items if item.number == number)
 
 
 def unaccounted_lines(parsed: ParsedSource) -> list[int]:
-    """The numbers of the lines that are neither used nor reported."""
+    """Return the numbers of the lines that are neither used nor reported."""
     known = {item.number for item in parsed.items}
     known.update(line.number for line in parsed.malformed)
     known.update(parsed.header_lines, parsed.blank_lines)
@@ -136,7 +136,7 @@ def unaccounted_lines(parsed: ParsedSource) -> list[int]:
 
 
 def check_items(parsed: ParsedSource) -> None:
-    """Assert what holds of every source, however damaged: no line lost, all references earlier."""
+    """Check the rules for every source, even damaged: no lost line, references only backward."""
     assert unaccounted_lines(parsed) == []
     for position, item in enumerate(parsed.items):
         named = [item.parent, item.about, *(item.references or {}).values()]
@@ -149,7 +149,7 @@ def check_items(parsed: ParsedSource) -> None:
 
 @st.composite
 def spoilt(draw: st.DrawFn, files: Sequence[bytes]) -> bytes:
-    """One of `files` with lines cut, spoilt, repeated, swapped, dropped and put in between."""
+    """Draw one of `files` with lines cut, damaged, repeated, swapped, removed or inserted."""
     lines = draw(st.sampled_from(files)).split(b"\n")
     for _ in range(draw(st.integers(1, 5))):
         at, other = (draw(st.integers(0, len(lines) - 1)) for _ in range(2))

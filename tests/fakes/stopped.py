@@ -1,4 +1,4 @@
-"""A second process that was stopped, as by Ctrl-Z, while it holds a lock."""
+"""A second process that holds a lock and is stopped, as by Ctrl-Z."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[1] / "concurrency" / "children" / "stopped_holde
 
 @contextmanager
 def stopped_holder(*arguments: object) -> Generator[int]:
-    """The pid of a stopped process that holds what `arguments` say; it is killed at the end."""
+    """Yield the pid of a stopped process that holds the lock `arguments`; kill it at the end."""
     command = [sys.executable, str(SCRIPT), *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -28,5 +28,5 @@ def stopped_holder(*arguments: object) -> Generator[int]:
 
 
 def state_of(pid: int) -> str:
-    """How the operating system names what a process does: T is stopped."""
+    """Return the process state from the operating system; T means stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,4 +1,4 @@
-"""Streams and entries in a line each, for tests that are about something else."""
+"""Helpers that create streams and entries in one line each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def create(store: SessionStore, stream: StreamId = S) -> None:
 
 
 async def say(store: SessionStore, *texts: str, stream: StreamId = S) -> list[Entry]:
-    """User messages at the leaf, in one commit."""
+    """Append user messages at the leaf, in one commit."""
     entries = tuple(new_tree(user(text)) for text in texts)
     return await append(store, *entries, stream=stream)
 

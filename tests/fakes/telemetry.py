@@ -1,4 +1,4 @@
-"""OpenTelemetry as a program sets it up, with what was told kept in memory."""
+"""OpenTelemetry as a program sets it up; its spans and measurements stay in memory."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Telemetry:
         self.meters = MeterProvider([self._reader])
 
     def observer(self, clock: Clock, **options: Any) -> SpanObserver:
-        """An observer that tells it here."""
+        """Return an observer that reports to this object."""
         return SpanObserver(clock, tracers=self.tracers, meters=self.meters, **options)
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """All spans that have ended."""
+        """Return all spans that have ended."""
         return list(self._exporter.get_finished_spans())
 
     def span(self, name: str) -> ReadableSpan:
-        """The only span of that name."""
+        """Return the only span with that name."""
         (found,) = [span for span in self.spans if span.name == name]
         return found
 
     def points(self, metric: str) -> list[Any]:
-        """The measurements of `metric`, one for each set of attributes."""
+        """Return the measurements of `metric`, one for each set of attributes."""
         data = self._reader.get_metrics_data()
         if data is None:
             return []
@@ -56,7 +56,7 @@ class Telemetry:
 
 
 def always(observer: Observer) -> Callable[..., Observer]:
-    """A choice that is always `observer`."""
+    """Return a function that always chooses `observer`."""
 
     def chosen(*_: object, **__: object) -> Observer:
         return observer

@@ -1,4 +1,4 @@
-"""Tiny files of weights in the formats of real models: made in a moment, some kilobytes."""
+"""Tiny files of weights in the formats of real models: a few kilobytes, generated quickly."""
 
 from __future__ import annotations
 
@@ -134,5 +134,5 @@ def _value(name: str, kind: int, axes: int) -> bytes:
 
 
 def broken_weights(path: Path) -> None:
-    """Write a header that promises more than the file has."""
+    """Write a header that declares more bytes than the file contains."""
     path.write_bytes(struct.pack("<Q", 1 << 40) + b"{}")

@@ -14,7 +14,7 @@ from tests.fakes.clock import ManualClock
 
 
 def tool_call_of(tool: str, working_dir: Path | None = None, /, **args: object) -> ToolCall:
-    """A first call of `tool` with `args`."""
+    """Return a call of `tool` with `args` on its first attempt."""
     return ToolCall(
         id="c1",
         tool=tool,
@@ -43,7 +43,7 @@ class Tools:
         self._read_media = read_media
 
     async def run(self, spec: ToolSpec, /, **args: object) -> ToolRun:
-        """How a call of `spec` ends."""
+        """Return the result of a call of `spec`."""
         call = msgspec.structs.replace(
             tool_call_of(spec.name, self.working_dir, **args),
             permissions=self.permissions,

@@ -1,4 +1,4 @@
-"""A log in a list: tree entries as a store would have appended them, and the windows on them."""
+"""A log in a list: tree entries as a store would append them, and their context windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.session.tree import branch_to
 
 
 class TreeLog:
-    """One stream's tree entries. Without `parent` an entry goes on from the one appended last."""
+    """One stream's tree entries. Without `parent`, an entry follows the last appended one."""
 
     def __init__(self, stream: str = "s", origin: TreeLog | None = None) -> None:
         self.stream = StreamId(stream)
@@ -22,14 +22,14 @@ class TreeLog:
         self.by_id: dict[EntryId, Entry] = dict(origin.by_id) if origin else {}
 
     def append(self, body: Message | TreeBody, *, parent: str | None = "leaf") -> EntryId:
-        """`body` as the next entry; its id."""
+        """Append `body` as the next entry; return its id."""
         new = new_tree(body)
         return self.append_raw(new.kind, new.body, v=new.v, parent=parent)
 
     def append_raw(
         self, kind: str, body: bytes, *, v: int = 1, parent: str | None = "leaf"
     ) -> EntryId:
-        """An entry with the bytes `body`, readable or not; its id."""
+        """Append an entry with the bytes `body`, readable or not; return its id."""
         seq = len(self.entries)
         above = self.leaf if parent == "leaf" else parent
         parent_id = None if above is None else EntryId(above)
@@ -40,7 +40,7 @@ class TreeLog:
         return entry_id(self.stream, seq)
 
     def extend(self, *bodies: Message | TreeBody) -> list[EntryId]:
-        """Each of `bodies` after the one before it; their ids."""
+        """Append each of `bodies` after the previous one; return their ids."""
         return [self.append(body) for body in bodies]
 
     def path(self, leaf: EntryId | None) -> list[Entry]:
@@ -48,13 +48,13 @@ class TreeLog:
         return branch_to(leaf, self.by_id)
 
     def window(self, leaf: str | None = "leaf") -> ContextWindow:
-        """The window of the branch to `leaf`, or to where the log stands."""
+        """Return the window of the branch to `leaf`, by default to the leaf of the log."""
         end = self.leaf if leaf == "leaf" else leaf
         return window_of(self.path(None if end is None else EntryId(end)), frozenset(self.undone))
 
 
 def window_on(*bodies: Message | TreeBody) -> ContextWindow:
-    """The window of a branch that holds `bodies`."""
+    """Return the window of a branch that contains `bodies`."""
     log = TreeLog()
     log.extend(*bodies)
     return log.window()

@@ -1,4 +1,4 @@
-"""The log of one stream in memory, as a store would keep it, for tests of the turn machine."""
+"""An in-memory log of one stream, as a store would contain it, for tests of the turn machine."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CONFIG = TurnConfig(agent="a", model="p:m", tools=TOOLS)
 
 
 def empty_state() -> TurnState:
-    """The state of a session without entries."""
+    """Return the state of a session without entries."""
     return TurnState(stream=STREAM, head=-1)
 
 
 class TurnLog:
-    """Entries in order, and where each commit ended."""
+    """Entries in order, and the end of each commit."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -65,16 +65,16 @@ class TurnLog:
 
     @property
     def messages(self) -> list[Message]:
-        """The messages of the conversation."""
+        """Return the messages of the conversation."""
         return [m for entry in self.entries if (m := entry.message) is not None]
 
     def bodies(self, kind: type[Body]) -> list[Body]:
-        """The bodies of one class, in order."""
+        """Return the bodies of one class, in order."""
         return [body for entry in self.entries if isinstance(body := body_of(entry), kind)]
 
 
 class Course:
-    """A turn and its log, driven by hand."""
+    """A turn and its log; the test makes each step."""
 
     def __init__(self, config: TurnConfig = CONFIG, *, ran: int = 0) -> None:
         self.config = config
@@ -83,7 +83,7 @@ class Course:
         self.happens(Begin(user("go"), ran + 1, None, 10, ran))
 
     def happens(self, happened: Input) -> TurnState:
-        """Step, append, fold; the state after it."""
+        """Make a step, append its entries and fold them; return the new state."""
         decided = step(self.state, happened, self.config, 0)
         self.state = fold(self.state, self.log.append(decided.entries))
         assert self.state == decided.state

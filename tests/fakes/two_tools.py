@@ -1,6 +1,6 @@
 """A turn with two tool calls whose effects can be counted, and ways to die in the middle of it.
 
-Run by the crash tests both in child processes, which kill themselves, and in the test's own, which
+The crash tests run it in child processes, which kill themselves, and in their own process, which
 takes over.
 """
 
@@ -38,14 +38,14 @@ Moment = Literal[
 
 
 class Death(msgspec.Struct, frozen=True):
-    """Where the process kills itself: at the `n`-th (from 1) moment of its kind."""
+    """The point at which the process kills itself: the `n`-th (from 1) moment of this kind."""
 
     moment: Moment = "never"
     n: int = 1
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: where it keeps things, its policies, where it dies."""
+    """One run: its folder, its policies, and the point at which it dies."""
 
     database: str
     effects: str
@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reaper:
-    """Kills this process at the moment of a plan's death."""
+    """Kills this process at the moment that the plan defines."""
 
     def __init__(self, death: Death) -> None:
         self._death = death
@@ -74,7 +74,7 @@ class Reaper:
 
 
 class MortalStore:
-    """A store whose commits are moments; what it acknowledges is told on a file descriptor."""
+    """A store whose commits are moments; it reports acknowledged entries on a file descriptor."""
 
     def __init__(self, store: SessionStore, reaper: Reaper, acknowledge: int | None) -> None:
         self._store = store
@@ -96,7 +96,7 @@ class MortalStore:
 
 
 class MortalModel:
-    """A model client that dies after two pieces of an answer's text were taken."""
+    """A model client that dies after two pieces of the answer's text were read."""
 
     def __init__(self, model: ScriptedModel, reaper: Reaper) -> None:
         self._model = model
@@ -115,7 +115,7 @@ class MortalModel:
 
 
 def scenario(chunk_delay_s: float) -> Scenario:
-    """First two calls at once, then, with their results, the answer."""
+    """Return a scenario: first two calls at once, then the answer with their results."""
     calls = CallTools(
         (
             ScriptedCall("write_line", '{"text": "one"}', id="c1"),
@@ -141,7 +141,7 @@ def scenario(chunk_delay_s: float) -> Scenario:
 
 
 def agent(plan: Plan, reaper: Reaper) -> perdure.Agent:
-    """The agent of the turn; its tool appends a line with the call's key to the effects file."""
+    """Return the agent of the turn; its tool appends the call's key to the effects file."""
 
     @perdure.tool(effect="external", on_unknown=plan.on_unknown)
     async def write_line(text: str, *, call: ToolCall) -> str:
@@ -162,7 +162,7 @@ def agent(plan: Plan, reaper: Reaper) -> perdure.Agent:
 
 
 def runtime(plan: Plan, store: Store, clock: Clock, acknowledge: int | None) -> Runtime:
-    """A runtime whose store, model and tool know when to die."""
+    """Return a runtime whose store, model and tool die at the moment of the plan."""
     reaper = Reaper(plan.death)
     mortal = MortalStore(store.backend, reaper, acknowledge)
     store.backend = cast("SessionStore", mortal)  # all else goes through to the real one
@@ -172,9 +172,9 @@ def runtime(plan: Plan, store: Store, clock: Clock, acknowledge: int | None) -> 
 
 
 async def begun(plan: Plan, store: Store, acknowledge: int | None = None) -> Chat:
-    """Start the session, or go on with it; ask the question where nobody has asked it yet.
+    """Start or resume the session; send the question if the session does not contain it.
 
-    Shape: the chat's turn is running, or is over.
+    Shape: the turn of the chat is running or has ended.
     """
     running = runtime(plan, store, store.outside.clock, acknowledge)
     try:
@@ -187,7 +187,7 @@ async def begun(plan: Plan, store: Store, acknowledge: int | None = None) -> Cha
 
 
 async def finished(plan: Plan, store: Store, acknowledge: int | None = None) -> Chat:
-    """Bring the session to its end, answering what is asked."""
+    """Run the session to its end, answering its questions."""
     chat = await begun(plan, store, acknowledge)
     if chat.turn is not None:
         async for event in chat.turn:
@@ -197,7 +197,7 @@ async def finished(plan: Plan, store: Store, acknowledge: int | None = None) -> 
 
 
 async def answer_all(plan: Plan, chat: Chat) -> None:
-    """Answer every open question: with the plan's answer where it is a choice, else the first."""
+    """Answer every open question with the plan's answer if possible, else with the first choice."""
     for asked in await chat.session.questions():
         choices = asked.question.choices
         choice = plan.answer if plan.answer in choices else choices[0]

@@ -1,4 +1,4 @@
-"""A web server on loopback that keeps what it was asked and answers as a test wants."""
+"""A web server on loopback that records requests and answers as a test defines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request as it arrived. Shape: `headers` by small names."""
+    """One request as the server received it. Shape: names in `headers` are lower case."""
 
     method: str
     target: str
@@ -18,7 +18,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """What is answered. `is_endless` goes on with the body until the client leaves."""
+    """What is answered. With `is_endless` the body continues until the client disconnects."""
 
     status: int = 200
     headers: dict[str, str] = {}
@@ -28,7 +28,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class WebServer:
-    """HTTP/1.1, one request a connection. `asked` are the requests in order."""
+    """HTTP/1.1, one request a connection. `asked` contains the requests in order."""
 
     def __init__(self, answer: Callable[[Request], Response]) -> None:
         self._answer = answer

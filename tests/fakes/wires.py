@@ -30,7 +30,7 @@ BASE64 = {PNG.handle: "iVBORw==", PDF.handle: "JVBERi0="}
 
 @dataclass
 class Wire:
-    """A client, the server it talks to, and the model that is asked for."""
+    """A client, its server, and the requested model."""
 
     client: ModelClient
     server: ModelServer
@@ -39,7 +39,7 @@ class Wire:
     def request(
         self, *messages: Message, level: ThinkingLevel = "off", limit: int | None = None
     ) -> ModelRequest:
-        """A request with tools and pictures, for `messages` or a greeting."""
+        """Return a request with tools and pictures, for `messages` or a greeting."""
         return ModelRequest(
             self.model,
             messages or HELLO,
@@ -64,7 +64,7 @@ class Wire:
         return await self.answer(request)
 
     async def failure(self, handler: Handler) -> ModelError:
-        """The error that `handler` leads to."""
+        """Return the error that `handler` causes."""
         self.server.will(handler)
         with pytest.raises(ModelError) as raised:
             await self.answer()
@@ -72,5 +72,5 @@ class Wire:
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """The body of the newest request."""
+        """Return the body of the newest request."""
         return self.server.requests[-1].body

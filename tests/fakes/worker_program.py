@@ -29,7 +29,7 @@ HELD = "held"
 
 
 async def released() -> None:
-    """Wait until no test holds what runs here."""
+    """Wait until no test holds the tools of the worker."""
     while (Path(os.environ[FOLDER]) / HELD).exists():  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.02)
 
@@ -51,7 +51,7 @@ async def wait(text: str, seconds: float) -> str:
 
 @tool(effect="write", on_unknown="never")
 async def once(text: str, seconds: float) -> str:
-    """Have an effect that may not happen twice."""
+    """Make an effect that must not happen twice."""
     note(text)
     await asyncio.sleep(seconds)
     await released()
@@ -68,7 +68,7 @@ async def die(text: str) -> str:
 
 @tool(effect="write", needs_approval=True)
 async def publish(text: str) -> str:
-    """Do what a person must approve."""
+    """Make an effect that needs the approval of a person."""
     note(text)
     return f"published {text}"
 
@@ -92,7 +92,7 @@ def runtime(store: Store) -> Runtime:
 
 
 def measured(store: Store) -> Runtime:
-    """Return the runtime of a worker that measures what it does."""
+    """Return the runtime of a worker with metrics."""
     importlib.import_module("tests.fakes.measured_worker").begin(Path(os.environ[FOLDER]))
     return Runtime(store, agents=[HELPER])
 
@@ -113,7 +113,7 @@ def slow(store: Store) -> Runtime:
 
 
 def slow_scenario() -> Scenario:
-    """Return what the model of `SLOW` says."""
+    """Return the scenario of the model of `SLOW`."""
     told = Reply(steps=(Say(STORY),), chunk_chars=8, chunk_delay_s=0.03)
     slowly = msgspec.structs.replace(told, when=When(user_contains="slowly"), chunk_delay_s=0.1)
     return Scenario(name="slow", rules=(slowly, told))
@@ -125,7 +125,7 @@ def slow_model() -> ScriptedModel:
 
 
 def impatient(store: Store) -> Runtime:
-    """Return the runtime of a worker that ends sessions which are idle for a moment."""
+    """Return the runtime of a worker that ends sessions after a very short idle time."""
     return Runtime(store, agents=[HELPER], idle_timeout_s=0.2)
 
 
@@ -139,7 +139,7 @@ class NotedEmbedder(WordEmbedder):
 
 
 def upkeeping(store: Store) -> Runtime:
-    """Return the runtime of a worker that halts, while held, at each removal and each vector."""
+    """Return the runtime of a worker that a test can hold at each removal and each vector."""
     service: Any = store.backend.retention
     remove = service.remove
 
@@ -156,13 +156,13 @@ def upkeeping(store: Store) -> Runtime:
 
 
 def special(store: Store) -> Sequence[Agent]:
-    """Return the agents of a worker that has one more."""
+    """Return the agents of a worker with one additional agent."""
     del store
     return [HELPER, CAPPED, SPECIAL]
 
 
 def recurring(store: Store) -> Sequence[Agent]:
-    """Return the agents of a worker that has one with a recurring message."""
+    """Return the agents of a worker, one of which has a recurring message."""
     del store
     return [DAILY]
 
@@ -171,13 +171,13 @@ STANDS_STILL_AT = ('INSERT INTO "perdure_work".dbos_migrations', "INSERT INTO pe
 
 
 def standing(store: Store) -> Runtime:
-    """Return the runtime of a worker that stands still for two seconds twice as it starts."""
+    """Return the runtime of a worker that is blocked for two seconds twice at its start."""
     halt_once_at(STANDS_STILL_AT, lambda: time.sleep(2))
     return Runtime(store, agents=[HELPER])
 
 
 def stalled(store: Store) -> Runtime:
-    """Return the runtime of a worker that stands still in its launch for longer than it may."""
+    """Return the runtime of a worker whose launch is blocked longer than the time limit."""
     queues: Any = importlib.import_module("perdure.client.cluster.dbos_queue")
     queues.LAUNCHING_MS = 500
     halt_once_at(STANDS_STILL_AT[:1], lambda: time.sleep(2))
@@ -185,7 +185,7 @@ def stalled(store: Store) -> Runtime:
 
 
 def halt_once_at(beginnings: Sequence[str], wait: Callable[[], None]) -> None:
-    """Note the first statement with each of the beginnings, and `wait` before it is sent."""
+    """At the first statement with each of the beginnings, write a note and `wait`, then send it."""
     execute, left = psycopg.Cursor.execute, list(beginnings)
 
     def slow_execute(cursor: Any, query: Any, *values: Any, **options: Any) -> Any:
@@ -206,7 +206,7 @@ def wait_to_go() -> None:
 
 
 def halting(store: Store) -> Sequence[Agent]:
-    """Return the agents of a worker whose start halts until a test makes the file ``go``."""
+    """Return the agents of a worker whose start is blocked until a test creates the file ``go``."""
     del store
     note("halted")
     wait_to_go()
@@ -214,14 +214,14 @@ def halting(store: Store) -> Sequence[Agent]:
 
 
 def halting_in_launch(store: Store) -> Sequence[Agent]:
-    """Return the agents of a worker that halts as it makes the schema of its queues."""
+    """Return the agents of a worker that is blocked while it creates the schema of its queues."""
     del store
     halt_once_at(STANDS_STILL_AT[:1], wait_to_go)
     return [HELPER]
 
 
 def halting_in_registration(store: Store) -> Sequence[Agent]:
-    """Return the agents of a worker that halts as it registers itself."""
+    """Return the agents of a worker that is blocked while it registers itself."""
     del store
     halt_once_at(STANDS_STILL_AT[1:], wait_to_go)
     return [HELPER]

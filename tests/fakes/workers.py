@@ -31,7 +31,7 @@ runpy.run_module("perdure", run_name="__main__", alter_sys=True)
 
 
 class WorkerProcess:
-    """One ``perdure worker``; `within` comes before its command.
+    """One ``perdure worker``; the arguments `within` precede its command.
 
     `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``.
     """
@@ -62,12 +62,12 @@ class WorkerProcess:
         self.pid = self._process.pid
 
     def is_ready(self) -> bool:
-        """Whether it takes work. Fails the test if it ended instead."""
+        """Whether it takes work. Fails the test if the worker has ended."""
         assert self._process.poll() is None, self.log.read_text()
         return _ID.search(self.log.read_text()) is not None
 
     def has_printed(self, text: str) -> bool:
-        """Whether it has printed `text`. Fails the test if it ended instead."""
+        """Return whether the worker has printed `text`. Fails the test if the worker has ended."""
         has_ended = self._process.poll() is not None
         printed = self.log.read_text()
         assert text in printed or not has_ended, printed
@@ -75,7 +75,7 @@ class WorkerProcess:
 
     @property
     def id(self) -> str:
-        """Its id among the workers of the database."""
+        """Return the id of this process among the workers of the database."""
         (found,) = _ID.findall(self.log.read_text())
         return str(found)
 
@@ -84,11 +84,11 @@ class WorkerProcess:
         self._process.send_signal(number)
 
     def end(self) -> int:
-        """Wait until it has ended, and return its exit code."""
+        """Wait until the process has ended; return its exit code."""
         return self._process.wait(READY_S)
 
     def kill(self) -> None:
-        """Kill it, whatever its state."""
+        """Kill the process in any state."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait(READY_S)
@@ -103,7 +103,7 @@ def workers(
     factory: str = "runtime",
     protocol: int = PROTOCOL,
 ) -> Generator[list[WorkerProcess]]:
-    """Yield `count` workers of the version `protocol` that take work."""
+    """Yield `count` workers with the version `protocol` that accept work."""
     started = [
         WorkerProcess(address, folder, factory, *options, protocol=protocol) for _ in range(count)
     ]
@@ -119,14 +119,14 @@ def workers(
 
 
 def effects(folder: Path) -> list[tuple[int, str]]:
-    """Return what the tools did: the id of the process, and the text."""
+    """Return the effects of the tools: the process id and the text of each."""
     file = folder / "effects"
     lines = file.read_text().splitlines() if file.exists() else []
     return [(int(line.split(" ", 1)[0]), line.split(" ", 1)[1]) for line in lines]
 
 
 async def effect_of(folder: Path, text: str) -> int:
-    """Wait until a tool did `text`; return the process that did it."""
+    """Wait until a tool has the effect `text`; return the id of its process."""
     async with asyncio.timeout(READY_S):
         while True:
             for pid, done in effects(folder):
@@ -136,7 +136,7 @@ async def effect_of(folder: Path, text: str) -> int:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until `condition` holds. Fails the test if that takes a minute."""
+    """Wait until `condition` holds. Fails the test after a minute."""
     async with asyncio.timeout(READY_S):
         while True:
             if await condition():

@@ -1,9 +1,9 @@
-"""`python -m tests.faults [--faults N] [--seed S]`: workers on PostgreSQL under drawn faults.
+"""`python -m tests.faults [--faults N] [--seed S]`: workers on PostgreSQL under random faults.
 
-Workers are processes with Python tools, each in a network namespace of its own where the system
-allows it (root and `ip`). They are killed, stopped and continued, and parted from the server; the
-server is restarted, and killed and replaced by its streaming replica. The seed gives the faults and
-their order. Ends with exit code 1 if a goal is missed.
+Workers are processes with Python tools, each in its own network namespace if the system allows it
+(root and `ip`). Faults kill, stop and continue workers or disconnect them from the server, restart
+the server, or kill the server so that its streaming replica replaces it. The seed determines the
+faults and their order. Ends with exit code 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--logs", type=Path, help="keep the logs of the workers in this folder")
+    parser.add_argument(
+        "--logs", type=Path, help="help=: copy the logs of the workers to this folder"
+    )
     asked = parser.parse_args()
 
     began = time.monotonic()

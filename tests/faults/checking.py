@@ -1,4 +1,4 @@
-"""What must hold after any faults: nothing acknowledged is lost, no effect happens too often."""
+"""Goals under any faults: no acknowledged entry is lost, and no effect happens too often."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GIVEN_UP = ("workers_died", GIVEN_UP[0])
 
 
 class Findings(msgspec.Struct):
-    """Counts, and a sentence for each thing that must not be."""
+    """Counts, and a sentence for each violated goal."""
 
     acknowledged: int = 0
     turns: int = 0
@@ -40,12 +40,12 @@ class Findings(msgspec.Struct):
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is there that must not be."""
+        """Return whether no goal is violated."""
         return not (self.lost or self.beyond_policy or self.invalid_contexts or self.broken)
 
 
 async def findings(store: Store, sent: list[Sent], folder: Path) -> Findings:
-    """Wait until every acknowledged turn has ended, and look at logs and effects."""
+    """Wait until every acknowledged turn has ended; check logs and effects."""
     found = Findings()
     await _settled(store, sent)
     for each in sent:
@@ -62,7 +62,7 @@ async def findings(store: Store, sent: list[Sent], folder: Path) -> Findings:
 
 
 async def _settled(store: Store, sent: list[Sent]) -> None:
-    """Wait until no session has an open turn or request; what takes too long is found as lost."""
+    """Wait until no session has an open turn or request; count those that take too long as lost."""
     until = time.monotonic() + PATIENCE_S
     left = {each.session: each for each in sent}
     while left and time.monotonic() < until:
@@ -110,7 +110,7 @@ async def _look_at(store: Store, sent: Sent, found: Findings) -> None:
 
 
 async def _effects(store: Store, sessions: set[StreamId], folder: Path, found: Findings) -> None:
-    """Compare how often each tool ran with how often the log says that it may have."""
+    """Compare how often each tool ran with how often the log allows it."""
     started: dict[str, Counter[str]] = defaultdict(Counter)
     for session in sessions:
         for entry in await store.backend.entries(session, kind=ToolStarted.kind):
@@ -132,7 +132,7 @@ async def _effects(store: Store, sessions: set[StreamId], folder: Path, found: F
 
 
 async def _story(store: Store, sessions: set[StreamId], text: str) -> str:
-    """Return what the log has of the turn that called a tool with `text`."""
+    """Return the log entries of the turn that called a tool with `text`."""
     for session in sessions:
         entries = await store.backend.entries(session)
         of_it = [each.seq for each in entries if f'"{text}"'.encode() in bytes(each.body)]

@@ -1,4 +1,4 @@
-"""A program that keeps turns in flight, and remembers what the store acknowledged."""
+"""A program that always has turns in flight, and records what the store acknowledged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sent(msgspec.Struct):
 
 
 class Load:
-    """Sends one message after the other in each of `SENDERS` sessions, as long as it is open."""
+    """Sends one message after the other in each of `SENDERS` sessions until it is closed."""
 
     def __init__(self, store: Store, seed: int) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class Load:
         self.sent: list[Sent] = []
 
     async def run(self) -> None:
-        """Send until `close`, and return when the last replies have come."""
+        """Send until `close` is called; return after the last replies have arrived."""
         async with self._runtime:
             await asyncio.gather(*(self._send(number) for number in range(SENDERS)))
 
@@ -87,7 +87,7 @@ class Load:
                 await acknowledging
 
     async def _acknowledged(self, sent: Sent) -> None:
-        """Wait until the request can be read: with a replica, that is when it has it too."""
+        """Wait until the request can be read; with a replica, until the replica has it too."""
         while sent.request is None:
             with suppress(StoreUnavailable):
                 sent.request = await request_of(self._store, sent)
@@ -95,7 +95,7 @@ class Load:
 
 
 async def request_of(store: Store, sent: Sent) -> int | None:
-    """Return the seq of the message's request in the log; None if it is not there."""
+    """Return the seq of the message's request in the log; None if it is missing."""
     kind = TurnRequested.kind
     for entry in await store.backend.entries(sent.session, kind=kind):
         body = body_of(entry)
@@ -107,7 +107,7 @@ async def request_of(store: Store, sent: Sent) -> int | None:
 
 @asynccontextmanager
 async def load(address: str, seed: int) -> AsyncGenerator[Load]:
-    """Yield a load that runs, and wait for its last replies at the end."""
+    """Yield a running load; at the end, wait for its last replies."""
     async with perdure.open(address) as store:
         made = Load(store, seed)
         running = asyncio.ensure_future(made.run())

@@ -1,8 +1,8 @@
-"""Machines on one machine: a network namespace with an address of its own for each.
+"""Several machines on one machine: each is a network namespace with its own address.
 
-They are joined by a bridge in one more namespace, which no other network reaches. Where the system
-does not allow that (it needs root and `ip`), all are processes of one network, and none can be
-parted from the others.
+A bridge in a separate namespace connects them. No other network can reach it. If the system does
+not allow that (it needs root and `ip`), all processes share one network, and none can be
+disconnected from the others.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ _BRIDGE = "br0"
 
 
 class Network:
-    """The machines `hub`, where the servers are, and 0, 1, 2... where the workers are."""
+    """The machines: `hub` with the servers, and 0, 1, 2... with the workers."""
 
     def __init__(self, prefix: str | None) -> None:
         self._prefix = prefix
 
     @property
     def is_apart(self) -> bool:
-        """Whether each machine has a namespace of its own."""
+        """Return whether each machine has its own namespace."""
         return self._prefix is not None
 
     @property
     def hub_address(self) -> str:
-        """The address of the servers, as the workers see it."""
+        """Return the address of the servers in the workers' network."""
         return HUB_ADDRESS if self.is_apart else LOOPBACK
 
     def within(self, machine: int | None) -> tuple[str, ...]:
-        """What comes before a command that runs on a machine; None: on the hub."""
+        """Return the arguments before a command that runs on a machine; None: on the hub."""
         return ("ip", "netns", "exec", self._name(machine)) if self.is_apart else ()
 
     def part(self, machine: int) -> None:
-        """Lose every packet from and to the machine, silently."""
+        """Drop every packet from and to the machine."""
         self._ip("-n", self._name(None), "link", "set", f"port{machine}", "nomaster")
 
     def join(self, machine: int) -> None:
-        """Let packets through again."""
+        """Stop dropping packets."""
         self._ip("-n", self._name(None), "link", "set", f"port{machine}", "master", _BRIDGE)
 
     def lay(self, machines: int) -> None:
-        """Make the namespaces and the bridge. Does nothing where they cannot be made."""
+        """Create the namespaces and the bridge. Does nothing if the system does not allow it."""
         if not self.is_apart:
             return
         hub = self._name(None)
@@ -72,7 +72,7 @@ class Network:
             self._ip("-n", name, "link", "set", "lo", "up")
 
     def remove(self, machines: int) -> None:
-        """Remove the namespaces. What still runs there keeps running without a network."""
+        """Remove the namespaces. Remaining processes continue to run without a network."""
         if self.is_apart:
             for machine in (*range(machines), None):
                 subprocess.run(
@@ -88,7 +88,7 @@ class Network:
 
 @contextmanager
 def network(machines: int) -> Generator[Network]:
-    """Yield a network of so many machines for workers, apart where the system allows it."""
+    """Yield a network of `count` machines for workers, isolated if the system allows it."""
     made = Network(f"perdure-{os.getpid()}" if _may_part() else None)
     try:
         made.lay(machines)

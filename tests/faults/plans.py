@@ -1,4 +1,4 @@
-"""Faults drawn by a seed: the same seed gives the same faults in the same order."""
+"""Faults drawn from a seed: the same seed gives the same faults in the same order."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ OF_SERVER = frozenset[FaultKind]({"restart", "failover"})
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One fault. `machine` is the worker's, or nobody's for a fault of the server.
+    """One fault. `machine` is that of the worker, or -1 for a fault of the server.
 
-    Units: seconds. After `pause_s` it happens; after `hold_s` a stopped or parted worker goes on.
-    """
+    Units: seconds. The fault happens after `pause_s`. A stopped or disconnected worker continues
+    after `hold_s`."""
 
     kind: FaultKind
     machine: int
@@ -32,7 +32,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def drawn(seed: int, count: int, machines: int, *, can_part: bool = True) -> list[Fault]:
-    """Return `count` faults. The first ones of a plan are the same for any `count`."""
+    """Return `count` faults. A plan begins with the same faults for any `count`."""
     chance = random.Random(seed)
     kinds: list[FaultKind] = [kind for kind in WEIGHTS if can_part or kind != "partition"]
     weights = [WEIGHTS[kind] for kind in kinds]

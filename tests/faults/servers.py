@@ -1,8 +1,8 @@
 """A PostgreSQL server with a streaming replica, which takes its place when it is killed.
 
-Replication is synchronous (unless `is_synchronous` is False) while a replica follows, so that
-nothing acknowledged is lost with the server. Programs name both addresses and ask for the one that
-can be written to.
+While a replica follows, replication is synchronous (unless `is_synchronous` is False), so that a
+loss of the server loses no acknowledged entry. Programs name both addresses and ask for the one
+that can be written to.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SETTINGS = {
 
 
 class Servers:
-    """Two places for a server; one of them, `primary`, is the one that is written to."""
+    """Two servers; one of them, `primary`, accepts writes."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class Servers:
 
     @property
     def address(self) -> str:
-        """The address for workers, over the network."""
+        """Return the server address for workers, over the network."""
         host = self._network.hub_address
         places = ",".join(f"{host}:{port}" for port in self.ports)
         return f"postgresql://postgres@{places}/postgres?target_session_attrs=read-write"
 
     @property
     def near_address(self) -> str:
-        """The address for this process, which is on no machine of the network."""
+        """Return the server address for this process, which is outside the network of machines."""
         hosts = ",".join(str(self._sockets(number)) for number in range(2))
         ports = ",".join(map(str, self.ports))
         return (
@@ -84,7 +84,7 @@ class Servers:
         )
 
     def start(self) -> None:
-        """Make the server and its replica, and start both."""
+        """Create the server and its replica, and start both."""
         data = self._owned(self._data(0))
         self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "-N")
         with (data / "postgresql.conf").open("a") as settings:
@@ -95,7 +95,7 @@ class Servers:
         self.follow()
 
     def follow(self) -> None:
-        """Make a new replica of the primary, and have commits wait for it from then on."""
+        """Create a new replica of the primary; from then on, commits wait for it."""
         standby = 1 - self.primary
         data = self._data(standby)
         shutil.rmtree(data, ignore_errors=True)
@@ -111,12 +111,12 @@ class Servers:
         self._until("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "1")
 
     def restart(self) -> None:
-        """Restart the primary as an administrator does: connections are closed at once."""
+        """Restart the primary as an administrator does; connections are closed immediately."""
         self._control(self.primary, "stop", "-m", "fast")
         self._start(self.primary)
 
     def fail_over(self) -> None:
-        """Kill the primary, and promote its replica. It has no replica of its own yet."""
+        """Kill the primary, and promote its replica. The new primary has no replica yet."""
         self._kill(self.primary)
         self.primary = 1 - self.primary
         self._control(self.primary, "promote")
@@ -124,15 +124,15 @@ class Servers:
         self._configure("ALTER SYSTEM SET synchronous_standby_names = ''")
 
     def stop_replica(self) -> None:
-        """Stop the replica, which `start_replica` starts again."""
+        """Stop the replica; `start_replica` starts it again."""
         self._control(1 - self.primary, "stop", "-m", "immediate")
 
     def start_replica(self) -> None:
-        """Start the replica that was stopped."""
+        """Start the stopped replica again."""
         self._start(1 - self.primary)
 
     def socket_of(self, number: int) -> str:
-        """The place of a server for this process: its folder of sockets and its port."""
+        """Return the location of a server for this process: its socket folder and its port."""
         return f"{self._sockets(number)}:{self.ports[number]}"
 
     def log_of(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""A run of faults on workers that are busy, and what it showed."""
+"""A run of faults on busy workers, and its results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SURVIVORS = 2
 
 
 class Outcome(msgspec.Struct):
-    """What a run showed. Units: seconds. `pauses_s` are after faults of the server."""
+    """What a run showed. Units: seconds. `pauses_s` follow faults of the server."""
 
     faults: Counter[str]
     is_apart: bool
@@ -55,7 +55,7 @@ class Storm:
         self.slow: list[str] = []
 
     async def ready(self) -> None:
-        """Wait until every worker takes work."""
+        """Wait until every worker accepts work."""
 
         async def are_ready() -> bool:
             return all(each.is_ready() for each in self._workers)
@@ -63,7 +63,7 @@ class Storm:
         await until(are_ready)
 
     async def suffer(self, fault: Fault) -> None:
-        """Have the fault happen, wait until work goes on, and mend what it broke."""
+        """Cause the fault, wait until work continues, and repair the damage."""
         await self._ready_for(fault)
         await asyncio.sleep(fault.pause_s)
         if fault.kind == "restart":
@@ -77,7 +77,7 @@ class Storm:
             await self._worker_fault(fault)
 
     async def _ready_for(self, fault: Fault) -> None:
-        """Wait until enough workers take work: all for a fault of the server, else most."""
+        """Wait until enough workers accept work: all for a server fault, else most of them."""
         if fault.kind in OF_SERVER:
             await self.ready()
             return
@@ -89,7 +89,7 @@ class Storm:
         await until(are_ready)
 
     async def counts(self) -> dict[str, int]:
-        """Return what the cluster counted."""
+        """Return the counters of the cluster."""
         counted = await self._watcher.counts()
         await self._watcher.close()
         return counted
@@ -125,7 +125,7 @@ class Storm:
         self.slow += [f"{fault.kind} of {machine}: {each:.2f} s" for each in taken_s if each > 2]
 
     async def _busy(self, worker: str) -> list[Held]:
-        """Wait until the worker runs a turn, for a while, and return what it runs."""
+        """Wait for a limited time until the worker runs a turn; return its sessions."""
         held = await self._watcher.held(worker)
         loop = asyncio.get_running_loop()
         last = loop.time() + BUSY_S
@@ -150,7 +150,7 @@ async def storm(
     tell: Callable[[int, Fault], None] = lambda number, fault: None,
     logs: Path | None = None,
 ) -> Outcome:
-    """Run `count` faults drawn by `seed` on so many workers under load, and check everything.
+    """Run `count` faults from `seed` on workers under load; check all goals.
 
     The logs of the workers are copied to the folder `logs` at the end.
     """
@@ -201,7 +201,7 @@ async def _running(
 
 
 def copy_logs(folder: Path, logs: Path) -> None:
-    """Copy what the workers logged, and what their tools did."""
+    """Copy the logs of the workers and the effects of their tools."""
     logs.mkdir(parents=True, exist_ok=True)
     for file in (*folder.glob("worker-*.log"), folder / "effects"):
         if file.exists():

@@ -38,7 +38,7 @@ _NEWEST = "SELECT coalesce(max(n), 0) FROM perdure.entry"
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A session whose turn a worker ran at the moment of a fault."""
+    """A session whose turn ran on a worker at the moment of a fault."""
 
     session: str
     epoch: int
@@ -46,24 +46,24 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Watcher:
-    """Looks at the database. It connects anew after the server was gone."""
+    """Looks at the database. It reconnects after an interruption of the server."""
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._db: AsyncConnection[TupleRow] | None = None
 
     async def held(self, worker: str) -> list[Held]:
-        """Return what the worker runs now."""
+        """Return the sessions whose turns the worker runs now."""
         return [Held(*row) for row in await self._ask(_HELD, worker)]
 
     async def counts(self) -> dict[str, int]:
-        """Return what the cluster counts: takeovers, false ones, work queued again."""
+        """Return the cluster's counts of takeovers, false takeovers and requeued work."""
         return {str(name): int(n) for name, n in await self._ask(_COUNTS)}
 
     async def taken_over(self, held: list[Held]) -> list[float]:
-        """Return after how many seconds others held each session's lease, or had ended its turn.
+        """Return for each session the seconds until it was taken over or its turn ended.
 
-        A turn that ended before its worker stopped is left out.
+        The result omits a turn that ended before its worker stopped.
         """
         began = time.monotonic()
         left = {each.session: each for each in held}
@@ -85,7 +85,7 @@ class Watcher:
         return found
 
     async def _tell(self, sessions: list[str]) -> None:
-        """Write what the database has of sessions that nobody took over."""
+        """Print the database's rows about sessions that no worker took over."""
         for question, values in (
             (_NOW, (sessions,)),
             (_WORK, (sessions,)),
@@ -96,7 +96,7 @@ class Watcher:
                 sys.stderr.write(f"    {row}\n")
 
     async def goes_on(self) -> float:
-        """Return after how many seconds an entry is written."""
+        """Return the number of seconds until an entry is written."""
         began = time.monotonic()
         newest = None
         while time.monotonic() - began < PATIENCE_S:

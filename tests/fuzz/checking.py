@@ -1,4 +1,4 @@
-"""What must hold of any file: no crash, no lost line, a sound store, and the same again."""
+"""Checks for every file: no crash, no lost line, a valid store, and repeatable results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PIECES = (BOUNDS, Bounds(0, 1), Bounds(0, 700), Bounds(0, 20_000), Bounds(3_000,
 
 
 async def check(content: bytes, seed: int) -> None:
-    """Assert all that must hold of the file `content`."""
+    """Check all rules for the file `content`."""
     for parse in (format.parse for format in FORMATS.values()):
         check_items(parse(content, None))
     bounds, others = (_bounds(content, number) for number in (seed, seed % 7))
@@ -57,7 +57,7 @@ async def check(content: bytes, seed: int) -> None:
 
 
 def _bounds(content: bytes, number: int) -> Bounds:
-    """How `content` is read; in a few hundred pieces at most, each of which is a commit."""
+    """Return the limits for reading `content`: a few hundred pieces at most, one commit each."""
     bounds = PIECES[number % len(PIECES)]
     return Bounds(bounds.whole_bytes, max(bounds.piece_bytes, len(content) // MOST_PIECES))
 
@@ -70,7 +70,7 @@ async def _imported_or_refused(store: SessionStore, content: bytes, bounds: Boun
 
 
 async def _check_session(store: SessionStore, report: ImportReport) -> None:
-    """It is whole, and its context is one that every provider takes."""
+    """Check that the session is valid, and that every provider accepts its context."""
     state = await store.state(report.session)
     assert state.info.status == "active" or report.format == "perdure"
     context = build_context(await store.context_window(report.session, state.leaf))
@@ -79,7 +79,7 @@ async def _check_session(store: SessionStore, report: ImportReport) -> None:
 
 
 async def _check_lines(store: SessionStore, report: ImportReport, content: bytes) -> None:
-    """Its bytes are all there, and every line is an entry, or said not to be."""
+    """Check that all bytes are stored, and that every line is an entry or is reported."""
     entries = await store.entries(report.session)
     parts = [body for entry in entries if isinstance(body := body_of(entry), ImportSource)]
     newest = max(n for n, part in enumerate(parts) if part.offset == 0)
@@ -100,7 +100,7 @@ async def _check_lines(store: SessionStore, report: ImportReport, content: bytes
 
 
 async def _check_own_export(store: SessionStore, report: ImportReport) -> None:
-    """It moves to another store whole."""
+    """Check that the session moves to another store completely."""
     exported = await export_session(store, report.session)
     other = empty_store()
     await imported(other, exported.content)
@@ -118,7 +118,7 @@ async def _check_unchanged_export(
 
 
 async def _check_target(store: SessionStore, report: ImportReport, format: ExportFormat) -> None:
-    """It can be written in `format`, and what is written for a machine can be read again."""
+    """Check that the session is exported to `format`, and that an importer reads the result."""
     exported = await export_session(store, report.session, format)
     if format not in BY_NAME:
         return
@@ -132,9 +132,9 @@ async def _check_target(store: SessionStore, report: ImportReport, format: Expor
 async def _bad_lines(
     store: SessionStore, report: ImportReport, format: ExportFormat
 ) -> Collection[bytes]:
-    """The lines of the file the session was read from that nobody can read in `format`.
+    """Return the lines of the session's source file that no reader of `format` accepts.
 
-    They are written as they were found, since they are the file's own bytes.
+    The export contains them unchanged, because they are the original bytes of the file.
     """
     notes = await store.notes(report.session, (ImportSource.kind,))
     originals = [each for each in originals_of(notes) if each.parts[0].source.format == format]

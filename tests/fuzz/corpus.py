@@ -1,4 +1,4 @@
-"""What mutations begin with: the fixtures, and the recordings where they are."""
+"""The input of mutations: the fixtures, and the recordings if they exist."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _recordings() -> Path:
 
 
 async def _exports() -> list[bytes]:
-    """Our own files, of every fixture."""
+    """Return perdure exports of every fixture."""
     store = empty_store()
     sessions = [(await imported(store, content)).session for content in every_file()]
     return [(await export_session(store, session)).content for session in sessions]

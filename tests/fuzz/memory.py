@@ -1,6 +1,6 @@
-"""How much memory an import takes: of a file in pieces, what its longest line and its lines ask.
+"""Memory use of an import. For a file in pieces, it depends on the longest line and the line count.
 
-Only what Python allocates is counted, while the file is read into a store that forgets it all.
+Only Python allocations are counted, while the file is read into a store that stores nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Forgetful(MemoryStore):
 
 
 async def check_memory(content: bytes) -> None:
-    """Assert that reading `content`, many times over, stays within its bound."""
+    """Check that reading `content`, repeated many times, stays within its memory bound."""
     format = detect_format(Held(content))
     large = _longer_log(content) if format == native.FORMAT else _repeated(content)
     longest, count = 0, 0
@@ -79,7 +79,7 @@ def _repeated(content: bytes) -> bytes:
 
 
 def _longer_log(content: bytes) -> bytes:
-    """A log with the entries of `content`, again and again; if it holds none, `content`."""
+    """Return a log that repeats the entries of `content`, or repeat `content` if it has none."""
     try:
         bundle = native.parse(content, "source")
     except FormatError:

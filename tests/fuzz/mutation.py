@@ -1,4 +1,4 @@
-"""Files made of real ones: lines cut, spoilt and moved, values in them replaced by worse ones."""
+"""Mutated real files: lines are cut, damaged and moved; values are replaced by invalid ones."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _change_value(lines: list[bytes], chance: random.Random) -> None:
 
 
 def _cross_ids(lines: list[bytes], chance: random.Random) -> None:
-    """Have a record name another as its parent, or take another's id: cycles and doubles."""
+    """Give a record the parent or the id of another one, which causes cycles and duplicates."""
     at = chance.randrange(len(lines))
     record, other = _record(lines[at]), _record(chance.choice(lines))
     if record is None or other is None:
@@ -132,7 +132,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def _somewhere(record: dict[str, Any], chance: random.Random) -> tuple[Any, Any]:
-    """A container in `record`, and a key or index in it."""
+    """Return a container in `record`, and a key or index in it."""
     holder: Any = record
     while True:
         keys = list(cast("dict[str, Any]", holder)) if _is_object(holder) else range(len(holder))

@@ -35,7 +35,7 @@ def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str, is_res
 @pytest.mark.all_only
 @pytest.mark.soak
 @pytest.mark.parametrize("format", FORMATS)
-def test_memory_follows_the_longest_line_and_the_number_of_lines(format: str) -> None:
+def test_memory_depends_on_longest_line_and_number_of_lines(format: str) -> None:
     files = corpus(format)
     first = _first_seed()
     for seed in range(first, first + rounds(1)):
@@ -53,6 +53,6 @@ def test_case_is_determined_by_its_seed() -> None:
 
 
 def _first_seed() -> int:
-    """Return the seed of the first case: drawn, but in CI always the same, as for properties."""
+    """Return the seed of the first case: random, but fixed in CI as for property tests."""
     drawn = 0 if "CI" in os.environ else random.randrange(10**9)
     return int(os.environ.get("FUZZ_SEED", drawn))

@@ -23,7 +23,7 @@ OPENER = '{{run.id}} {{inputs.a}} {{run.outputs["n0"]}}'
 async def run(
     workflow: Workflow, inputs: dict[str, object], refused: str | None, folder: Path
 ) -> tuple[FlowState, dict[str, object], dict[str, list[str]], int]:
-    """State and outputs of the flow, the prompts of its agents, and open waits."""
+    """Run the flow; return its state, its outputs, the prompts of its agents, and open waits."""
     rules = [Reply(steps=(Say(OPENER),))]
     if refused is not None:
         said = When(user_contains=f"Do {refused}.")
@@ -69,7 +69,7 @@ def test_document_completes_or_names_wait_reason(
 
 
 def _check(node: AgentNode, text: str, inputs: dict[str, object]) -> None:
-    """Placeholders in an answer or input stay unchanged."""
+    """Check that placeholders in an answer or input stay unchanged."""
     prompt = node.prompt_template or ""
     if "run.outputs" in prompt and "| " not in prompt:
         assert OPENER in text

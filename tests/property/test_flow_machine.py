@@ -1,9 +1,9 @@
 """Random flows, random behaviour of roles and people, and kills: the invariants always hold.
 
-No role has two turns at once, no handoff is lost or delivered twice, no artifact is used again, and
-a flow that stands still has ended, waits for a person, or says why it cannot go on. `FlowOracle`
-describes the allowed behaviour independently of the engine. At last people answer all that waits
-and roles do as they should: then every flow ends, but where nobody has an agent for a role.
+No role has two turns at once. No handoff is lost or delivered twice. No artifact is used again. A
+flow that does not run has ended, waits for a person, or states the reason. `FlowOracle` describes
+the allowed behaviour independently of the engine. At the end, people answer all questions and roles
+answer correctly: then every flow ends, except a flow in which a role has no agent.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class FlowWorld(FlowMachine):
             self.let_go()
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`. Raises: AssertionError; earlier violations first."""
+        """Return the result of `work`. Raises: AssertionError; an earlier violation first."""
         try:
             return self.loop.run_until_complete(asyncio.wait_for(work, LONGEST_S))
         except TimeoutError:
@@ -164,7 +164,7 @@ class FlowWorld(FlowMachine):
         ),
     )
     def run(self, seed: int, mood: str, deaths: Sequence[Death | None]) -> None:
-        """Processes run the flow; each may die at a commit."""
+        """Run the flow in several processes; each can die at a commit."""
         self.done(self.all_work(random.Random(seed), in_mood(mood), *deaths, meddled=True))
 
     @rule(seed=st.integers(0, 2**32), mood=st.sampled_from((*MOODS,)))
@@ -189,7 +189,7 @@ class FlowWorld(FlowMachine):
     async def all_work(
         self, chance: random.Random, answer: Answer, *deaths: Death | None, meddled: bool = False
     ) -> None:
-        """Wait until no process can continue, or all died; one that blocks, without `deaths`."""
+        """Run processes until none can continue or all died; without `deaths`, one process."""
         processes = [self.process(*(death or (None, "before"))) for death in deaths or (None,)]
         running = {
             self._running(process, chance, answer, meddled=meddled): process
@@ -208,9 +208,9 @@ class FlowWorld(FlowMachine):
         self.has_stopped = has_stopped
 
     async def _either(self, running: Mapping[asyncio.Task[FlowState], Process]) -> None:
-        """Until one is done, or its process ends.
+        """Wait until one run is done or its process ends.
 
-        Raises: what goes wrong in them; AssertionError as soon as something is broken.
+        Raises: the error of a run; AssertionError as soon as a rule is violated.
         """
         ends = [self.breaks, *(process.ends for process in running.values())]
         watched = [asyncio.ensure_future(each.wait()) for each in ends]
@@ -255,7 +255,7 @@ class FlowWorld(FlowMachine):
         return () if self.is_healthy else ("a file is missing",)
 
     async def _meddle(self, chance: random.Random) -> None:
-        """A person does something while roles are at work."""
+        """Act as a person while roles work."""
         kind = chance.choice(("stop", "stop", "reply", "edit", "edit", "answer", "read"))
         whom = chance.choice((*WHOM, None))
         if kind == "edit":
@@ -356,7 +356,7 @@ class FlowWorld(FlowMachine):
         self.done(self.all_work(random.Random(place), good_answer))
 
     def draw(self, drawn: Graph) -> None:
-        """Write the flow's workflow file."""
+        """Write the graph `drawn` to the flow's workflow file."""
         (self.folder / WORKFLOW).write_text(workflow_text(drawn))
         self.has_stopped = False
 
@@ -365,7 +365,7 @@ class FlowWorld(FlowMachine):
         place=st.integers(0, 29),
     )
     def meanwhile(self, kind: str, place: int) -> None:
-        """An event with little influence on the flow."""
+        """Change or read data that has little influence on the flow."""
         if kind == "health":
             self.is_healthy = place % 2 == 0
         elif kind == "read":
@@ -392,7 +392,7 @@ class FlowWorld(FlowMachine):
             self.has_stopped = False
 
     def everybody_does_as_they_should(self) -> None:
-        """Continue with working roles and answering people: the flow must end."""
+        """Continue with correct roles and a person who answers everything: the flow must end."""
         self.is_healthy = True
         self.draw(self.done(self.state()).graph)
         chance = random.Random(0)
@@ -413,7 +413,7 @@ class FlowWorld(FlowMachine):
         self.feeds_that_were_read_now_and_then_are_whole()
 
     def feeds_that_were_read_now_and_then_are_whole(self) -> None:
-        """A feed read in pages at any times equals the feed read at once at the end."""
+        """Check that a feed read in pages at any times equals the feed read at the end."""
         for role, items in self.items.items():
             self.done(self._read(role, None))
             whole = self.done(RoleFeed(self.store, FLOW, role).read())
@@ -518,7 +518,7 @@ class FlowWorld(FlowMachine):
 
 
 def _changed(nodes: tuple[FlowNode, ...], kind: str, place: int) -> tuple[FlowNode, ...]:
-    """`nodes`, of which one is another role's, joins, or has a person beside it; or does not."""
+    """Return `nodes` with one changed: another role, its join toggled, or its person toggled."""
     node = nodes[place % len(nodes)]
     changed = {
         "recast": msgspec.structs.replace(node, role=ROLES[place % len(ROLES)]),

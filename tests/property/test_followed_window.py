@@ -126,7 +126,7 @@ courses = st.lists(
 
 
 @given(courses, st.integers(1, 800))
-def test_window_is_followed_through_any_changes(
+def test_followed_window_is_correct_after_any_changes(
     course: list[tuple[Happening, Message, int, bool]], budget: int
 ) -> None:
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""For any log, the messages sent to a model violate no provider's rule and lose no text."""
+"""For any log, the messages for a model violate no provider's rule and lose no text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Real sessions of roles with random tools, models, stops, answers and kills.
+"""Real role sessions with random tools, models, stops, answers and kills.
 
-What ``test_flow_machine`` drives with roles of its own is driven here with the runtime's: every
-turn is a real one, with tools that a person has to allow. What a flow's log may say is judged by
-the same oracle; that nothing is written before somebody allowed it, here.
+This test uses the runtime's roles instead of the fake roles of ``test_flow_machine``: every turn is
+real, and its tools need the approval of a person. The same oracle checks the flow's log. This test
+also checks that no file is written before it is allowed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ChanceModel:
 
 
 class RoleClock(HastyClock):
-    """A clock that wakes long sleepers later than short ones."""
+    """A clock that wakes sleepers with longer waits later."""
 
     async def sleep(self, seconds: float) -> None:
         """Let other tasks run."""
@@ -162,7 +162,7 @@ class RoleWorld(FlowMachine):
         moment=st.sampled_from(("before", "after", "asked")),
     )
     def run(self, seed: int, mood: str, dies_at: int | None, moment: Moment) -> None:
-        """A process runs the flow next to the previous one."""
+        """Run the flow in a process at the same time as in the previous one."""
         self.done(self._ended([*self.running][:-1]))
         self.chance, self.answer = random.Random(seed), in_mood(mood)
         self.done(self._run(self.process(dies_at, moment)))
@@ -249,7 +249,7 @@ class RoleWorld(FlowMachine):
 
     @rule()
     def kill(self) -> None:
-        """All processes end at once, in the middle of their work."""
+        """Kill all processes at once, in the middle of their work."""
         self.done(self._killed())
 
     async def _killed(self) -> None:
@@ -258,7 +258,7 @@ class RoleWorld(FlowMachine):
         await self._ended(list(self.running))
 
     async def everybody_does_as_they_should(self) -> None:
-        """Continue with working roles and answering people: the flow ends."""
+        """Continue with correct roles and a person who answers everything: the flow must end."""
         self.answer, self.calls = good_answer, 0
         await self._killed()
         state = await self.follow()

@@ -1,4 +1,4 @@
-"""The index of a file against a plain scan: both find the same in random logs.
+"""The index of a file compared with a scan: both find the same in random logs.
 
 "Always" means: after any update of the index, after a rebuild, and for the part of the log that is
 not indexed yet.
@@ -167,7 +167,7 @@ async def check_alike(plain: MemoryStore, indexed: SqliteStore, wanted: list[Sea
     st.sets(st.integers(0, 5)),
     st.sampled_from([1, 4, 512]),
 )
-def test_index_finds_what_a_scan_finds(
+def test_index_finds_same_as_scan(
     script: list[tuple[str, list[NewEntry]]],
     wanted: list[SearchQuery],
     index: set[int],

@@ -1,4 +1,4 @@
-"""A session's spending is the sum of its ledger, for any turns."""
+"""The cost of a session is the sum of its ledger, for any turns."""
 
 from __future__ import annotations
 

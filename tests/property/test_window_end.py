@@ -1,4 +1,4 @@
-"""The context within a budget is the same from the end of a window as from all of it."""
+"""A context within a budget is the same from the end of a window as from the whole window."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ HISTORIES: list[History] = ["full", "full", "text_only"]
     pins=st.lists(st.integers(0, 40), max_size=2),
     data=st.data(),
 )
-def test_context_of_end_equals_context_of_whole_window(
+def test_context_from_window_end_equals_context_of_whole_window(
     log: TreeLog,
     history: History,
     limits: tuple[int | None, int | None],
@@ -95,7 +95,7 @@ def test_context_of_end_equals_context_of_whole_window(
     history=st.sampled_from(HISTORIES),
     budget=st.integers(20, 150),
 )
-def test_context_of_end_with_old_pins_equals_context_of_whole_window(
+def test_context_from_window_end_with_old_pins_equals_whole_window(
     rounds: list[int], kept: int | None, pins: set[int], history: History, budget: int
 ) -> None:
     log = TreeLog()

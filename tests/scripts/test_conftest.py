@@ -23,7 +23,7 @@ def test_program(real_pi_package): assert real_pi_package.is_dir()
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A repository of its own whose tests want recordings, a browser and the package of pi."""
+    """A separate repository whose tests need recordings, a browser and the pi package."""
     tests = tmp_path / "repository" / "tests"
     tests.mkdir(parents=True)
     shutil.copy(CONFTEST, tests)
@@ -66,7 +66,7 @@ def test_named_parts_are_used(suite: Path, tmp_path: Path) -> None:
     assert "CHROMIUM MISSING" not in output
 
 
-def test_named_parts_that_are_missing_are_errors(suite: Path, tmp_path: Path) -> None:
+def test_configured_but_missing_programs_cause_errors(suite: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     output = run(suite, PERDURE_RECORDINGS=gone, PERDURE_CHROMIUM=gone, PERDURE_PI=gone)
     assert "4 errors" in output

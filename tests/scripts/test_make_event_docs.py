@@ -14,7 +14,7 @@ def test_tables_name_every_kind_and_the_document_is_up_to_date() -> None:
     assert make_event_docs.main(["--check"]) == 0
 
 
-def test_events_of_a_computed_payload_are_named() -> None:
+def test_events_with_computed_payload_are_listed() -> None:
     rows = {(type_, kind) for type_, kind, _ in make_event_docs.durable()}
     assert ("session:renamed", "session_info") in rows
     assert ("session:moved", "session_info") in rows

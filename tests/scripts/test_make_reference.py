@@ -18,7 +18,7 @@ RESULTS = "[...document.querySelectorAll('.search-result a')].map(each => each.t
 
 
 def docstrings(module: doc.Module, name: str) -> Mapping[str, str]:
-    """The docstring of each member that the reference shows for the class `name`."""
+    """Return the docstring of each member that the reference shows for the class `name`."""
     (found,) = [member for member in module.classes if member.name == name]
     return {member.name: member.docstring for member in make_reference.members(found)}
 
@@ -51,7 +51,7 @@ def test_option_is_not_used_as_folder_and_prints_usage(
 
 
 @pytest.mark.all_only
-def test_reference_is_searched_without_a_server(tmp_path: Path, chromium: str) -> None:
+def test_reference_search_needs_no_server(tmp_path: Path, chromium: str) -> None:
     assert make_reference.main([str(tmp_path)]) == 0
     blocking = (tmp_path / "perdure" / "blocking.html").read_text("utf-8")
     assert "async def" not in blocking

@@ -43,7 +43,7 @@ def all_markers() -> list[tuple[str, ...]]:
     return [some for some in sets if "checked" not in some or LATER.isdisjoint(some)]
 
 
-def test_each_tier_runs_the_tests_of_the_one_before() -> None:
+def test_each_tier_includes_tests_of_previous_tier() -> None:
     makefile = expressions("Makefile")
     check, test = makefile["QUICK"], makefile["$(TESTS)"]
     assert (check, test) == ("checked", "not all_only")
@@ -51,7 +51,7 @@ def test_each_tier_runs_the_tests_of_the_one_before() -> None:
         assert selected(test, markers) >= selected(check, markers), markers
 
 
-def test_check_runs_the_folders_whose_tests_are_marked_as_checked() -> None:
+def test_check_runs_folders_of_checked_tests() -> None:
     runs = re.findall(r"\$\(QUICK\) (tests/\w+)", (REPOSITORY / "Makefile").read_text("utf-8"))
     assert {f"{folder}/" for folder in runs} == set(CHECKED)
 

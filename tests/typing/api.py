@@ -1,7 +1,7 @@
 """The documented surface as a type checker sees it: checked with everything else, never run.
 
-Every line of the documented "Library" section that this version serves stands here, with the type
-that its users rely on.
+This file contains every line of the documented "Library" section that this version supports, with
+the type on which its users rely.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ _PART = re.compile(r"(?!h\.)[A-Za-z0-9._@-]{1,40}")
 
 
 def session_id_of(prefix: str, foreign_id: str) -> str:
-    """Return the session id of `foreign_id`: ``prefix:foreign_id``, or its hash if that is illegal.
+    """Return the session id of `foreign_id`: ``prefix:foreign_id``, or a hash if it is invalid.
 
-    Shape: different ids of one `prefix` never get the same session id: a hash begins with ``h:``,
-    and an id that begins with it is hashed, too.
+    Shape: different ids of one `prefix` never get the same session id. A hash begins with ``h:``,
+    and a `foreign_id` that begins with ``h:`` is hashed, too.
     """
     readable = f"{prefix}:{foreign_id}"
     if foreign_id and len(readable) <= _LONGEST and _LEGAL.fullmatch(foreign_id):

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class StoreLoop:
-    """A store, and how to await its calls from the event loop of a program.
+    """A store whose calls can be awaited from the event loop of a program.
 
     A `perdure.Store` belongs to the loop that opened it; a `perdure.blocking.Store` serves every
     loop and thread. Raises: WrongArgument for anything else.

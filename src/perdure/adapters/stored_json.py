@@ -1,4 +1,4 @@
-"""JSON values of other programs in entries: any value, also one that a log cannot hold as JSON."""
+"""JSON values of other programs in entries, including values that a log rejects as JSON."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def opaque_entry(custom_type: str, value: object) -> perdure.Custom:
 
 
 def json_data(text: str, inline_bytes: int = INLINE_BYTES) -> dict[str, object]:
-    """Return the data of an entry that holds the JSON `text`."""
+    """Return the data of an entry that contains the JSON `text`."""
     if len(text) <= inline_bytes:
         return {"json": text}
     return {"content": perdure.content(text.encode(), "application/json")}
 
 
 def json_text(value: object) -> str:
-    """Return `value` as JSON text that any log can hold."""
+    """Return `value` as JSON text that any log can store."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     try:
         text.encode()
@@ -61,7 +61,7 @@ def json_text(value: object) -> str:
 
 
 def stored_json(value: object) -> dict[str, object]:
-    """Return the data of a note that holds `value`."""
+    """Return the data of a note that contains `value`."""
     return json_data(json_text(value), _NOTE_BYTES)
 
 

@@ -30,7 +30,7 @@ _LEAST_READ = 50
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """A session of a list, with the id of its agent."""
+    """A session in a list, with the id of its agent."""
 
     info: SessionInfo
     agent: str | None
@@ -86,8 +86,8 @@ async def newest_rows(
 ) -> list[SessionRow]:
     """Return `limit` sessions that match `wanted`, newest activity first, from `after` on.
 
-    With `has_models` the row has the model of its session. Without `has_agents` the agents are
-    only read if they are filtered.
+    With `has_models` the row has the model of its session. Without `has_agents`, the agents are
+    read only if a filter needs them.
     Raises: as `Store.recent`.
     """
     recent = partial(
@@ -150,7 +150,7 @@ async def _row(
     *,
     has_models: bool,
 ) -> SessionInfo | None:
-    """Return `info`, with `has_models` with its model; None if it does not match."""
+    """Return `info` (with its model if `has_models`); None if it does not match."""
     agent = agents.get(info.id)
     if not _is_match(info, wanted):
         return None
@@ -164,7 +164,7 @@ async def _row(
 
 
 async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
-    """Return the agent of each session of `infos` by id, as `agent_of`, in one read.
+    """Return the agents of the sessions in `infos` by session id, like `agent_of`, in one read.
 
     If the log of a fork names no agent, the fork has the agent of its origin, which needs another
     read.
@@ -288,6 +288,6 @@ async def _short(store: Store, id: str, length: int) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """Return the length of the common beginning."""
+    """Return the length of the common prefix."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -69,7 +69,8 @@ def require_providers(names: Iterable[str | None]) -> None:
 def scenario_in(file: Path) -> Scenario:
     """Read the scenario in a YAML file. The YAML library is loaded only here.
 
-    Raises: ScenarioNotFound; ConfigError when it cannot be read, or with every error and its line.
+    Raises: ScenarioNotFound; ConfigError if the file cannot be read, or has errors (listed with
+    their lines).
     """
     if not file.exists():
         raise ScenarioNotFound(f"there is no scenario {file}: name its file after --scenario")
@@ -100,7 +101,7 @@ def chat_agent(
 
 
 def model_choices(environment: Mapping[str, str]) -> str:
-    """Describe the models to choose from, those that are set up first."""
+    """Describe the models to choose from; models that are set up come first."""
     states = [state for state in provider_states(environment) if state.name != "scripted"]
     ready = [state.name for state in states if state.status == "configured"]
     others = [state.name for state in states if state.name not in ready]

@@ -1,7 +1,8 @@
 """Read files named by a person or a received folder: regular files only, within a limit.
 
 A FIFO or a device is never opened for reading, because that may block or never end. A symbolic link
-is followed: a person may name one. ``stores.regular`` rejects links among the files of a store.
+is followed, because a person may name a link. ``stores.regular`` rejects links among the files of a
+store.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def open_named(path: Path) -> BinaryIO:
 def read_named(path: Path, limit: str = "document_bytes", what: str | None = None) -> bytes:
     """Return the content of the regular file at `path`, up to `limit` bytes.
 
-    `what` is its name in errors, by default its path.
+    `what` is the name of the file in errors, by default its path.
 
     Raises: OSError, also for anything but a regular file; LimitExceeded.
     """

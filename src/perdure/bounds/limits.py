@@ -1,6 +1,6 @@
 """Limits on outside input; a person or a program can change each.
 
-They apply to a process: `use_input_limits` sets them, and the command line does so from the table
+Limits apply to a process. `use_input_limits` sets them; the command line reads them from the table
 ``[limits]`` of the user's settings. A project's settings cannot set them.
 """
 

@@ -1,7 +1,7 @@
 """The `repr` of values: one short line for any content.
 
-Contents never appear whole: a long text is cut, bytes are counted, and of a mapping only the keys
-are shown, because environments, headers and arguments of tools may hold secrets.
+Contents never appear in full: long text is cut, bytes are counted, and a mapping shows only its
+keys. Environments, headers and arguments of tools may contain secrets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PASSWORD = re.compile(r"(://[^/:@\s]*:)[^/@\s]*@")
 
 
 def short_repr(self: object) -> str:
-    """Return the class of the value `self` with those fields that differ from their defaults.
+    """Return the class of the value `self` with the fields that differ from their defaults.
 
     Shape: at most about 300 characters on one line; ``Message(role='user', parts=(…))``.
     """

@@ -25,10 +25,10 @@ from perdure.stores.session_store import SessionStore, is_erased
 
 
 async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
-    """Free the id of an erased session if it `is_reused`; otherwise it stays taken.
+    """Free the id of an erased session if it `is_reused`; otherwise the id remains taken.
 
     Returns the epoch of that session's leases, if the store knows it.
-    Raises: SessionExists for the id of an erased session of which the store has no record left.
+    Raises: SessionExists for the id of an erased session without a record in the store.
     """
     if is_reused:
         with suppress(SessionNotFound):
@@ -45,10 +45,10 @@ async def free_flow_ids(
 ) -> dict[StreamId, int] | None:
     """Free the ids of the erased flow `flow` and of its erased sessions if they are `is_reused`.
 
-    `sessions` are the ids that the new flow needs beside its own.
+    `sessions` are the ids that the new flow needs in addition to its own id.
     Shape: the lease epoch of each erased stream; None if one of the ids belongs to an erased
     session and must not be reused.
-    Raises: SessionExists if one of these ids cannot be used: no id is freed then.
+    Raises: SessionExists if one of these ids cannot be used. In this case, no id is freed.
     """
     erased: list[StreamId] = []
     needed = {*sessions, *await _erased_sessions(backend, flow)}
@@ -89,7 +89,7 @@ async def _require_own(backend: SessionStore, stream: StreamId, flow: StreamId) 
 
 
 async def _require_free(backend: SessionStore, stream: StreamId) -> None:
-    """Raises: SessionExists if the erased session `stream` cannot be removed, as with a fork."""
+    """Raises: SessionExists if the erased session `stream` cannot be removed because of a fork."""
     with suppress(SessionNotFound):
         if await backend.retention.holder(stream) is not None:
             raise SessionExists(stream, is_erased=True)

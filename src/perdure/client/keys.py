@@ -39,7 +39,7 @@ class Backend(Protocol):
 
 
 class Keyring(Protocol):
-    """The used part of the module ``keyring``."""
+    """The functions of the module ``keyring`` that perdure uses."""
 
     def get_password(self, service_name: str, username: str) -> str | None: ...
 
@@ -70,7 +70,7 @@ def configured_key(
 def key_in_file(path: Path, address: str) -> StoreKey:
     """Return the key in a file that only its owner may read.
 
-    Raises: KeyMissing when it is missing, other users can read it, or it contains no key.
+    Raises: KeyMissing if the file is missing, can be read by other users, or contains no key.
     """
     try:
         with open_named(path) as file:

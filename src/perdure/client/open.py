@@ -176,7 +176,8 @@ def open(
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
     """Open the store at `address` to copy its sessions, even if it has the last unreleased schema.
 
-    A store with that schema is opened read-only. It is not trusted (`open`). Raises: as `open`.
+    A store with that schema is opened read-only. The store is not trusted (see `open`). Raises: as
+    `open`.
     """
 
     async def store() -> Store:

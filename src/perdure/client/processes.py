@@ -29,7 +29,7 @@ def this_process() -> str:
 
 
 def named_process(owner: str | None) -> str:
-    """Return the name of this process with the prefix `owner`, unique for ever."""
+    """Return the name of this process with the prefix `owner`; it is never used again."""
     return this_process() if owner is None else f"{owner}, {this_process()}"
 
 

@@ -20,7 +20,7 @@ async def retention(store: Store) -> Retention:
 
 
 async def set_retention(store: Store, policy: Retention) -> None:
-    """Set the policy of the namespace; `apply_retention` applies it, and so do workers.
+    """Set the retention policy of the namespace; `apply_retention` and workers apply it.
 
     Raises: Unsupported.
     """
@@ -32,8 +32,8 @@ async def apply_retention(
 ) -> RetentionReport:
     """Remove the sessions that `policy` (default: the namespace's own) selects, one by one.
 
-    Other processes can write meanwhile; a session that continues is not removed. Removes
-    idempotency keys older than 30 days, and frees space. A dry run only lists the sessions.
+    Other processes can write meanwhile; a session that continues is not removed. The call also
+    removes idempotency keys older than 30 days, and frees space. A dry run only lists the sessions.
     Durable: each session is removed completely or not at all, also after a kill.
     Raises: Unsupported.
     """

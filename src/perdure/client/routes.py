@@ -1,7 +1,8 @@
 """Several databases as one store: a file maps each namespace to its database.
 
-``routes:///FILE`` is an address like any other. Opening one of its namespaces opens that namespace
-in its database, so other modules do not handle routes. ``docs/guides/cluster.md`` shows a file.
+``routes:///FILE`` can be used like any other store address. Opening one of its namespaces opens
+that namespace in its database, so other modules do not handle routes. ``docs/guides/cluster.md``
+shows an example of such a file.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def one_database(address: str) -> str:
 
 
 def file_of(address: str) -> Path:
-    """Return the file of an address of routes. Raises: ConfigError if it names none."""
+    """Return the routes file that an address names. Raises: ConfigError if no file is named."""
     name = address.removeprefix(_PREFIX)
     if name == address or not Path(name).name:
         raise ConfigError(f"{address} names no file: use {_PREFIX}relative.toml")

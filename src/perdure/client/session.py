@@ -1,7 +1,7 @@
 """The handle of one session: each method calls the module that implements it.
 
-Each call is one commit. A handle has no lock and caches only the last seen `head` and `leaf`: any
-number of handles, tasks and processes may use the same session. `Chat` runs turns.
+Each call is one commit. A handle has no lock and caches only the last seen `head` and `leaf`, so
+any number of handles, tasks and processes can use the same session. `Chat` runs turns.
 """
 
 from __future__ import annotations
@@ -158,9 +158,9 @@ class Session:
     ) -> list[Entry]:
         """Return the entries from the root to `leaf` (default: the session's leaf).
 
-        With `kind` only entries of it, such as "message"; with `last` only the newest.
-        Raises: EntryNotFound; Erased without `leaf`; ValueError when `last` is negative, or
-        greater than any store can count.
+        `kind` selects entries of one kind, such as "message"; `last` selects the newest entries.
+        Raises: EntryNotFound; Erased without `leaf`; ValueError when `last` is negative or too
+        large for a store.
         """
         return await self._reader.path(leaf, last, kind)
 
@@ -176,7 +176,7 @@ class Session:
         """Return every branch as nested nodes, roots first, with their labels.
 
         Shape: with `last` those of `tree_entries(last)`; one whose parent is older is a root.
-        Raises: ValueError when `last` is negative, or greater than any store can count.
+        Raises: ValueError when `last` is negative or too large for a store.
         """
         entries, labels = await self.tree_entries(last), await self.labels()
         with collector_paused():
@@ -193,7 +193,7 @@ class Session:
     async def messages(self, last: int | None = None) -> list[Message]:
         """Return the newest `last` messages of the branch (default: all), oldest first.
 
-        Raises: ValueError when `last` is negative, or greater than any store can count; Erased.
+        Raises: ValueError when `last` is negative or too large for a store; Erased.
         """
         return await self._reader.messages(last)
 
@@ -227,8 +227,8 @@ class Session:
         """Watch the events after seq `after` (default: after `head`), including future ones.
 
         Shape: durable events of all processes without gap or repetition; live events and snapshots
-        of open calls of this process (on PostgreSQL of all processes). Ends when the store is
-        closed.
+        of open calls of this process (on PostgreSQL of all processes). The watch ends when the
+        store is closed.
         Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
         ValueError) when `after` is past the newest entry: then `after` belongs to another log.
         """
@@ -250,7 +250,7 @@ class Session:
         return await self._reader.find(prefix)
 
     async def questions(self) -> list[OpenQuestion]:
-        """List the session's open questions, oldest first. A fork does not inherit its origin's.
+        """List the session's open questions, oldest first. A fork does not inherit questions.
 
         Questions from an import or an unknown store are not listed: nothing waits for them.
         """
@@ -261,9 +261,9 @@ class Session:
     async def context(self, budget_tokens: int | None = None) -> build.Context:
         """Return what a model would be sent now, with the entry of each message.
 
-        For an agent's session it uses that agent's `history` and `max_messages`. `model` is the
-        model of the last switch on the branch, or of the session's agent. Without an agent, `model`
-        is the model of the last switch or answer.
+        For an agent's session, the context uses the agent's `history` and `max_messages`. `model`
+        is the model of the last switch on the branch, or of the session's agent. Without an agent,
+        `model` is the model of the last switch or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -282,7 +282,7 @@ class Session:
         """Return the entries that `compaction` (default: the one in effect) removed and retained.
 
         Shape: None when no compaction is in effect.
-        Raises: EntryNotFound; InvalidEntry when it is not a compaction.
+        Raises: EntryNotFound; InvalidEntry when the entry is not a compaction.
         """
         return await contexts.left_by(self._reader, compaction)
 
@@ -347,8 +347,8 @@ class Session:
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Set the label of `entry`; None or blanks remove it.
 
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
-        for a label above ``limits.name_characters``; FlowRefusal for a flow.
+        Raises: EntryNotFound; InvalidEntry when the entry is not part of the conversation;
+        LimitExceeded for a label above ``limits.name_characters``; FlowRefusal for a flow.
         """
         self._writer.require_session("a label")
         require_text("text", text)
@@ -360,7 +360,7 @@ class Session:
         """Keep `entry` unchanged in the context, even if a compaction hides it.
 
         Pinning a call also pins its results, and pinning a result also pins its call.
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
+        Raises: EntryNotFound; InvalidEntry when the entry is not part of the conversation.
         """
         return await self._writer.note(Pin(), await self._reader.in_tree(entry))
 
@@ -392,9 +392,9 @@ class Session:
     ) -> Entry:
         """Answer a question of this session. The first answer wins.
 
-        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is not a
-        question of this session or `choice` is not offered; AlreadyAnswered after another
-        answer; QuestionClosed once the question expired or its turn ended.
+        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when the entry is not a
+        question of this session or `choice` is not offered; AlreadyAnswered after another answer;
+        QuestionClosed once the question expired or its turn ended.
         """
         return await answering.answer_in(self._writer, question, Answer(choice, by, note))
 
@@ -406,11 +406,11 @@ class Session:
         call: ToolCallPart | None = None,
         about: EntryRef | None = None,
     ) -> Entry:
-        """Ask people a question in the name of the program; no turn waits for it.
+        """Ask people a question in the name of the program; no turn waits for the answer.
 
-        The inbox lists it until it is answered or withdrawn; see `answer_to`. Without `choices`,
-        the answer is a text. The inbox shows the arguments of the tool `call`, secrets masked, and
-        on request all of them if the entry `about` has it.
+        The inbox lists the question until it is answered or withdrawn; see `answer_to`. Without
+        `choices`, the answer is a text. The inbox shows the arguments of the tool `call`, secrets
+        masked, and on request all of them if the entry `about` has it.
         Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
         """
         return await program_questions.ask(self._writer, text, choices, call, about)
@@ -432,7 +432,7 @@ class Session:
         return await program_questions.withdraw(self._writer, question)
 
     async def is_in_force(self, entry: EntryRef) -> bool:
-        """Return False for an entry that gives no authority here: programs only show it.
+        """Return whether `entry` has authority here; programs only display entries without it.
 
         These are imported entries and, in a store opened with ``is_trusted=False``, all entries
         without a mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
@@ -451,10 +451,10 @@ class Session:
     ) -> Entry | None:
         """Continue the conversation from `entry` (None: from before the root).
 
-        With `expected_leaf` the leaf moves only if it is still that entry, checked in the same
-        commit, so entries of another writer are never left behind. Repeating a call with its
+        With `expected_leaf`, the leaf moves only if it is still that entry. The check is part of
+        the commit, so entries of another writer are never abandoned. A repeated call with the same
         `idempotency_key` moves nothing and returns the first call's entry.
-        Durable: also without a following entry. Shape: None when `entry` is already the leaf.
+        Durable: even if no entry follows. Shape: None when `entry` is already the leaf.
         Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
         LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
         not completed. A hook may add a summary of the abandoned branch instead.
@@ -471,7 +471,7 @@ class Session:
     ) -> Entry:
         """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 
-        `expected_leaf` and `idempotency_key` as for `branch`. Raises: as `branch`.
+        `expected_leaf` and `idempotency_key` work as in `branch`. Raises: as `branch`.
         """
         writer, key = self._writer, idempotency_key
         moved = await branches.branch(writer, entry, summary, expected_leaf, key)
@@ -491,9 +491,9 @@ class Session:
         """Create a session that shares this session's tree, or with `at` only the path to `at`.
 
         Nothing is copied, except if a store cannot share entries (`entry_ids` then contains the
-        copies). Labels are inherited as they are now; an open turn is not. With `cwd` its
+        copies). A fork inherits the current labels, but not an open turn. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
-        `metadata` is the fork's own; `subject` is this session's unless given.
+        `metadata` is the fork's own; `subject` defaults to the subject of this session.
         Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
         ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`; FlowRefusal.
         """
@@ -568,8 +568,8 @@ class Session:
         "perdure" contains everything, and `Store.import_files` restores it. Markdown and workflows
         hold one branch, the others all; `leaf` selects the branch that ends there, and with
         `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is the
-        dialect of a workflow. `Exported.warnings` lists what the format cannot represent. A draft
-        is stored first.
+        dialect of a workflow. `Exported.warnings` lists the data that the format cannot represent.
+        A draft is stored first.
         Durable: the file is complete when this returns. Only its owner can read it.
         Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
         WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
@@ -615,7 +615,7 @@ class Session:
         Also erases labels, tool call records, summaries and search texts that repeat them, media
         without another reference, and the stored original of an import. Contexts skip the entries.
         `forks` applies to entries that forks share: "refuse" fails, "keep" retains them there,
-        "erase" erases them for forks too. `by` as for `erase`; see docs/guides/erasure.md.
+        "erase" erases them for forks too. `by` works as in `erase`; see docs/guides/erasure.md.
         Durable: as `Store.erase`.
         Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
         part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.

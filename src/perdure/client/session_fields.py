@@ -81,7 +81,7 @@ def _require_json(metadata: Mapping[str, object] | None) -> None:
 
 
 def _fault_of(value: object) -> str | None:
-    """Return why `value`, neither a dict nor a list, is not JSON; None if it is."""
+    """Return the reason why `value` (no dict or list) is not JSON; None if it is JSON."""
     if isinstance(value, str):
         return _fault(value)
     if isinstance(value, float):

@@ -141,10 +141,10 @@ class Store:
         subject: str | None = None,
         reuse_erased: bool = False,
     ) -> Session:
-        """Create a session; with `lazy` a draft, unstored until its first assistant message.
+        """Create a session; with `lazy`, it is a draft until its first assistant message.
 
-        With `reuse_erased` the `id` may be that of an erased session, unless forks still show
-        its entries; the certificate of the erasure stays.
+        With `reuse_erased`, `id` can be the id of an erased session if no fork still shows its
+        entries. The certificate of the erasure remains.
         `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; LimitExceeded for the title; WrongArgument for an invalid `id`, an
@@ -393,9 +393,9 @@ class Store:
         """Import session files of perdure and other programs; folders are scanned.
 
         Each file is imported separately: `ImportedFiles.errors` lists failures. Importing a file
-        again adds only new entries. An erased session stays erased unless `again` is set, which
-        imports it under a new id. New sessions get `subject`. `on_progress` gets (file, bytes
-        read), from any thread. docs/formats.md lists the content of each format.
+        again adds only new entries. An erased session stays erased; with `again`, it is imported
+        under a new id. New sessions get `subject`. `on_progress` gets (file, bytes read), from any
+        thread. docs/formats.md lists the content of each format.
         Durable: every imported session, when this returns.
         Raises: WrongArgument.
         """
@@ -584,7 +584,7 @@ class Store:
 
         `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
         share, "erase" erases the forks too. With a subject, or everything, forks are always erased.
-        `by` names the requester in the certificate; docs/guides/erasure.md lists what is removed.
+        `by` names the requester in the certificate; docs/guides/erasure.md lists the removed data.
         With `expected_head` a session is erased only if its head is unchanged.
 
         Durable: when this returns. If the process dies, the next open of the store completes the
@@ -640,7 +640,7 @@ class Store:
         return await self._handle(birth.stream, draft)
 
     async def _require_session(self, session: str) -> StreamId:
-        """Return `session` as the id of an existing stream. Raises: SessionNotFound."""
+        """Return the id of the existing stream `session`. Raises: SessionNotFound."""
         return (await self.backend.state(StreamId(session))).header.id
 
     async def _handle(self, stream: StreamId, backing: SessionStorage) -> Session:

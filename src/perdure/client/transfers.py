@@ -176,7 +176,7 @@ def _check_place(place: Path, address: str, *, is_replacing: bool) -> None:
 def write_file(file: Path, content: bytes, *, is_replacing: bool) -> None:
     """Write `content` to `file` completely or not at all, readable only by its owner.
 
-    Writes into a pipe or a device; a link stays a link.
+    If `file` is a pipe or a device, the content is written into it; a link remains a link.
     Raises: PathExists when `file` exists and `is_replacing` is False; OSError.
     """
     named, file = file, file.resolve() if is_replacing else file

@@ -45,7 +45,7 @@ class TrustedStore(msgspec.Struct, frozen=True):
 class TrustFolder:
     """The folder of a user's trust.
 
-    Raises of every method that writes: ConfigError when the folder cannot be used.
+    Raises: ConfigError from every method that writes, if the folder cannot be used.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class TrustFolder:
         self._endorsed: tuple[int, frozenset[str]] | None = None
 
     def marks(self, *, is_trusted: bool) -> Marks:
-        """Return the marks for a store; the first marked entry creates a missing key.
+        """Return the marks for a store; the first marked entry creates the key if it is missing.
 
         If the key cannot be created, only this process recognizes its own entries.
         """

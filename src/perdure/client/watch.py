@@ -76,7 +76,7 @@ class Watch:
         return await anext(self._events)
 
     async def aclose(self) -> None:
-        """Stop watching. A task that waits for the next event leaves its loop."""
+        """Stop watching. The iteration of a task that waits for the next event ends."""
         try:
             await self._events.aclose()
         except RuntimeError:  # another task waits in it
@@ -328,9 +328,9 @@ class _Order:
     """Buffer of live events until they can be merged with the durable ones.
 
     A call's opening is committed before its first live event, and its last live event is published
-    before its end is committed. So events taken before a read have their opening in that read
-    (`_ready`). For events taken after the read, the opening may be missing in it (`_late`). But
-    these events can belong before an end that was read.
+    before its end is committed. So a read contains the openings of all events that were taken
+    before it (`_ready`). For events taken after the read, the opening may be missing in it
+    (`_late`). But these events can belong before an end that was read.
     """
 
     def __init__(self, watch: Watch) -> None:

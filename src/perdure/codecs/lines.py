@@ -1,8 +1,8 @@
 """Files of JSON lines: split them and read each line, even an invalid one.
 
 Invariant: the bytes between two LFs are one line, regardless of their content (CR, U+2028 and
-U+0085 are data). So the lines of a file, joined by LF, are the file. This module does not depend on
-a format.
+U+0085 are data). So joining the lines of a file with LF gives the original file. This module does
+not depend on a format.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class Line(msgspec.Struct, frozen=True, gc=False):
     """One line of a file, without its LF. `number` counts from 1, `offset` is in bytes.
 
-    `is_ended` False: it is the last line and has no LF, so it may still be in progress.
+    `is_ended` is False for a last line without an LF, which may still be in progress.
     """
 
     number: int
@@ -74,8 +74,9 @@ def read_line(content: bytes) -> ReadLine:
     """Parse the JSON text `content`.
 
     Shape: text that msgspec rejects but Python's reader accepts is repaired so that it can be
-    written again: U+FFFD for half a surrogate pair or an invalid byte, the number's text for a
-    number that is not finite. `problem` describes the repair, or without `is_json` the failure.
+    written again. Half of a surrogate pair or an invalid byte becomes U+FFFD; a number that is not
+    finite becomes its text. `problem` describes the repair; if `is_json` is False, it describes the
+    failure.
     """
     try:
         value = _decode_bounded(content)

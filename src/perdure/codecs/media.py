@@ -28,7 +28,7 @@ _LEFT_OUT = "[media, left to the import original]"
 
 
 class Media:
-    """The media of a source so far; without `is_kept` contents are not stored."""
+    """The media of a source so far; contents are stored only if `is_kept`."""
 
     def __init__(self, *, is_kept: bool = True) -> None:
         self._contents: dict[str, bytes] = {}
@@ -36,7 +36,7 @@ class Media:
 
     @property
     def blobs(self) -> tuple[bytes, ...]:
-        """Each content once, in order of appearance."""
+        """The distinct contents, in order of appearance."""
         return tuple(self._contents.values())
 
     def take(self) -> tuple[bytes, ...]:
@@ -45,7 +45,7 @@ class Media:
         return taken
 
     def holds(self, part: MediaPart) -> bool:
-        """Return whether `part` needs no content: it was added since the last `take`."""
+        """Return whether `part` needs no content, or the content was added since `take`."""
         return not self._is_kept or part.handle.removeprefix(SCHEME) in self._contents
 
     def part(self, data: str | None, mime_type: str | None) -> MediaPart | None:

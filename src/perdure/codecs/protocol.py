@@ -30,9 +30,9 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 class Said(msgspec.Struct, frozen=True):
     """The content of a record. `about`, and the values of `references`, are ids of records.
 
-    `references` are fields of the body that name an entry; the body has None there. `meta` is the
-    record's metadata of its message. `unknown` and `malformed` give the reason if only the record
-    is stored.
+    `references` are the fields of the body that name an entry; these fields are None in the body.
+    `meta` is the message's metadata in the record. `unknown` and `malformed` give the reason if
+    only the record is stored.
     """
 
     body: Message | TreeBody | SideBody

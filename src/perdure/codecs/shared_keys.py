@@ -23,7 +23,7 @@ OURS = "perdure."
 
 
 def dollars(usage: Usage) -> float:
-    """Return the cost of `usage`, as both write it; 0 also if it is unknown."""
+    """Return the cost of `usage` in dollars; 0 also if the cost is unknown."""
     return (usage.cost_microcents or 0) / MICROCENTS_PER_DOLLAR
 
 

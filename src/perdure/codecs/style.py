@@ -1,7 +1,7 @@
-"""JSON with another program's spelling of numbers, so that its rewriting changes nothing.
+"""JSON with another program's number format, so that rewriting a file changes nothing.
 
-Programs agree on everything else that msgspec writes. A format's own spelling is a `Style`; this
-module does not depend on a format.
+All other JSON that msgspec writes is the same in all programs. A format's own spelling is a
+`Style`; this module does not depend on a format.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def to_line(value: object, style: Style) -> bytes:
 def shallow(line: bytes) -> dict[str, object] | None:
     """Return the JSON object `line`, with values nested deeper than `LEVELS` as text.
 
-    Shape: None if there are none, so that the line can stay unchanged.
+    Shape: None if there are no such values, so that the line can stay unchanged.
     """
     if line.count(b"[") + line.count(b"{") <= LEVELS:
         return None

@@ -43,9 +43,9 @@ def branch_summary_request(
 ) -> ModelRequest | None:
     """Return the request to `model` for a summary of `entries`; None if the branch is empty.
 
-    It contains the newest messages that fit `budget_tokens`, without tool results. If the newest
-    message does not fit by itself, it is cut.
-    Units: `budget_tokens` are for the conversation, without our instructions.
+    The request contains the newest messages that fit `budget_tokens`, without tool results. If the
+    newest message alone does not fit, it is cut.
+    Units: `budget_tokens` covers the conversation, but not perdure's instructions.
     """
     told = [each for entry in entries if (each := _abandoned_text(entry)) is not None]
     if not told:

@@ -37,7 +37,7 @@ class Context(ShortRepr, frozen=True):
     `thinking_level` None is "off". `dropped` counts the entries before the oldest sent exchange, if
     older exchanges were omitted to fit the budget or `max_messages`. Pinned entries, and the
     compaction whose summary is sent, do not count. `skipped` counts the unreadable entries and
-    parts of messages after that position.
+    parts of messages after the oldest sent exchange.
     Units: `tokens` is the expected usage of a call, from the newest reported usage and estimates
     for the rest. If this exceeds the budget, `tokens` is the estimate of the messages alone.
     Shape: `messages` are valid for every provider (``validity``); empty if there are none.
@@ -81,8 +81,8 @@ def build_context(
     With `history` "text_only", only the question and the answer of completed turns remain; the
     current turn retains its tool calls.
     With a budget, whole exchanges are omitted, oldest first, until the rest fits. The compaction's
-    summary, pinned entries and the newest exchange always remain. `max_messages` works the same
-    way, without counting the summary and pinned messages.
+    summary, pinned entries and the newest exchange always remain. `max_messages` also omits whole
+    exchanges, but the summary and pinned messages are not counted.
     Units: `budget_tokens` tokens, as `scale` estimates them.
     """
     assert not window.earlier  # `window_end` handles windows read with a limit
@@ -284,7 +284,7 @@ def _first_that_fits(
 
 
 def _first_of(starts: Sequence[int], least: int) -> int:
-    """Return the first of `starts` that is not before `least`; the last if none is."""
+    """Return the first of `starts` at or after `least`; the last start if there is none."""
     return next((start for start in starts if start >= least), starts[-1])
 
 

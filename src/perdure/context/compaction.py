@@ -255,7 +255,7 @@ def _cut(
 
 
 def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) -> int | None:
-    """Return the last position with `keep_recent_tokens` after it; None if there are fewer."""
+    """Return the last position with `keep_recent_tokens` after it; None with fewer tokens."""
     total = 0
     for position in range(len(shown) - 1, -1, -1):
         message = shown[position].message
@@ -266,7 +266,7 @@ def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) 
 
 
 def _candidates(shown: Sequence[Shown], retained: Sequence[Message]) -> list[int]:
-    """Return possible cuts: before a message that is not a result, not between call and result."""
+    """Return possible cuts: never before a tool result or between a call and its result."""
     inside = _between_call_and_result(shown, retained)
     return [
         n
@@ -302,7 +302,7 @@ def _with_settings_before(shown: Sequence[Shown], at: int) -> int:
 
 
 def _turn_split_by(shown: Sequence[Shown], at: int, chosen: int) -> int | None:
-    """Return the start of the turn that a cut at `at` splits; None if it splits none."""
+    """Return the start of the turn that a cut at `at` splits; None if no turn is split."""
     if any(_begins_turn(each) for each in shown[at : chosen + 1]):
         return None
     return next((n for n in range(at - 1, -1, -1) if _begins_turn(shown[n])), None)

@@ -1,6 +1,7 @@
 """Pinned entries: they remain in a context unchanged, even if other entries are dropped.
 
-A pinned result includes its call, and a pinned call its results: providers reject either alone.
+A pinned result includes its call, and a pinned call includes its results: providers reject a call
+or a result alone.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
 def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
     """Return True if `near`, parts of a branch, contains the calls and results of `pins`.
 
-    `end` is the depth from which on the branch is known. The results of a call follow it before the
-    next answer; the search ends when all calls have one.
+    The known part of the branch begins at the depth `end`. The results of a call follow it before
+    the next answer; the search ends when all calls have one.
     """
     pieces: list[list[Placed]] = []
     for each in near:

@@ -80,9 +80,9 @@ def _byte_length(text: str) -> int:
 def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
     """Return the tokens of a call with `messages`: newest reported usage, plus estimates after it.
 
-    Usage counts if its answer was complete and the provider reported more than zeros; cached tokens
-    count. Usage from before the newest compaction is for another context: `build_context` removes
-    it from the messages it returns.
+    Reported usage is used only if the answer was complete and the usage is not zero; it includes
+    cached tokens. Usage from before the newest compaction is for another context: `build_context`
+    removes it from the messages it returns.
     """
     for position in range(len(messages) - 1, -1, -1):
         reported = reported_tokens(messages[position])
@@ -93,7 +93,7 @@ def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
 
 
 def reported_tokens(message: Message) -> int:
-    """Return the usage reported with `message` if it counts, else 0."""
+    """Return the usage reported with `message` if it is usable, else 0."""
     is_answer = message.role == "assistant" and message.stop_reason not in CUT_SHORT
     return message.usage.total_tokens if is_answer and message.usage else 0
 

@@ -1,9 +1,9 @@
 """Pair tool calls with their results, and remove content that cannot be sent from messages.
 
-After `repair_pairs`, each assistant message with calls is directly followed by one tool message
-that answers every call once, in order; no result lacks a call; no part is empty; ids and names have
-the form that all providers accept. Each function documents its repair. Nothing here merges or adds
-messages to make roles alternate: ``validity`` does.
+After `repair_pairs`, one tool message directly follows each assistant message with calls, and
+answers every call once, in order. No result lacks a call, and no part is empty. Ids and names have
+the form that all providers accept. Each function documents its repair. This module does not merge
+or add messages to make roles alternate; ``validity`` does this.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class _Result(msgspec.Struct, frozen=True):
-    """One tool result, wherever it was."""
+    """One tool result, at any position in the messages."""
 
     part: ToolResultPart
     source: EntryId | None
@@ -71,7 +71,7 @@ class _Round(msgspec.Struct, frozen=True):
 
 
 class Ids(msgspec.Struct, frozen=True):
-    """Many ids, in layers, each at least as large as the next. A value.
+    """Many ids, in layers; each layer is at least as large as the next layer. A value.
 
     So the cost of an addition depends on the added ids, not on the existing ones.
     """
@@ -102,7 +102,7 @@ class Calls(msgspec.Struct, frozen=True):
     """State of the tool calls of messages, as far as later messages depend on it.
 
     `answered` are the ids of calls that accept no further result; `owed` are the ids of calls that
-    can still get a result. `sent` are the ids that calls are sent under, and `repeats` counts the
+    can still get a result. `sent` are the ids under which calls are sent; `repeats` counts the
     reuses of an id.
     """
 
@@ -144,7 +144,7 @@ class Paired(msgspec.Struct, frozen=True):
 
 
 class _CallIds:
-    """Assigns ids that every provider accepts, each once; valid ones stay unchanged."""
+    """Assigns unique ids that every provider accepts; valid ids stay unchanged."""
 
     def __init__(self, before: Calls) -> None:
         self._before = before.sent
@@ -165,9 +165,9 @@ class _CallIds:
 def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """Return `messages` with calls and results paired, without anything that cannot be sent.
 
-    Reasoning is dropped: it must not be sent to another provider. Without its signature, which our
-    logs do not contain, Anthropic rejects it and Google ignores it; OpenAI's chat format has no
-    place for it. Roles ``system`` and ``context`` become user messages.
+    Reasoning is dropped: it must not be sent to another provider. Logs do not contain the signature
+    of reasoning. Without the signature, Anthropic rejects reasoning and Google ignores it; OpenAI's
+    chat format has no place for reasoning. Roles ``system`` and ``context`` become user messages.
     Shape: roles user, assistant and tool; adjacent messages may have the same role.
     """
     whole = pair_after(messages)

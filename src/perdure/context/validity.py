@@ -4,7 +4,7 @@ The rules, all at once: the first message is the user's; user side and assistant
 results are on the user side, directly after the calls they answer, and user text may follow them);
 every call is answered exactly once, in order; no message and no text is empty; the assistant has no
 text after its calls, and the history does not end in white space.
-Repairs happen at reading; the log is never changed.
+Messages are repaired when they are read; the log is never changed.
 Source: `tests/fakes/provider_rules.py` states each provider's rules and their sources.
 """
 
@@ -46,7 +46,7 @@ def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...
 def merge_neighbours(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
     """Return `messages` with adjacent messages of one role merged.
 
-    Shape: the last of an earlier merge may be merged again.
+    Shape: the last message of an earlier merge may be merged again.
     """
     runs = groupby(messages, key=lambda each: each.message.role)
     return [_merge(list(run)) for _, run in runs]

@@ -1,9 +1,9 @@
 """Build a context within a budget from the end of a window.
 
-`build_context` of the whole window is the definition. The end gives the same context if it contains
-everything that matters: more than the budget or `max_messages`, a call for each result, and all
-pinned entries. Only the ids of calls may differ: an id that a branch repeats is changed only if
-both messages were read.
+`build_context` of the whole window defines the correct result. The end gives the same context if it
+contains everything that matters: more than the budget or `max_messages`, a call for each result,
+and all pinned entries. The result can differ only in the ids of calls: a repeated id is changed
+only if both messages were read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def context_of_end(
     """Return the context of the window that ends with `window`; None if more must be read.
 
     `pins` are the pinned entries, on any branch; `near` has the pinned entries on the branch before
-    `from_question(window)`, with their calls and results. The rest is as for `build_context`.
+    `from_question(window)`, with their calls and results. The other arguments are the same as for
+    `build_context`.
     """
     end = from_question(window)
     if not end.entries:

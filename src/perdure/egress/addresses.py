@@ -1,9 +1,9 @@
 """The internet addresses that requests may use: public ones, and none of internal networks.
 
-Pure. Everything not listed as open is closed. For IPv6 only global unicast is open. So every form
-with an embedded IPv4 address (mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP) is
-closed for any address. Site-local, link-local, unique local and multicast addresses are closed,
-too.
+Pure. Addresses that are not listed as open are blocked. For IPv6 only global unicast is open. So
+every form with an embedded IPv4 address (mapped, compatible, translated, NAT64, 6to4, Teredo,
+ISATAP) is closed for any address. Site-local, link-local, unique local and multicast addresses are
+closed, too.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def destination_of(url: str, *, is_local_open: bool = False) -> Destination:
 def host_name(text: str) -> str:
     """Return a configured host in the form of a `Destination`.
 
-    Raises: EgressDenied if it is not a host.
+    Raises: EgressDenied if the text is not a host.
     """
     host, _ = _host_and_port(text, 0)
     return host

@@ -1,6 +1,7 @@
 """One outgoing request, with limits on its time and the size of its answer.
 
-Imports the HTTP library: callers that may not need it import this module at the first request.
+This module imports the HTTP library. Callers that may not need the library import this module at
+the first request.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ async def fetch(
 ) -> HttpResponse:
     """Send a request and read the answer up to its size limit. Redirects are returned.
 
-    Raises: EgressDenied before anything is sent; EgressError if no answer came. Neither message
-    contains the destination.
+    Raises: EgressDenied before anything is sent; EgressError if no answer came. Neither error
+    message contains the destination.
     """
     client = pinned_client(
         resolve=resolve,
@@ -75,7 +76,7 @@ def _lowered(asked: HttpRequest) -> dict[str, str]:
 
 
 def _failure_reason(error: Exception) -> str:
-    """Return why no answer came, without the address."""
+    """Return the reason why no answer came, without the address."""
     if isinstance(error, httpcore2.TimeoutException):
         return "the server did not answer in time"
     if isinstance(error, httpcore2.ConnectError):

@@ -35,7 +35,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
     """The response; redirects are not followed.
 
     Shape: `headers` have lower-case names; repeated headers are joined by commas. `is_cut`: `body`
-    is only the beginning.
+    is only the beginning of the response's body.
     """
 
     status: int

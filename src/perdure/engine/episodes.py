@@ -59,7 +59,7 @@ async def with_episode(
 
 
 async def record_open_ends(store: SessionStore, clock: Clock) -> int:
-    """Record the episode of every end in the namespace that has none; return their number.
+    """Record the episode of each session end without one; return the number of new episodes.
 
     A read-only store is not changed. Any other failure is logged: it must not prevent opening a
     store.

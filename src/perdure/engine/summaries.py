@@ -181,7 +181,7 @@ async def _record_intent(
 async def _append(
     environment: Environment, lease: Lease, *entries: NewEntry, expected_head: int | None = None
 ) -> tuple[Entry, ...]:
-    """Append at the current head: only such a write counts as the user's own.
+    """Append at the current head: only a write that expects the head counts as the user's own.
 
     Raises: HeadConflict if `expected_head` is given and is not the head.
     """

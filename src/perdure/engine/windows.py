@@ -33,7 +33,7 @@ LONG = 2**20
 async def pinned_window(log: LogReader, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
     """Return the window of the branch of `stream` that ends at `leaf`.
 
-    Includes pinned entries hidden by a compaction, and the entries that belong to them.
+    The window includes pinned entries hidden by a compaction, and the entries that belong to them.
     Raises: SessionNotFound, EntryNotFound.
     """
     window = await log.context_window(stream, leaf)
@@ -98,7 +98,7 @@ class FollowedWindow:
         return None if self._conversation is None else self._leaf
 
     async def settings(self) -> BranchState:
-        """Return the settings inherited at the end of the branch; extending it never changes them.
+        """Return the settings inherited at the end of the branch; an extension never changes them.
 
         Raises: SessionNotFound.
         """

@@ -52,7 +52,7 @@ class EngineError(PerdureError):
 
 
 class InvalidTransition(EngineError):
-    """That input is not possible in the current phase."""
+    """The turn machine does not accept this input in the current phase."""
 
     code = "invalid_transition"
 
@@ -72,8 +72,8 @@ class InvalidTransition(EngineError):
 class TurnFailed(EngineError):
     """The turn ended without an answer; the log has the reason and the session can continue.
 
-    ``__cause__`` is the error of the model's client, of a hook or of perdure, if the turn ran in
-    this process and failed because of one.
+    ``__cause__`` is the error of the model's client, of a hook or of perdure, if that error ended
+    the turn in this process.
     """
 
     code = "turn_failed"
@@ -148,7 +148,7 @@ class AskedQuestion(Protocol):
 
 
 class Waiting(EngineError):
-    """The turn waits for a person. It stays open; await it again to wait for its end.
+    """The turn waits for a person. The turn stays open; await it again to wait for its end.
 
     `question` is the oldest `OpenQuestion` that the turn waits for, `questions` all of them.
     """
@@ -215,7 +215,8 @@ class UnknownFormat(FormatError):
 class ConfigError(PerdureError):
     """The configuration or the arguments are contradictory or name something unknown.
 
-    `argument` is the invalid setting, if it is one; `item` is its invalid item, or the key of it.
+    `argument` is the invalid setting, if the error is about a setting. `item` is the invalid item
+    of the setting, or the key of that item.
     """
 
     code = "config_error"

@@ -34,7 +34,7 @@ class ContentNotFound(EntryNotFound):
 
 
 class FactNotFound(EntryNotFound):
-    """No fact has that id, or it was forgotten."""
+    """No fact has that id, or the fact was forgotten."""
 
     def __init__(self, fact: str) -> None:
         super().__init__(fact, None)

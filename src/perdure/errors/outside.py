@@ -1,6 +1,6 @@
 """Errors of outgoing requests and of their secrets.
 
-No message contains an address, a path or a value.
+No error message contains an address, a path or a value.
 """
 
 from __future__ import annotations

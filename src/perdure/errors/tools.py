@@ -1,4 +1,4 @@
-"""Errors of tools. They become tool results, never crashes of the engine."""
+"""Errors of tools. These errors become tool results and never crash the engine."""
 
 from __future__ import annotations
 

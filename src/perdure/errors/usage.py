@@ -9,8 +9,8 @@ from perdure.errors.root import PerdureError
 class WrongArgument(PerdureError, TypeError, ValueError):
     """A function received an argument of the wrong type or value; nothing was done.
 
-    Also a ``TypeError`` and a ``ValueError``. `argument` is the argument's name, `takes` the
-    accepted values.
+    The error is also a ``TypeError`` and a ``ValueError``. `argument` is the argument's name,
+    `takes` the accepted values.
     """
 
     code = "wrong_argument"

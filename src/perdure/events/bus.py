@@ -1,9 +1,9 @@
 """Live events: from the call that produces them to its observers in this process.
 
-Nothing is stored beyond the call. Publishing never waits and never fails. Each subscriber has a
-bounded buffer; a subscriber that falls behind receives a `Snapshot` of every open call instead of
-the missed events. Every subscriber starts with snapshots too. Durable events of a stream are not
-here; they are read from the log.
+The bus stores no live event after the end of its call. Publishing never waits and never fails. Each
+subscriber has a bounded buffer; a subscriber that falls behind receives a `Snapshot` of every open
+call instead of the missed events. Every new subscriber also starts with these snapshots. The bus
+does not carry durable events of a stream; they are read from the log.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Relay(Protocol):
     async def settle(self, stream: StreamId, of: int) -> None:
         """Return when other processes can read all events of a finished call of this process.
 
-        Never raises, and waits only briefly.
+        The call never raises, and waits only briefly.
         """
         ...
 
@@ -93,7 +93,7 @@ class SharesLiveEvents(Protocol):
 
 
 class LiveBus:
-    """Distributes live events to subscribers and observers. For the tasks of one event loop.
+    """Distributes live events to subscribers and observers. It serves the tasks of one event loop.
 
     A `relay` connects the bus with the buses of other processes, if the store has a relay.
     """
@@ -133,7 +133,7 @@ class LiveBus:
     def receive_whole(
         self, stream: StreamId, of: int, n: int, at: int, pieces: Sequence[Piece]
     ) -> None:
-        """Send all that a call of another process has shown, up to its event `n`."""
+        """Send the whole output of a call of another process, up to the call's event `n`."""
         call = self._open[stream, of] = _OpenCall()
         for type_, text in pieces:
             call.add(LiveEvent(stream, of, n, type_, at, text))
@@ -191,9 +191,9 @@ class LiveBus:
         ]
 
     def subscribe(self, stream: StreamId | None = None) -> Subscription:
-        """Return a new subscription to one stream, or to all; it ends when it is garbage collected.
+        """Return a new subscription to one stream, or to all; garbage collection ends it.
 
-        It starts with snapshots of the open calls.
+        A subscription starts with snapshots of the open calls.
         """
         group = self._subscriptions.get(stream)
         if group is None:
@@ -205,14 +205,14 @@ class LiveBus:
     def observe(self, observer: LiveObserver) -> Callable[[], None]:
         """Call `observer` with every event from now on; its exceptions are logged.
 
-        Shape: returns the function that ends it.
+        Shape: returns the function that ends the observation.
         """
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
 
 class _Group:
-    """The subscriptions to one stream, or to all streams; they keep it alive."""
+    """The subscriptions to one stream, or to all streams; the group lives as long as they do."""
 
     def __init__(self) -> None:
         self.members: weakref.WeakSet[Subscription] = weakref.WeakSet()
@@ -234,7 +234,7 @@ class Subscription:
             self._arrived.set()
 
     def offer(self, event: Live) -> None:
-        """Add `event`, or fall behind."""
+        """Add `event`; if the buffer is full, empty it and mark the subscription as behind."""
         if len(self._buffer) < self._capacity:
             self._buffer.append(event)
         else:

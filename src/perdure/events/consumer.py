@@ -1,8 +1,8 @@
 """State of a consumer that misses no event over a connection that may break or lose events.
 
 A consumer applies new events, skips repeated events, and reconnects after `resume_after` if an
-event is missing. So it applies exactly the events of the log, each once. Its state is a few
-numbers, regardless of the session's length.
+event is missing. So a consumer applies every event of the log exactly once. The consumer's state is
+a few numbers, regardless of the session's length.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Follower:
     def take(self, event: Told) -> Verdict:
         """Classify `event`: apply it if ``new``, reconnect after ``gap``.
 
-        Raises: ValueError if it is not an event of a session.
+        Raises: ValueError if `event` is not an event of a session.
         """
         if not isinstance(event, Mapping):
             return self._durable(event) if isinstance(event, Event) else self._live(event)
@@ -66,7 +66,7 @@ class Follower:
         """Yield the new events, over as many connections as needed.
 
         A lost event, or an error in `broken`, ends a connection. `connect` can wait before it opens
-        the next connection. Ends when a connection ends normally.
+        the next connection. The iteration ends when a connection ends normally.
         """
         while True:
             try:

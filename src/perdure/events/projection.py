@@ -1,7 +1,7 @@
 """The durable events of an entry, and the wire form of every event.
 
-Each entry has one or more events, always the same ones: every kind has an event, and an unknown
-kind gives ``log:entry``. Names and payloads match Relavium's if Relavium has such an event;
+Each entry has one or more events, and the same entry always gives the same events. An unknown kind
+gives ``log:entry``. Names and payloads match Relavium's if Relavium has such an event;
 ``docs/events.md`` lists all events.
 """
 

@@ -1,6 +1,6 @@
 """The current session, turn, flow, role and node, for every span and log line.
 
-It propagates into tasks that are started inside the block, and ends with it.
+The scope propagates into tasks that are started inside the block, and ends with the block.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The events that observers receive.
 
 A durable `Event` is a projection of one log entry: the same log always gives the same events. A
-`LiveEvent` belongs to a currently open call (`of`: the seq of its ``model_called`` or
-``tool_started``) and is not stored; the `Snapshot` after a reconnection, and finally the durable
+`LiveEvent` belongs to a call that is currently open (`of`: the seq of its ``model_called`` or
+``tool_started``) and is not stored. The `Snapshot` after a reconnection, and finally the durable
 event, contain the same information.
 """
 

@@ -2,9 +2,9 @@
 
 Only the id, the place in the file and a digest of each entry stay in memory, so the session can be
 larger than memory. Entries read from the version that a source begins with are matched by their
-place. Opaque entries have no place and are matched by their bytes, since their line may be readable
-now. All others (from versions before the file was rewritten, or written here and exported) are
-matched by id, or without an id by content and time.
+place. Opaque entries have no place. They are matched by their bytes, since their line may be
+readable now. All other entries (from versions before the file was rewritten, or written here and
+exported) are matched by id. Entries without an id are matched by content and time.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ class Traces:
     ) -> Iterator[tuple[int, EntryId]]:
         """Yield the `items` (with bodies) that an entry matches by content and time.
 
-        Shape: position and entry; each entry once, in order. `known` maps the other items.
+        Shape: position and entry; each entry once, in order. `known` maps the items that already
+        have an entry.
         """
         waiting: dict[Signature, list[EntryId]] = {}
         taken = set(known.values())
@@ -171,7 +172,7 @@ class Traces:
 
         Shape: the `known` items come first, in the order of their entries; each item has the same
         content as its entry; they include everything that was imported before. The last of the
-        messages that were added here may be missing. Titles do not count: a session may be renamed.
+        messages that were added here may be missing. Titles are ignored: a session may be renamed.
         """
         known = {place: entry for place, entry in known.items() if entry not in self._titles}
         if not known:
@@ -278,7 +279,7 @@ async def own_entries(store: SessionStore, stream: StreamId) -> AsyncIterator[En
 
 
 async def foreign_ids(store: SessionStore, streams: Iterable[StreamId]) -> dict[str, EntryId]:
-    """Map foreign ids to entries of all `streams`; later ones win."""
+    """Map foreign ids to entries of all `streams`; the latest entry of an id wins."""
     ids: dict[str, EntryId] = {}
     for stream in streams:
         ids.update(await store.aliases(stream))

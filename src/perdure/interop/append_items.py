@@ -147,7 +147,7 @@ class ItemAppend:
     # -- one commit
 
     def _step(self, stretch: Stretch, at: int, create: StreamHeader | None) -> _Step | None:
-        """Return the commit of `stretch`; None if nothing in it is new."""
+        """Return the commit of `stretch`; None if the stretch contains nothing new."""
         fresh = list(self._fresh(stretch.items))
         piece = self._source.content.read(self._end, stretch.end - self._end)
         pieces: tuple[bytes, ...] = ()
@@ -273,7 +273,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class _Places:
-    """The entry of each item of a source, present or future: eight bytes per item."""
+    """Maps each item of a source to its present or future entry, with eight bytes per item."""
 
     def __init__(self, base: Base, count: int) -> None:
         self._stream = base.stream

@@ -1,7 +1,7 @@
 """Import many files: several at a time, each in its own commit; failures are isolated.
 
-Files are read and parsed while others are committed, so that a store can group commits. The bytes
-in memory at once are limited by `BYTES_AT_ONCE`.
+Files are read and parsed while other files are committed, so that a store can group commits. The
+bytes in memory at once are limited by `BYTES_AT_ONCE`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ async def in_order(jobs: Iterable[Job[Result]]) -> AsyncIterator[Result]:
 
 
 def held_bytes(size: int) -> int:
-    """Return how much of a file of `size` bytes is in memory during its import."""
+    """Return how many bytes of a file of `size` bytes are in memory during its import."""
     return min(size, BOUNDS.whole_bytes + BOUNDS.piece_bytes)
 
 

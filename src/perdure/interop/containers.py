@@ -2,8 +2,8 @@
 
 A folder with one file per event is read through one file that it always contains. A database is
 read in one transaction, and each of its sessions becomes lines of JSON; a text with several
-sessions is cut. A session that cannot be read does not stop the others. Imports of one session do
-not depend on this module.
+sessions is split. A session that cannot be read does not stop the import of other sessions. Imports
+of one session do not depend on this module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BEGINNING_BYTES = 4_096
 
 
 def is_known_name(name: str) -> bool:
-    """Return whether a known program gives such a name to a file with sessions."""
+    """Return whether `name` matches a file name that a known program uses for sessions."""
     return any(fnmatchcase(name, pattern) for pattern in _FILE_NAMES)
 
 

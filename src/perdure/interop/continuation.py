@@ -1,4 +1,4 @@
-"""A session as the file from which another program continues it, with its place and its command."""
+"""A session as a file that another program can continue, with the file's path and the command."""
 
 from __future__ import annotations
 

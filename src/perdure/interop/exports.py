@@ -1,8 +1,8 @@
 """Export sessions of a store as files: perdure's own complete format, and others.
 
-A whole, unchanged session is written from the store, so an unchanged import gives its own bytes. A
-single branch, another leaf, or a redacted session is first built as a value and then written, so
-nothing of the original bypasses the selection.
+A session that is exported whole and unchanged is written from the store, so the export of an
+unchanged import equals the imported file. A single branch, another leaf, or a redacted session is
+first built as a value and then written, so nothing of the original bypasses the selection.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class ExportSelection(msgspec.Struct, frozen=True):
     """The selected content of a session to export, and the replacements in it.
 
     `leaf` alone selects the branch that ends there. With `has_all_branches` everything is exported,
-    with the conversation at `leaf`, if given. Without either, everything is exported; Markdown and
-    workflows then have the current branch. `dialect` is the program that reads the workflow.
+    with the conversation at `leaf`, if given. Without `leaf` and `has_all_branches`, everything is
+    exported; Markdown and workflows then contain the current branch. `dialect` is the program that
+    reads the workflow.
     """
 
     leaf: EntryId | None = None
@@ -79,8 +80,8 @@ async def export_session(
 ) -> Exported:
     """Return the session `stream` as a file in `format`.
 
-    Shape: the same session gives the same bytes. An unchanged import of a pi or Operator file gives
-    the bytes of that file, unless something is redacted. Erased entries are empty or omitted;
+    Shape: the same session gives the same bytes. The export of an unchanged import of a pi or
+    Operator file equals that file, except after redaction. Erased entries are empty or omitted;
     `Exported.warnings` counts them.
     Raises: SessionNotFound; Erased if the session was erased; EntryNotFound if the leaf is not an
     entry of the conversation.

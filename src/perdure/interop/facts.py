@@ -1,7 +1,7 @@
 """Facts as files: a memory stream as a session of perdure's own format, and back.
 
 A file contains the facts of one subject with their histories, but no forgotten facts. An import
-appends the facts and corrections that are not known here. Facts that were forgotten here stay
+appends the facts and corrections that this store does not have. Facts that were forgotten here stay
 forgotten.
 """
 
@@ -56,9 +56,9 @@ def facts_bundle(bundle: Bundle) -> Bundle:
 async def import_facts(
     store: SessionStore, content: Content, *, subject: str | None, clock: Clock
 ) -> ImportReport:
-    """Append the facts of the file `content` that are not known here.
+    """Append the facts of the file `content` that this store does not have.
 
-    They are about `subject`, or else the subject of the file.
+    The imported facts are about `subject`, or by default about the subject of the file.
     Durable: all of them, in one commit. Raises: FormatError; Unsupported in a store of session
     files; the errors of ``SessionStore.commit``.
     """

@@ -2,9 +2,9 @@
 
 A source becomes one session: its bytes as blobs, ``import_source`` entries that name them, and
 entries for all its lines. A small source is one commit, a larger source several
-(``interop.append_items``); the session is ``importing`` until the last commit. The same file again
-adds nothing. A file that grew, or whose import was interrupted, adds its new items below the
-parents that they name. The leaf stays where perdure moved it. The same applies to a file that
+(``interop.append_items``); the session is ``importing`` until the last commit. Importing the same
+file again adds nothing. A file that grew, or whose import was interrupted, adds its new items below
+the parents that they name. The leaf stays where perdure moved it. The same applies to a file that
 perdure wrote from a session for another program. A file that does not begin with the earlier import
 becomes a separate session.
 """
@@ -312,7 +312,7 @@ async def _create(
 
 
 def _why_other(erased: reports.Lost | None, other: StreamId | None, stream: StreamId) -> str | None:
-    """Return why the session became `stream`; None if that is the file's own id."""
+    """Return why the session got the id `stream`; None if it is the file's own id."""
     if erased is not None:
         return f"{erased}; this file became session {stream}"
     if other is None:
@@ -392,7 +392,7 @@ async def _relation(
     """Return the relation of `content` to the newest version related to it, and that version.
 
     Shape: GROWN also if only the end of an interrupted import is missing. A session may have been
-    continued in several files of pi or Operator; a file of another format only grows from its
+    continued in several files of pi or Operator. A file of another format can only continue its
     newest version.
     """
     found: tuple[FileRelation, Original | None] = (FileRelation.OTHER, None)
@@ -487,7 +487,7 @@ def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> Impor
 
 
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
-    """Return whether the leaf may follow the file: perdure itself has not moved it away.
+    """Return whether the leaf may follow the file; False if perdure itself has moved the leaf.
 
     This is the case if an import set the leaf, or if the leaf is an own entry that was exported and
     that the file continues.

@@ -61,7 +61,7 @@ _LONGEST_BASE = 120  # leaves room for the number within the 128 characters of a
 
 
 def session_ids(format: str, foreign: str | None, first_line: bytes) -> Iterator[StreamId]:
-    """Yield without end the ids under which a source of `format` may be, or become, a session.
+    """Yield without end the possible ids of the session for a source of `format`.
 
     `foreign` is the session id in the source; `first_line` distinguishes sources without an id.
     Shape: first the foreign id if it is valid, otherwise an id made from the digest of the foreign

@@ -1,9 +1,9 @@
 """Export a session as a pi file: the original lines, then perdure's additions, in version 3.
 
-An unchanged import gives the bytes it was read from. A session of another origin, or a fork, is
-written from scratch, but uses the records of its pi origin if there is one. The warnings count the
-content that pi cannot express (the turn ledger, the inbox, undone compactions), and the lines that
-were added.
+The export of an unchanged import has the same bytes as the imported file. A session of another
+origin, or a fork, is written from scratch, but uses the records of its pi origin if there is one.
+The warnings count the content that pi cannot express (the turn ledger, the inbox, undone
+compactions), and the lines that were added.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class ImportReport(ShortRepr, frozen=True):
 
     Shape: `entries` and `messages` count the additions of this import: 0 if the file had nothing
     new. `malformed` are the numbers of the new lines that could not be read completely; `skipped`
-    is their number. `is_new`: the session did not exist before. `is_erased`: it, or entries of it,
-    were erased and stay so.
+    is their number. `is_new`: the session did not exist before. `is_erased`: the session, or some
+    of its entries, were erased and remain erased.
     """
 
     session: StreamId
@@ -136,7 +136,7 @@ class ImportedFiles(ShortRepr, frozen=True):
 class ExportedFile(ShortRepr, frozen=True):
     """The result for one session of an export: its file, or the error.
 
-    Shape: `warnings` and `redacted` as in `Exported`. Units: bytes.
+    Shape: `warnings` and `redacted` are the same as in `Exported`. Units: bytes.
     """
 
     session: StreamId
@@ -148,7 +148,7 @@ class ExportedFile(ShortRepr, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A session that was erased; not `is_whole`: only some of its entries."""
+    """A session that was erased; if `is_whole` is False, only some of its entries were erased."""
 
     session: StreamId
     is_whole: bool = True

@@ -50,7 +50,7 @@ async def restore(
     another id.
     Units: about `piece_bytes` of the file become one commit.
     Durable: all of it on return. A session with turns is created by a separate commit, because
-    turns need its lease. After a crash in between, the same import continues.
+    turns need its lease. After a crash between two commits, the same import continues.
     Raises: LeaseHeld if another import of the session is running; FormatError if the entries to
     append are not a log, or the file was changed meanwhile; the errors of ``SessionStore.commit``.
     """

@@ -148,7 +148,7 @@ class ArraySums:
         return score, main
 
     def _cues(self) -> Floats:
-        """Return the scores that the cues of every text, and of the text before it, add."""
+        """Return the score of the cues of each text and of the text before it."""
         weights, corpus = self._weights, self._corpus
         kinds = np.arange(256)
         time = weights.time if self._question.asks_when else 0.0

@@ -96,7 +96,7 @@ def period_of(question: str, now: int) -> Period | None:
 
 
 def _tokens(question: str) -> list[tuple[str, bool]]:
-    """Return the folded words of the question, each with whether it is capitalized."""
+    """Return the folded words of the question, and for each whether it is capitalized."""
     found: list[tuple[str, bool]] = []
     for token in _TOKEN.findall(question):
         found += [(term, token[0].isupper()) for term in terms(token)]

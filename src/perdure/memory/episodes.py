@@ -1,6 +1,6 @@
 """Episodes: records of a session from its start, or its previous end, to its end.
 
-`EpisodeFold` counts the entries of that range; `episodes_in` reads episodes back. No I/O.
+`EpisodeFold` counts the entries of an episode; `episodes_in` returns recorded episodes. No I/O.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def summaries_in(notes: Iterable[Entry]) -> Iterator[Summary]:
 
 
 def summary_of(note: Entry) -> Summary | None:
-    """Return the summary of the episode that `note` records; None if it has none."""
+    """Return the summary of the episode that `note` records; None if there is no summary."""
     body = None if _seq_of(note) is None else readable(note)
     if not isinstance(body, EpisodeRecorded) or note.about is None or not body.summary:
         return None

@@ -1,7 +1,7 @@
 """Extract facts from an episode: the extractor protocol, and a model's request and answer. Pure.
 
-A model's answer is not trusted. It refers to messages by the numbers that the request gave them,
-and invalid parts of it are ignored.
+A model's answer is not trusted. The answer refers to messages by their numbers in the request, and
+invalid parts of the answer are ignored.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Extractor(Protocol):
 def extraction_request(
     model: str, entries: Sequence[Entry], known: Sequence[Fact], max_output_tokens: int
 ) -> ModelRequest:
-    """Return the request that has `model` list the facts in `entries`, an episode's messages."""
+    """Return the request that asks `model` for the facts in `entries`, an episode's messages."""
     said = "\n\n".join(
         f"({number}) {text}" for number, entry in enumerate(entries, 1) if (text := _text_of(entry))
     )

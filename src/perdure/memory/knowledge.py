@@ -66,7 +66,7 @@ def agent_subject(agent: str) -> str:
 
 
 def passages_of(text: str, *, is_markdown: bool) -> list[Passage]:
-    """Return the passages of a file, in order; they contain every word of it."""
+    """Return the passages of a file, in order; together they contain every word of the file."""
     sections = _sections_of(text) if is_markdown else [(None, text)]
     return [
         Passage(piece, heading) for heading, section in sections for piece in _pieces_of(section)

@@ -114,7 +114,7 @@ class Language(NamedTuple):
         return _stem(self.name, word)
 
     def same(self, word: str) -> Callable[[str], bool]:
-        """Return whether another word counts as the same as `word`."""
+        """Return whether another word matches `word`."""
         stem = self.stem(word)
         is_stemmed, longest = bool(_stemmer_of(self.name, word)), len(word) + _ENDING
 

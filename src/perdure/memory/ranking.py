@@ -4,8 +4,8 @@ The score of a text includes its neighbours in the session (their words, weighed
 text alone, and its session as a whole. Other reasons add to the score: a speaker that the question
 names said the text; its session is of the time that the question names; the question asks "when"
 and the text names a time; the previous text asked something; and, with an embedder, its meaning is
-near. The constants are measured
-(docs/decisions/0059-recall.md) and flat around their optimum.
+near. The constants are measured (docs/decisions/0059-recall.md); a small change of a constant has
+little effect.
 
 The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy and without vectors).
 """
@@ -26,8 +26,8 @@ class Weights(NamedTuple):
     """The weight of each reason; 0 switches it off. `neighbours` False counts a text alone.
 
     If a word names one of more than `TALK` speakers of a session, its weight there is multiplied by
-    `names`. `exchange` is added to `speaker` if another speaker that the question names said the
-    text directly before or after, in a session of more than `TALK` speakers.
+    `names`. `exchange` is added to `speaker` if the text directly before or after is from another
+    speaker that the question names, in a session of more than `TALK` speakers.
     `vector` is the weight of the meaning of a text with its neighbours, `own_vector` the weight of
     the text's own meaning.
     """
@@ -213,7 +213,7 @@ def idf(size: int, having: int) -> float:
 
 
 def saturated(form: Saturation, count: float, length: float) -> float:
-    """Return how much `count` occurrences in a text of a relative `length` count."""
+    """Return the weight of `count` occurrences in a text of a relative `length`."""
     return form.factor * count / (count + form.k * (1 - form.b + form.b * length))
 
 

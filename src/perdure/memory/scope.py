@@ -24,7 +24,7 @@ class Scoped(Protocol):
 
 
 class MemoryFilter(msgspec.Struct, frozen=True):
-    """Which episodes and facts a call sees.
+    """A filter that selects the episodes and facts that a call sees.
 
     With the default `name`, the call sees only those of exactly `subject`; with `subject` None,
     only those without a subject. With `agent` None, it sees those of every agent of the subject.

@@ -1,4 +1,4 @@
-"""How near the texts of a corpus are to a question in their meaning, with numpy.
+"""The similarity in meaning between the texts of a corpus and a question, with numpy.
 
 The vector of a text counts alone and together with the vectors of its neighbours, which are weighed
 like their words. Vectors are stored in memory as signed bytes; one block of them at a time is

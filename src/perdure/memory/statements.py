@@ -33,7 +33,8 @@ class Statement(NamedTuple):
     """A text that is complete by itself.
 
     `session` is the key of the session that must be in scope; None: the statement is in scope.
-    `nearness` is the cosine between its meaning and the question's, None if it is not known.
+    `nearness` is the cosine between the statement's meaning and the question's meaning; None if it
+    is unknown.
     Units: `at` is Unix milliseconds.
     """
 
@@ -52,7 +53,7 @@ class RankedStatement(NamedTuple):
 
 
 class StatementRanking:
-    """Ranks `statements` once it is called with the size of a corpus; `best` are the results."""
+    """Ranks `statements` when it is called with the size of a corpus; `best` are the results."""
 
     def __init__(
         self, question: Question, statements: Sequence[Statement], weights: Weights = STANDARD
@@ -121,7 +122,7 @@ class StatementRanking:
         return {name: value for name, value in found.items() if value}
 
     def _besides(self, statement: Statement, words: Sequence[str]) -> dict[str, float]:
-        """Return the reasons besides the words."""
+        """Return the scores of all reasons except the words."""
         weights, period, cues = self._weights, self._question.period, cues_of(statement.text, words)
         nearness = statement.nearness or 0.0
         closeness = 0.0 if period is None else period.closeness(statement.at)

@@ -1,7 +1,7 @@
 """The known providers: address, key, and the extra that installs each; and model names.
 
-Loads no provider's library. A server that speaks the protocol of a provider at another address is
-reached by that provider's ``*_BASE_URL``.
+This module loads no provider's library. A server that speaks the protocol of a provider at another
+address is reached by that provider's ``*_BASE_URL``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Provider(msgspec.Struct, frozen=True):
     """One provider: the part before the colon of a model's name.
 
     `package` is the module that the extra `extra` installs. The first of `key_variables` and
-    `url_variables` that is set is used. A key is needed only at `default_url`, and only if
-    `needs_key`: a server at another address may be private. `key_name` names the owner of the key.
+    `url_variables` that is set is used. A key is needed only at `default_url`, and only with
+    `needs_key`: a server at another address can be private. `key_name` names the owner of the key.
     """
 
     name: str
@@ -158,7 +158,7 @@ ECHO = "scripted:echo"
 
 
 def model_missing(what: str) -> WrongArgument:
-    """Return the error for `what`, which needs a model and names none; it lists the choices."""
+    """Return the error for `what`, which needs a model but names none; it lists the choices."""
     choices = ", ".join(f"{name}:NAME" for name in PROVIDERS)
     return WrongArgument(
         f"{what} needs a model, model='provider:name': one of {choices}, or {ECHO}, which works "

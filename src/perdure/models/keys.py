@@ -2,8 +2,8 @@
 
 In the keyring, the service is ``perdure`` and the user is the provider's name. A file has this
 name, is in the folder ``keys`` beside the user's settings, and is readable only by its owner.
-Invariant: a key has no text form. Code calls `value` only to send it. Everything that is printed,
-logged or raised shows at most the source of the key.
+Invariant: the string representation of an object never contains a key. Code calls `value` only to
+send it. Everything that is printed, logged or raised shows at most the source of the key.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find_key(
 ) -> ApiKey | None:
     """Return the key of `provider`, or None. The environment comes first, then a file.
 
-    Removes blanks around a key, as files leave them. Without a home folder there is no file.
+    Blanks around a key, as in many files, are removed. Without a home folder there is no file.
 
     Raises: ConfigError if the file cannot be read, or other users can read it.
     """

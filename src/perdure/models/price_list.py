@@ -63,7 +63,7 @@ _kept = _KeptPrices("", "")
 
 @contextmanager
 def kept_prices(file: Path, day: str) -> Generator[None]:
-    """Use the prices that were looked up on `day` and written to `file`; add to them at the end.
+    """Use the prices that were looked up on `day` and cached in `file`; add new ones at the end.
 
     Loading the list takes longer than the rest of a command. A file that cannot be read or written
     is not an error.

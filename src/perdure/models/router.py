@@ -26,7 +26,7 @@ REMEDIES: Mapping[str, str] = {name: provider.remedy for name, provider in PROVI
 
 @runtime_checkable
 class Closable(Protocol):
-    """A client that holds connections."""
+    """A client with open connections."""
 
     async def aclose(self) -> None:
         """Close them."""

@@ -63,7 +63,7 @@ class Wait(msgspec.Struct, frozen=True):
 class Fail(msgspec.Struct, frozen=True):
     """The call fails the first `times` times that the same request is made; None: always.
 
-    The model's process counts the times: a restarted process begins at zero.
+    The model's process counts the failures, so a restarted process begins at zero.
     """
 
     code: ErrorCode
@@ -74,13 +74,13 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """The stream breaks off without its end, like a lost connection; `times` as for `Fail`."""
+    """The stream breaks off without its end, like a lost connection; `times`: see `Fail`."""
 
     times: int | None = None
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """Nothing more is sent until the call is cancelled; `times` as for `Fail`."""
+    """Nothing more is sent until the call is cancelled; `times`: see `Fail`."""
 
     times: int | None = None
 
@@ -204,7 +204,7 @@ def said_already(messages: Sequence[Message]) -> str:
 
 
 def rest_of(reply: Reply, said: str) -> Reply:
-    """Return the rest of `reply` after the text `said`; all of it if it begins differently."""
+    """Return the rest of `reply` after the text `said`; all of `reply` if it begins differently."""
     if not said:
         return reply
     text = "".join(step.text for step in reply.steps if isinstance(step, Say))
@@ -246,7 +246,7 @@ def reply_to(scenario: Scenario, situation: Situation) -> Reply | None:
 
 
 def holds(when: When, situation: Situation) -> bool:
-    """Whether all conditions of `when` hold in `situation`."""
+    """Whether all conditions of `when` are true in `situation`."""
     after = "tool" if situation.results else "user"
     result_texts = [result.text for result in situation.results]
     has_error = any(result.is_error for result in situation.results) if result_texts else None

@@ -1,9 +1,9 @@
 """The scripted model: answers from scenarios, without a network; the offline default is ``echo``.
 
-The reply to a request depends on the request alone (``scenario``). Two things are remembered: how
-often a step with a failure count has failed per request, and the counts of a conversation's
-beginning, since every request repeats it. So a late answer takes no longer than an early answer,
-and is the same in a new process.
+The reply to a request depends on the request alone (``scenario``). The model remembers two things:
+how often a step with a failure count has failed per request, and the counts of a conversation's
+beginning, since every request repeats that beginning. So a late answer takes no longer than an
+early answer, and is the same in a new process.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ class MessageCounter:
         return messages[max(upto, len(messages) - _LEAST_REMEMBERED) :]
 
     def count_messages(self, messages: Sequence[Message]) -> Heard:
-        """Return `messages`, counted."""
+        """Count `messages`; return the counts."""
         if len(messages) < _LEAST_REMEMBERED:
             return Heard().and_then(messages)
         known, upto, heard = self._requests.pop(id(messages[0]), _NOTHING)

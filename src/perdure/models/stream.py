@@ -43,7 +43,7 @@ _object = msgspec.json.Decoder(dict[str, object])
 
 
 def invalid_json(call: ToolCallPart) -> str | None:
-    """Return the arguments of `call` as the model sent them, if they were no JSON object."""
+    """Return the arguments of `call` as the model sent them, if they were not a JSON object."""
     text = call.args.get(INVALID_JSON)
     return text if isinstance(text, str) and len(call.args) == 1 else None
 
@@ -140,7 +140,7 @@ def _words_part(words: _Words) -> TextPart | ThinkingPart | None:
 
 
 def _arguments(text: str) -> dict[str, object] | None:
-    """Parse `text` as a JSON object; None if it is none. Empty text means no arguments."""
+    """Parse `text` as a JSON object; None if it is not an object. Empty text means no arguments."""
     if text.strip() in ("", "null"):
         return {}
     try:
@@ -191,7 +191,7 @@ class AnswerBuilder:
     def partial(self) -> Message:
         """Return the part that has arrived, as a message without stop reason.
 
-        Shape: it contains only calls whose arguments are complete.
+        Shape: the message contains only calls with complete arguments.
         """
         return Message("assistant", self._made(self._complete_call), model=self._model)
 

@@ -1,6 +1,6 @@
 """The package ``keyring``, loaded only if one of its backends can work here.
 
-Loading it loads every backend, which takes longer than most commands.
+Loading ``keyring`` loads every backend, which takes longer than most commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Mask all secrets in shown values: for events, errors and questions.
 
-Only these displayed copies are masked; stored values and values sent to a model are separate.
+Only these displayed copies are masked; this module does not change stored values or values sent to
+a model.
 """
 
 from __future__ import annotations

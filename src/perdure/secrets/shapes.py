@@ -2,8 +2,9 @@
 
 Pure. When in doubt, a value is masked: a false positive costs a word of a transcript, a missed key
 costs the account. Each pattern runs in linear time: unbounded repetitions are possessive and never
-retried from within (tests/attacks/test_patterns.py). The patterns are text: `re` compiles each at
-its first use and caches it, so a program that never looks for secrets does not pay for that.
+retried from within (tests/attacks/test_patterns.py). The patterns are text: `re` compiles each
+pattern at its first use and caches it. So a program that never looks for secrets has no cost for
+compiling.
 
 A long text is read in slices, and a pattern is only tried if one of its literals is in the slice.
 No call of `re` reads much more than a slice, so other threads can run between two calls.
@@ -415,7 +416,7 @@ def entropy_bits(value: str) -> float:
 def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
     """Return True if the assigned `value` is a secret: code assigns names and calls too.
 
-    `is_marked`: it is quoted, or directly after a password's equals sign.
+    `is_marked`: the value is quoted, or directly follows the equals sign of a password.
     """
     if not is_marked and (re.match(_WORD, value) or re.match(_CALL, value)):
         return False

@@ -1,7 +1,8 @@
 """Look up the values of named secrets, and track their use.
 
 A value is looked up just before its use through a `Taint`, which remembers it and removes it from
-everything that the use returns. No object here has a text form with a value.
+everything that the use returns. The string representation of an object in this module never
+contains a value.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Vault:
     def value(self, name: str) -> str:
         """Return the secret `name`.
 
-        Raises: SecretMissing, which says where to store it.
+        Raises: SecretMissing, which states where to store the secret.
         """
         variable = VARIABLE + name.upper()
         found = None

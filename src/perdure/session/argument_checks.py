@@ -315,7 +315,7 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
     """Reject a value whose fields do not match their declared types.
 
     `has_any_text` also accepts text that cannot be encoded, for callers that repair it later. A
-    list is converted if a tuple is declared. For use in ``__post_init__``.
+    list is converted if a tuple is declared. Call it in ``__post_init__``.
     Raises: WrongArgument.
     """
     owner = type(value).__name__

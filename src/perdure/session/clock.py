@@ -1,6 +1,6 @@
 """Sources of time and randomness, always passed as arguments.
 
-Also the format of timestamps in all JSON of perdure.
+This module also defines the format of timestamps in all JSON of perdure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Encode and decode bodies, and entries as single JSON lines.
 
-The log stores the original bytes of a body. They are decoded when read and never re-encoded, so
-unknown kinds and unknown fields survive everything. Decoding is lenient where a log must stay
-readable: an unknown kind gives an `Unknown`, an unknown part of a message an `UnknownPart`. It is
-strict where a guess would do harm: a newer version of a known kind raises.
+The log stores the original bytes of a body. Bodies are decoded when they are read and never
+re-encoded, so unknown kinds and unknown fields are preserved everywhere. Decoding is lenient where
+a log must stay readable: an unknown kind gives an `Unknown`, an unknown part of a message an
+`UnknownPart`. Decoding is strict where a guess would do harm: a newer version of a known kind
+raises an error.
 """
 
 from __future__ import annotations
@@ -219,7 +220,7 @@ def _stands_in_a_line(body: bytes) -> bool:
 def entry_of_line(line: bytes) -> Entry:
     """Return the entry that `line_of` wrote.
 
-    Raises: ValueError if `line` is not one, or has fields this version does not know.
+    Raises: ValueError if `line` is not an entry, or has fields that this version does not know.
     """
     try:
         fields = _line.decode(line)

@@ -1,7 +1,7 @@
 """Fold entries into state: labels, current settings, compaction, context window.
 
-`window_of` is the definition. Stores find the same window faster, without reading the whole branch,
-and are tested against it.
+`window_of` defines the correct window. Stores find the same window faster, without reading the
+whole branch, and are tested against it.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class ContextWindow(msgspec.Struct, frozen=True):
 
     Shape: `entries` are in the order from root to leaf. They begin with the first entry that the
     newest compaction keeps (without a compaction: the root), and include compactions in their
-    places. `hidden` counts the tree entries of the branch before them. `leaf` is where it ends.
-    `undone` are the undone compactions among `entries`. `pins` are the entries of the branch that
-    always stay in the context; `pinned` are the pins outside of `entries`. Stores leave both to the
-    caller. A window read with a limit contains only the newest `entries`. `earlier` counts the
-    entries between `hidden` and these, and `undone` also contains the undone compactions after the
-    compaction in force.
+    places. `hidden` counts the tree entries of the branch before `entries`. `leaf` is where it
+    ends. `undone` are the undone compactions among `entries`. `pins` are the entries of the branch
+    that always stay in the context; `pinned` are the pins outside of `entries`. Stores leave both
+    to the caller. A window read with a limit contains only the newest `entries`. `earlier` counts
+    the entries between `hidden` and these, and `undone` also contains the undone compactions after
+    the compaction in force.
     """
 
     leaf: EntryId | None

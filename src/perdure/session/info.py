@@ -105,11 +105,11 @@ class SessionInfo(ShortRepr, frozen=True):
 
     Units: times are Unix milliseconds. Shape: `updated_at` is the time of the newest user or
     assistant message (the creation, before there is one), so that reading or naming a session does
-    not reorder the list. `messages` counts every message entry, tool results and a fork's shared
-    ones included; `entries` counts the stream's own log, `turns` the turns started in it (turns
-    before an import or a fork do not count). `first_text` is the start of the first user message
-    that is not just a slash command; it names a session without a title. `subject` and `metadata`
-    are copied from its header.
+    not reorder the list. `messages` counts every message entry, including tool results and the
+    shared messages of a fork. `entries` counts the entries of the stream's own log. `turns` counts
+    the turns started in the stream, without the turns before an import or a fork. `first_text` is
+    the start of the first user message that is not just a slash command; it names a session without
+    a title. `subject` and `metadata` are copied from its header.
     `open_turn` is the seq of the ``turn_started`` of the open turn: it runs in some process, waits
     for an answer, or was interrupted. `model` is the model that its branch was switched to, or else
     the model of its agent; without an agent, the model of the last switch or answer. In a list it
@@ -150,14 +150,15 @@ class SessionInfo(ShortRepr, frozen=True):
 
     @property
     def cursor(self) -> str:
-        """Return its position in a list of newest first, for ``Store.recent(after=…)``."""
+        """Return the position in a list with the newest first, for ``Store.recent(after=…)``."""
         return f"{self.updated_at}:{self.id}"
 
     @property
     def name(self) -> str:
         """Return the title on one line, else the start of its first user message, else "".
 
-        Older versions stored the start of a message with the credentials in it: they are masked.
+        Older versions stored the start of a message with its credentials; the credentials are
+        masked.
         """
         return one_line(self.title) or mask_secrets(self.first_text or "")
 
@@ -385,8 +386,8 @@ class Sought(TypedDict, total=False):
     """Filters of a list of sessions; None, or no value, selects all.
 
     `metadata` are values that the session's metadata must contain; `source` is the program of an
-    imported session, or `OWN_SOURCE`. `after` is the position, in a list of newest first, after
-    which the list starts.
+    imported session, or `OWN_SOURCE`. `after` is a position in a list with the newest session
+    first; the list starts after this position.
     """
 
     subject: str | None
@@ -426,8 +427,8 @@ def stored_name(info: SessionInfo) -> str:
 def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
     """Return True if `info` belongs to `cwd` and its name or id contains `query`.
 
-    Case-insensitive; None matches all. Erased sessions never match. The stored name is compared: a
-    query finds ``[redacted]`` only if the stored name contains it.
+    The match is case-insensitive; None matches all. Erased sessions never match. The stored name is
+    compared: a query finds ``[redacted]`` only if the stored name contains it.
     """
     if info.status == "erased" or (cwd is not None and info.cwd != cwd):
         return False

@@ -63,7 +63,7 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
 class BranchSummary(TreeBody, frozen=True, omit_defaults=True):
     """Summary of an abandoned branch; in the context as a user message.
 
-    `from_id` is where the new branch starts, None for before the root.
+    `from_id` is the entry at which the new branch starts; None: before the root.
     """
 
     kind: ClassVar[str] = "branch_summary"
@@ -109,7 +109,7 @@ class _TakesRawJson(type(TreeBody)):
 class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson):
     """State of an extension; never in the context. `data` is any JSON value.
 
-    `raw_json` is JSON to store byte for byte, including what Python values cannot represent:
+    `raw_json` is JSON to store byte for byte, including values that Python cannot represent:
     integers of any size, repeated keys, ``data:`` addresses. `raw_data` reads it back.
     Raises: WrongArgument if `raw_json` is not JSON or cannot be read back (half of a character
     pair), or if both `data` and `raw_json` are given.
@@ -135,7 +135,8 @@ class _RawData(msgspec.Struct):
 def raw_data(body: bytes) -> bytes:
     """Return the data in the body of a ``custom`` entry as its original JSON.
 
-    Raises: WrongArgument if `body` is not bytes; ValueError if it is not such a body.
+    Raises: WrongArgument if `body` is not bytes; ValueError if it is not the body of a ``custom``
+    entry.
     """
     if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
         kind = type(body).__name__

@@ -72,7 +72,7 @@ class Delegated(ShortRepr, frozen=True):
 class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     """A turn starts; the user's message, if any, follows in the same commit.
 
-    About the ``turn_requested`` that it answers, if a worker runs the turn.
+    The entry is about the ``turn_requested`` that the turn answers, if a worker runs the turn.
 
     `number` counts the turns run under the session's own agent, from 1. `base` is the leaf at the
     turn's start, to which `rollback` returns. `context_tokens` estimates the context before the
@@ -127,8 +127,8 @@ class TurnRefused(SideBody, frozen=True):
 class TurnStopRequested(SideBody, frozen=True, omit_defaults=True):
     """Another process asks for the end of a turn.
 
-    About its ``turn_requested``, or about the ``turn_started`` of the open turn. `is_cancel`: True
-    if the turn is stopped because its chat is being closed.
+    The entry is about the ``turn_requested`` of the turn, or about the ``turn_started`` of the open
+    turn. `is_cancel`: True if the turn is stopped because its chat is being closed.
     """
 
     kind: ClassVar[str] = "turn_stop_requested"
@@ -157,14 +157,14 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
 
 
 class ModelFinished(SideBody, frozen=True, omit_defaults=True):
-    """Outcome of the model call it is about; the answer is the message `answer`, same commit.
+    """Outcome of the model call it is about; the answer is the message `answer` in the same commit.
 
     `stop_reason` None with an `error` means that no usable answer came. `wait_s` is the turn's
     delay before its next attempt, `next_link` the next model of the chain if it is another. `usage`
     is the provider's count, or an estimate (`is_estimated`) if the answer was cut off before;
     `spent` is the session's spending including this call. `parked_until` (Unix milliseconds): the
-    model's provider is not called before; `is_renewed`: its key was renewed after a rejection.
-    `agent` and `attempt` are copied from the ``model_called``.
+    model's provider is not called before this time; `is_renewed`: its key was renewed after a
+    rejection. `agent` and `attempt` are copied from the ``model_called``.
     """
 
     kind: ClassVar[str] = "model_finished"
@@ -188,8 +188,8 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
 class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
     """A call was made although it may exceed the session's budget (``on_exceed: warn``).
 
-    About the ``turn_started``. Units: micro-cents; `estimate_microcents` is the maximum expected
-    cost of the call, None if the price of `model` is unknown.
+    The entry is about the ``turn_started``. Units: micro-cents; `estimate_microcents` is the
+    maximum expected cost of the call, None if the price of `model` is unknown.
     """
 
     kind: ClassVar[str] = "budget_noted"
@@ -216,8 +216,8 @@ class OutputRefused(SideBody, frozen=True, omit_defaults=True):
 class ToolStarted(SideBody, frozen=True, omit_defaults=True):
     """A tool call starts. `idempotency_key` is the same on every attempt of the same call.
 
-    `agent` and `model` requested it. `approved` is a hash of the arguments and of the facts to
-    which the approval is bound (`Question.bound`); the tool runs only if they are unchanged.
+    `agent` and `model` requested the call. `approved` is a hash of the arguments and of the facts
+    to which the approval is bound (`Question.bound`); the tool runs only if they are unchanged.
     `contents` are the handles in `input` that the tool receives as base64.
     """
 
@@ -238,7 +238,7 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class ToolFinished(SideBody, frozen=True, omit_defaults=True):
-    """Outcome of the tool call it is about; its output is the tool message `result`, same commit.
+    """Outcome of the tool call it is about; its output is the message `result` in the same commit.
 
     Also written for calls that never ran (refused, aborted) and for calls whose outcome is unknown.
     A call that never ran has no ``tool_started``: its `input` and `called_at` are here, and

@@ -1,8 +1,8 @@
 """Messages and their parts: the stored form of messages from people, models and tools.
 
-Everything here except `InFlightMessage` can be written to the log unchanged. Messages contain no
-provider signatures and no inline media: a ``MediaPart`` names bytes by their hash, and the store
-holds the bytes.
+Every value of this module except `InFlightMessage` can be written to the log unchanged. Messages
+contain no provider signatures and no inline media: a ``MediaPart`` names bytes by their hash, and
+the store contains the bytes.
 `decode_message` reads the body of a ``message`` entry; ``codec`` reads all other bodies.
 """
 
@@ -136,8 +136,8 @@ class Message(ShortRepr, frozen=True, omit_defaults=True):
 
     `model` (``provider:name``), `stop_reason`, `usage` and `error` belong to assistant messages.
     `author` names the speaker among several, and `said_at` is set if it differs from the entry's
-    time. `foreign` is the original message of another program, a JSON object. These three are never
-    sent to a model.
+    time. `foreign` is the original message of another program, a JSON object. `author`, `said_at`
+    and `foreign` are never sent to a model.
     Units: `said_at` is Unix milliseconds.
     """
 
@@ -336,7 +336,7 @@ def with_unknown_parts(body: bytes | msgspec.Raw) -> bytes:
 
     Checks the fields of this package's bodies that contain parts: ``parts``, and the ``parts`` of
     the messages in ``partial`` and ``retained``.
-    Raises: ValueError if `body` is not an object, or these fields have another shape.
+    Raises: ValueError if `body` is not an object, or its fields for parts have another shape.
     """
     fields = _raw_object.decode(body)
     if "parts" in fields:

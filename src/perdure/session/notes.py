@@ -128,8 +128,9 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
 class AgentBound(SideBody, frozen=True, omit_defaults=True):
     """A session received an agent; before, it had none with authority on this machine.
 
-    Needed after an import, regardless of the agent in the file. Earlier grants and spending no
-    longer count, unless `granted_by` names the person who extended the session's permissions.
+    Needed after an import, regardless of the agent in the file. If `granted_by` names a person who
+    extended the session's permissions, earlier grants and spending still count; otherwise they no
+    longer count.
     """
 
     kind: ClassVar[str] = "agent_bound"
@@ -145,7 +146,7 @@ class WorkspaceChanged(SideBody, frozen=True, omit_defaults=True):
     """The session uses another workspace from here on: another folder, file or variables.
 
     `workspace` is the complete new workspace. `system_prompt` is set if the agent's instructions
-    differ in it.
+    differ in the new workspace.
     """
 
     kind: ClassVar[str] = "workspace_changed"
@@ -232,9 +233,9 @@ class Pin(SideBody, frozen=True, omit_defaults=True):
 class ContentErased(SideBody, frozen=True, omit_defaults=True):
     """Bodies of the session were permanently deleted from the store; their digests remain.
 
-    Shape: `ranges` are the seqs (first, last) that contain them; kinds that hold only the structure
-    of the log (`KEPT_WHEN_ERASED`) keep their bodies. `is_whole`: the session itself was erased and
-    cannot continue. `certificate` names the record of everything erased.
+    Shape: `ranges` are the seqs (first, last) of the erased bodies; kinds that contain only the
+    structure of the log (`KEPT_WHEN_ERASED`) keep their bodies. `is_whole`: the session itself was
+    erased and cannot continue. `certificate` names the record of everything erased.
     """
 
     kind: ClassVar[str] = "content_erased"
@@ -261,7 +262,7 @@ class NodeEntered(SideBody, frozen=True, omit_defaults=True):
 
 
 class CompactionUndone(SideBody, frozen=True):
-    """The compaction it is about hides nothing any more."""
+    """The compaction it is about no longer hides entries."""
 
     kind: ClassVar[str] = "compaction_undone"
     event: ClassVar[str] = "session:compaction_undone"
@@ -271,7 +272,7 @@ class CompactionUndone(SideBody, frozen=True):
 class Queued(SideBody, frozen=True, omit_defaults=True):
     """A conversation entry that arrived during another caller's turn.
 
-    Stays queued until the turn's owner, or recovery, adds it to the tree (``Adopted``).
+    The entry stays queued until the turn's owner, or recovery, adds it to the tree (``Adopted``).
     `entry_kind`, `entry_v` and `entry_body` are the entry as requested. Its requested parent is not
     stored, because the entry is appended at the leaf that is current at its adoption.
     """
@@ -362,8 +363,8 @@ class ImportSource(SideBody, frozen=True, omit_defaults=True):
 class ImportedRecord(SideBody, frozen=True):
     """A record of an imported file that is not part of the conversation (progress, a snapshot).
 
-    `type` is its name in that format. The record itself is stored in the imported file. Its child
-    is attached to the tree entry that this is about.
+    `type` is the name of the record's type in the format of the file. The record itself is stored
+    in the imported file. Its child is attached to the tree entry that this is about.
     """
 
     kind: ClassVar[str] = "imported_record"
@@ -377,7 +378,7 @@ class RoleImported(SideBody, frozen=True):
     """State of a role's session at its import, and the feed that its operator had seen.
 
     Shape: `session` is an A-Society ``transcript.json``, `feed` the items of a ``feed.json``, both
-    as read. Its messages are also entries of the tree.
+    as read. The messages of the session are also entries of the tree.
     """
 
     kind: ClassVar[str] = "role_imported"
@@ -391,7 +392,7 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     """A question to a person, about the entry that asked it.
 
     Shape: `choices` are the accepted answers; `args_hash` binds the question to its exact arguments
-    (BLAKE2b-256, hex). `grant` is what the answer "always" allows from then on; `limit_microcents`
+    (BLAKE2b-256, hex). `grant` is the permission that the answer "always" gives; `limit_microcents`
     is the session's limit after the answer "continue" to a budget question. For an approval,
     `agent` asks for `tool`, whose category is `action`; `preview` is the path, command or host;
     `free_in` are the consent modes of its flow that do not ask. `arguments` are the arguments of
@@ -437,7 +438,7 @@ class Answer(SideBody, frozen=True, omit_defaults=True):
 
 
 class QuestionWithdrawn(SideBody, frozen=True):
-    """The turn or program that asked the question needs no answer any more, for `reason`."""
+    """The turn or program that asked the question no longer needs an answer, for `reason`."""
 
     kind: ClassVar[str] = "question_withdrawn"
     event: ClassVar[str] = "inbox:withdrawn"

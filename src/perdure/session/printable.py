@@ -33,14 +33,14 @@ def safe(text: str) -> str:
 def reveal(text: str) -> str:
     """Return `text` with invisible characters as numbers, ``<U+200B>``; tabs and line feeds stay.
 
-    For text that a person decides on: two texts that look alike may differ.
+    Use it for text that a person decides on: two texts that look alike can differ.
     """
     return re.sub(_UNSEEN, lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def json_escaped(document: str) -> str:
-    r"""The JSON `document` with DEL, C1 and bidi characters as ``\uXXXX``: the same values.
+    r"""Return the JSON `document` with DEL, C1 and bidi characters as ``\uXXXX``: the same values.
 
-    They only occur inside the strings of a document, and JSON itself escapes C0.
+    These characters occur only inside the strings of a document, and JSON itself escapes C0.
     """
     return re.sub(_JSON_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", document)

@@ -42,8 +42,8 @@ class UsageTotal(ShortRepr, frozen=True):
 
     `key` is the model, agent, folder, day (``2026-11-22``) or session; "" if the log names none.
     `usage` sums the calls that reported usage, `calls` counts them and `sessions` their sessions.
-    The cost in `usage` excludes `unpriced_calls`, whose price is unknown. `day` is the day of a
-    total that was summed by day too.
+    The cost in `usage` excludes `unpriced_calls`, whose price is unknown. `day` is the day of the
+    total, if totals are also summed by day.
     """
 
     key: str

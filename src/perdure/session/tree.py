@@ -116,7 +116,7 @@ def tree_json(roots: Sequence[TreeNode], leaf: EntryId | None) -> bytes:
 
 
 def _with_commas(nodes: Sequence[TreeNode]) -> list[TreeNode | bytes]:
-    """Return `nodes` with commas between them, last one first, for use as a stack."""
+    """Return `nodes` with commas between them, in reverse order, for use as a stack."""
     pieces: list[TreeNode | bytes] = []
     for node in reversed(nodes):
         pieces += (node, b",")
@@ -217,7 +217,7 @@ def tree_of(entries: Sequence[Entry], labels: Mapping[EntryId, str]) -> tuple[Tr
 def _nodes_from_end(
     entries: Sequence[Entry], labels: Mapping[EntryId, str]
 ) -> tuple[TreeNode, ...] | None:
-    """Build the tree from its last entry on; None if an entry does not follow its parent.
+    """Build the tree from the last entry to the first; None if an entry's parent is not before it.
 
     The function looks up only nodes whose parent is still missing, so it reads memory in order.
     """

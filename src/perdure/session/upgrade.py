@@ -1,8 +1,8 @@
 """Upgrade old bodies to the newest version of their kind; stored bytes are never rewritten.
 
-A step converts the JSON object of version n to that of version n + 1. Steps work on plain dicts,
-because the classes of old versions are gone. To change a kind: raise its ``version``, add the step
-here, and put an entry of the old version into ``tests/golden``.
+A step converts a JSON object from version n to version n + 1. Steps work on plain dicts, because
+the classes of old versions are gone. To change a kind: raise its ``version``, add the step here,
+and put an entry of the old version into ``tests/golden``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def upgrade_body(
 ) -> dict[str, object]:
     """Return `body` of `version` as a body of version `current`.
 
-    Raises: UnsupportedVersion if a newer perdure wrote it, or if a step is missing.
+    Raises: UnsupportedVersion if a newer perdure wrote the body, or if a step is missing.
     """
     if version > current:
         raise UnsupportedVersion(kind, version, current)

@@ -3,7 +3,7 @@
 Every backend passes a stream's state and a `Write` to `plan_append` and stores the result, so seq,
 parents, the leaf, open turns, ``queued`` entries and errors are the same in all backends.
 The functions are pure: a callback returns the visible entries, and the time is an argument. The
-backend reads, hashes and handles idempotency keys.
+backend reads the state, computes the hashes and handles idempotency keys.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _header = msgspec.json.Decoder(StreamHeader)
 class Admission(msgspec.Struct, frozen=True):
     """The entries of a write and the stream's state after them.
 
-    Shape: `aliases` are (foreign id, entry) in order; the last one of a foreign id counts.
+    Shape: `aliases` are pairs (foreign id, entry) in order; the last pair of a foreign id applies.
     `epoch` enters the chain hash: the lease's epoch, 0 without a lease.
     """
 
@@ -58,9 +58,9 @@ class Admission(msgspec.Struct, frozen=True):
 class ForkOrigin(msgspec.Struct, frozen=True):
     """The state that a new fork inherits from its origin.
 
-    `head` and `info` are the origin's current ones. `hash` is the hash of the origin's chain after
-    the commit that contains entry ``fork.head`` (the genesis hash for -1). `messages` counts the
-    message entries that the fork shares. For scope "tree" these are the origin's up to
+    `head` and `info` are the current values of the origin. `hash` is the hash of the origin's chain
+    after the commit that contains entry ``fork.head`` (the genesis hash for -1). `messages` counts
+    the message entries that the fork shares. For scope "tree" these are the origin's up to
     ``fork.head``, for "path" those of the path.
     """
 
@@ -81,7 +81,7 @@ def check_commit(commit: Commit) -> None:
     Raises: InvalidEntry if the commit has no write or two writes to one stream, if a write neither
     appends, creates nor expects anything, if it acquires a lease with an idempotency key or in
     addition to another lease, if it releases a missing lease, or if a header or the idempotency key
-    cannot be decoded again. ValueError for an invalid id of a new stream.
+    cannot be decoded again. ValueError if a new stream has an invalid id.
     """
     if not commit.writes:
         raise InvalidEntry("the commit holds no write")
@@ -174,7 +174,7 @@ def is_current(lease: Lease, state: StreamState) -> bool:
 def read_bodies(write: Write) -> list[Read]:
     """Read the bodies of `write` for `plan_append`: the slow part, which needs no stream.
 
-    `plan_append` raises the errors, in order.
+    `plan_append` raises the errors of the bodies, in the order of the entries.
     """
     read: list[Read] = []
     for new in write.entries:
@@ -190,7 +190,7 @@ def plan_append(
 ) -> Admission:
     """Plan the entries of `write` for a stream at `state`, in a commit made at `at`.
 
-    `read` is the result of `read_bodies`, if it was called before.
+    `read` is the result of `read_bodies`, if `read_bodies` was called before.
     Raises: LeaseLost, HeadConflict, LeafConflict, TurnOpen, InvalidEntry, InvalidParent; see
     ``SessionStore.commit``.
     """
@@ -209,7 +209,7 @@ def plan_append(
 
 
 def _listed(info: SessionInfo, write: Write) -> SessionInfo:
-    """Return `info` with the remaining message text if `write` erased some."""
+    """Return `info`; after an erasure, with the first text and the time that remain."""
     if not isinstance(write, ErasingWrite) or write.listed is None:
         return info
     at = write.listed.updated_at
@@ -234,7 +234,7 @@ def state_after(state: StreamState, admission: Admission, chain: bytes) -> Strea
 
 
 def with_lease(state: StreamState, owner: str | None, until: int) -> StreamState:
-    """Return `state` with the lease that `owner` has not released. Units: Unix milliseconds."""
+    """Return `state` with the unreleased lease of `owner`, if any. Units: Unix milliseconds."""
     if not owner or not until:
         return state
     lease = Lease(state.header.id, owner, state.epoch, until)
@@ -270,7 +270,7 @@ class _PlannedEntry:
         self._is_erasing = isinstance(write, ErasingWrite)
 
     def take(self, new: NewEntry, body: Read) -> None:
-        """Place `new`; it may move the leaf, or open or close a turn."""
+        """Plan the entry `new`, which can move the leaf, or open or close a turn."""
         check_form(new)
         seq = self._first + len(self.entries)
         at = self._at if new.at is None else new.at

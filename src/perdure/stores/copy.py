@@ -1,8 +1,8 @@
 """Copy streams from one store to another, in parts; each part is checked before it is stored.
 
 A copy covers one moment of the source; logs only grow, so writers can continue. A copy that was
-killed resumes from the state of the target. A stream keeps its hashes. If the target cannot store
-the stream unchanged, the stream gets new hashes, and the report says this.
+killed resumes from the state of the target. The copy of a stream has the same hashes. If the target
+cannot store the stream unchanged, the stream gets new hashes, and the report says this.
 """
 
 from __future__ import annotations

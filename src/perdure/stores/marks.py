@@ -228,7 +228,7 @@ def _with_mark(new: NewEntry, mark: str) -> NewEntry:
 
 
 def _about(entry: Entry | NewEntry) -> str | None:
-    """Return the question of an answer; other kinds name their entry in the body."""
+    """Return the question of an answer; None for other kinds, whose body names their entry."""
     return str(entry.about) if entry.kind == Answer.kind else None
 
 

@@ -2,7 +2,7 @@
 
 A part is a few characters starting at some position of a name or id, case-folded. Any substring of
 a name is the beginning of one of the name's parts. So the sessions whose name contains a query are
-neighbours in an ordered index. ``session.info.is_found`` checks each of them.
+neighbours in an ordered index. ``session.info.is_found`` then checks each of these sessions.
 """
 
 from __future__ import annotations

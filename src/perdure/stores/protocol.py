@@ -10,9 +10,9 @@ The append rules, the same in every backend:
 2. A parent must be a tree entry that the stream sees: its own, or one that its fork shares. 3.
    ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
 4. While a turn is open (see `StreamState.open_turn`), only writes that carry its lease may append
-   tree entries. Without the lease, a tree entry is stored in its place as side entry ``queued``,
-   and a ``leaf`` raises `TurnOpen`.
-5. A ``turn_started`` opens a turn and needs a lease; a ``turn_finished`` closes it.
+   tree entries. A write without the lease stores a side entry ``queued`` instead of a tree entry,
+   and a ``leaf`` raises `TurnOpen`. 5. A ``turn_started`` opens a turn and needs a lease; a
+   ``turn_finished`` closes it.
 6. The part of a commit for a stream extends that stream's hash chain (``stores.chain``).
 """
 
@@ -70,14 +70,14 @@ class LeaseRequest(msgspec.Struct, frozen=True):
 class Write(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a commit for one stream.
 
-    `create` creates the stream first. If the stream is not at `expected_head` (a seq, -1 for empty)
-    or `expected_leaf` (an id, None for before the root), the whole commit fails. `lease` is the
-    lease of the open turn. `taking` acquires the lease in this commit instead of passing `lease`.
-    The whole commit fails if ``acquire_lease`` would fail. `is_releasing` releases the lease at the
-    end of the commit. `taking` and `is_releasing` require a backend with ``leases_in_commits``;
-    `taking` also requires a commit without an idempotency key. `is_received` entries (from an
-    import) get no ``marks``. Leases of a new stream have epochs above `above_epoch`, and so greater
-    than those of an erased stream with the same id.
+    `create` creates the stream first. The whole commit fails if the stream is not at
+    `expected_head` (a seq, -1 for empty) or at `expected_leaf` (an id, None for before the root).
+    `lease` is the lease of the open turn. `taking` acquires the lease in this commit instead of
+    passing `lease`. The whole commit fails if ``acquire_lease`` would fail. `is_releasing` releases
+    the lease at the end of the commit. `taking` and `is_releasing` require a backend with
+    ``leases_in_commits``; `taking` also requires a commit without an idempotency key. `is_received`
+    entries (from an import) get no ``marks``. Leases of a new stream have epochs above
+    `above_epoch`, and so greater than those of an erased stream with the same id.
     """
 
     stream: StreamId
@@ -128,7 +128,7 @@ class StreamState(msgspec.Struct, frozen=True):
     """Current state of a stream. `open_turn` is the seq of the open turn's ``turn_started``.
 
     Shape: `hash` is the 32 bytes of the chain's head; `head` is -1 for an empty stream. `lease` is
-    the lease that was not released, set only by ``state``; it may have expired.
+    the unreleased lease, which may have expired; only ``state`` sets it.
     """
 
     header: StreamHeader
@@ -142,7 +142,7 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class Problem(ShortRepr, frozen=True):
-    """A fault that `verify` found. `seq` is None if it concerns the whole stream or store."""
+    """A fault that `verify` found. `seq` is None for a fault of the whole stream or store."""
 
     stream: str | None
     seq: int | None
@@ -212,7 +212,7 @@ class LogWriter(Protocol):
     async def commit(self, commit: Commit) -> CommitResult:
         """Append `commit` atomically.
 
-        Durable: on return it survives ``kill -9`` and, at durability "full", power loss.
+        Durable: on return the commit survives ``kill -9`` and, at durability "full", power loss.
         Raises: SessionExists, SessionNotFound, Erased; HeadConflict, LeafConflict; LeaseLost if a
         lease's epoch is not the current one; TurnOpen for a ``leaf`` without the open turn's lease,
         and for a second ``turn_started``; InvalidParent; InvalidEntry (unknown lane use, a
@@ -282,7 +282,7 @@ class LogReader(Protocol):
         ...
 
     async def visible_ids(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        """Return those of `entries` that `stream` sees, in one read. Raises: SessionNotFound."""
+        """Return the `entries` that `stream` sees, in one read. Raises: SessionNotFound."""
         ...
 
     async def branch(
@@ -313,7 +313,7 @@ class LogReader(Protocol):
     async def around(
         self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
     ) -> list[Placed]:
-        """Return those of `entries` on the branch to `leaf`, with up to `reach` neighbors.
+        """Return the `entries` on the branch to `leaf`, with up to `reach` neighbors.
 
         `reach` counts per side; there are fewer where a run begins. One read, in order. Raises: as
         `branch`.

@@ -1,7 +1,8 @@
 """`SessionStore`: the log of one namespace, and the other services of a store.
 
 ``stores.protocol`` describes the log; this module adds search, retention and maintenance. Every
-backend has all three. A backend raises `Unsupported` for single calls that it cannot do.
+backend provides these three services. A backend raises `Unsupported` for single calls that it does
+not support.
 """
 
 from __future__ import annotations
@@ -166,8 +167,8 @@ class RetentionService(Protocol):
         """Remove a session with all its rows; return False if it is protected now.
 
         With `is_erased`, remove it only if it was erased, so that its id can be used again.
-        Durable: one operation; after a kill the next opening of the store completes it. Positions
-        of its entries are never reused.
+        Durable: one operation; after a kill the next opening of the store completes it. The
+        positions of the session's entries are never reused.
         """
         ...
 
@@ -206,7 +207,7 @@ class MaintenanceService(Protocol):
     async def check_writable(self) -> None:
         """Commit a write that changes nothing.
 
-        Raises: StoreReadOnly, StoreFull, StoreUnavailable, as a commit now would.
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable, if a commit would raise them now.
         """
         ...
 

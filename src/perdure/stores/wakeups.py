@@ -1,8 +1,8 @@
 """Wake-ups after commits: the iterators of ``SessionStore.changes`` and their watcher thread.
 
 A commit wakes the iterators of its streams and of the whole namespace; other iterators cause no
-cost. Commits of this process wake at once. A thread finds commits of other processes. It polls
-every 20 ms, less often after a longer pause, and only while an iterator waits.
+cost. Commits of this process wake the iterators at once. A thread finds commits of other processes.
+It polls every 20 ms, less often after a longer pause, and only while an iterator waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ None: any stream may have changed.
 
 
 class Changes:
-    """The wake-ups of ``SessionStore.changes``; one stays pending until consumed."""
+    """The wake-ups of ``SessionStore.changes``; each stays pending until it is consumed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, group: _Group | None = None) -> None:
         self._loop = loop
@@ -177,7 +177,7 @@ class Watcher:
         return changes
 
     def wake(self, places: Iterable[Place]) -> None:
-        """Wake after a commit of this process to `places`. Thread-safe."""
+        """Wake the iterators after a commit of this process to `places`. Thread-safe."""
         if self._thread is not None:  # without a thread nothing waits; a new watch polls first
             self._watches.wake(places)
 

@@ -1,1 +1,1 @@
-"""Tools that a model may call: definition, declaration, execution."""
+"""Tools that a model can call: definition, declaration, execution."""

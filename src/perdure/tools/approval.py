@@ -23,7 +23,7 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class Doubt(ShortRepr, frozen=True):
-    """A problem with a working directory that a person decides on first, in every mode.
+    """A problem with a working directory; in every mode, a person must decide on it first.
 
     `text` is the question. `grant` is the permission that "always" gives. It names the directory
     and everything in doubt, so that perdure asks again after a change of either.

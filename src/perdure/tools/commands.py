@@ -6,7 +6,7 @@ argument can never match as two, or two as one. Lines that need a shell are reje
 In a glob, ``*`` matches any number of characters within one argument, and ``?`` matches one
 character. ``**`` as the last word matches any number of further arguments, each like ``*``. None of
 these patterns matches an option, or ``..`` in a path; a rule must list the allowed options and
-upward paths. Only ``**`` alone matches every command.
+upward paths. Only the glob ``**`` matches every command.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def is_allowed(argv: Sequence[str], exact: Iterable[str], globs: Iterable[str]) 
 
 
 def rule_words(line: str, *, is_glob: bool = False) -> tuple[str, ...]:
-    """Return the words of a rule; in a glob they may be patterns.
+    """Return the words of a rule; in a glob, the words can be patterns.
 
     Raises: ValueError if the rule is invalid, or cannot match any command.
     """

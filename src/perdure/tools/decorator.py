@@ -108,9 +108,9 @@ def tool(
     from the docstring. A parameter ``call: ToolCall`` receives the call and is hidden from the
     model. A function that is not ``async`` runs in a thread, which continues after a cancel.
     Return values: text and `ToolOutput` unchanged, None as "done", everything else as JSON.
-    With `needs_approval` a person approves each call, in every mode, and sees its arguments. It can
-    be a function that gets the tool's arguments, with defaults, and returns whether this call needs
-    approval. If it raises, the call needs approval.
+    With `needs_approval` a person approves each call, in every mode, and sees its arguments.
+    `needs_approval` can be a function that gets the tool's arguments, with defaults, and returns
+    whether this call needs approval. If this function raises, the call needs approval.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
     Raises: TypeError for a signature without a schema; WrongArgument for an invalid name or limit,
     generators, anything but a function, and a `needs_approval` without the tool's arguments.

@@ -75,7 +75,7 @@ async def run_tool(
 
 
 def run_of(output: ToolOutput, instead_of: ToolRun | None = None) -> ToolRun:
-    """Return a run that ended with `output`; `instead_of` is the run it replaces."""
+    """Return a run that ended with `output`, and replaces the run `instead_of` if given."""
     if not output.is_error:
         return ToolRun(output, "ok")
     if instead_of is None or instead_of.outcome == "ok":

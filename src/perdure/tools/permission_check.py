@@ -54,11 +54,11 @@ RULE_SETS: Mapping[ApprovalMode, RuleSet] = {
 class Ruling(msgspec.Struct, frozen=True):
     """The decision on a call, and its reason.
 
-    `text` is the question, or the refusal for the model. `grant` is what "always" would allow.
-    `error_code` is set for refusals; `action` and `preview` (path, command or host) for questions.
-    `choices` are the possible answers if they differ from allow, deny and always; `free_in` the
-    modes of a flow's consent that do not ask. `bound` is what an approval is bound to; ``examine``:
-    the decision needs it, and it is missing.
+    `text` is the question, or the refusal for the model. `grant` is the permission that "always"
+    would give. `error_code` is set for refusals; `action` and `preview` (path, command or host) for
+    questions. `choices` are the possible answers if they differ from allow, deny and always;
+    `free_in` the modes of a flow's consent that do not ask. An approval is bound to `bound`. The
+    decision ``examine`` means that `bound` is needed but missing.
     """
 
     decision: Decision
@@ -95,7 +95,8 @@ def judge_of(
 ) -> Judge:
     """Return the judge of turns with the tools of `registry` under `permissions`.
 
-    `granted` is what people allowed for the whole session before; `rules` as in `judge_call`.
+    `granted` are the permissions that people gave for the whole session; `rules` as in
+    `judge_call`.
     """
 
     def judge(call: ToolCallPart, in_turn: frozenset[str], bound: Bound | None) -> Ruling:
@@ -116,7 +117,7 @@ def bound_ruling(
     *,
     bound: Bound | None,
 ) -> Ruling:
-    """Like `judge_call`, but ``examine`` if a person may be asked and `bound` is missing."""
+    """Decide like `judge_call`, but ``examine`` if a person may be asked and `bound` is missing."""
     if bound is not None:
         return judge_call(spec, call.args, permissions, granted, rules, bound=bound)
     if spec.action is None and spec.bind is not None:
@@ -143,8 +144,8 @@ def judge_call(
 ) -> Ruling:
     """Decide on a call of `spec` with `args`, given the grants of the session.
 
-    `rules` are those of the agent's mode by default. `bound` is what an approval of the call is
-    bound to; None offers "always" for the arguments alone.
+    `rules` are the rules of the agent's mode by default. An approval of the call is bound to
+    `bound`. Without `bound`, "always" is offered for the arguments alone.
     """
     chosen = rules or RULE_SETS[permissions.approval]
     if spec.action is None:
@@ -162,7 +163,7 @@ def judge_call(
 def _without_action(
     spec: ToolSpec, rules: RuleSet, granted: frozenset[str], bound: Bound | None
 ) -> Ruling:
-    """Decide on a call outside all modes: it runs unless it has a doubt that was not granted."""
+    """Decide on a call outside all modes: it runs without a doubt, or with a granted doubt."""
     if bound is None or bound.doubt is None:
         return Ruling("run")
     grant = f"{spec.name} {bound.doubt.grant}"
@@ -223,7 +224,7 @@ def _decided(
 
 
 def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | None:
-    """Return what "always" allows: this tool for exactly this subject; None if not displayable.
+    """Return the grant of "always": this tool for exactly this subject; None if not displayable.
 
     Subjects with a secret, or too long to read, need approval each time.
     """

@@ -1,4 +1,4 @@
-"""What the built-in tools of an agent may access: plain data, stored in every session.
+"""Access rights of an agent's built-in tools: plain data, stored in every session.
 
 Pure. Everything that is not allowed is denied. A session can restrict its agent's permissions but
 never extend them (`restrict`). Secrets appear by name, as ``{{secrets.NAME}}``, never as values.
@@ -95,7 +95,7 @@ _FORBIDDEN_BEGIN = (
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent's built-in tools may access.
+    """The access rights of an agent's built-in tools.
 
     `scope`: ``sandboxed`` is the working directory, ``project`` also the directories `roots`,
     ``full`` every path; the floors (credentials, ``.git``, ...) apply in all three. A command runs
@@ -143,7 +143,7 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             self._require_endpoint(self.search_endpoint)
 
     def _require_hosts(self) -> None:
-        """Check and normalize the domains, and those of the credentials."""
+        """Check and normalize the allowed domains and the domains of the credentials."""
         hosts: list[str] = []
         for domain in self.allowed_domains:
             with _naming("allowed_domains", domain):

@@ -1,8 +1,8 @@
 """Run a program: own process group, minimal environment, limits on time and output.
 
 The whole group is killed when the wait ends, for any reason. A process that left its group on
-purpose (``setsid``) is not killed; nothing here is a sandbox for programs, only a restriction of
-what a model may start.
+purpose (``setsid``) is not killed: this module restricts the programs that a model can start, but
+it is no sandbox for them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
-    """Exit of a program. `code` None: it timed out and was killed.
+    """Exit of a program. `code` None: the program timed out and was killed.
 
-    Units: bytes; `left_out` counts what was read from both streams and discarded.
+    Units: bytes; `left_out` counts the bytes of both streams that were read and discarded.
     """
 
     code: int | None
@@ -77,7 +77,8 @@ async def run_program(
 ) -> ProcessResult:
     """Run `argv` in `working_dir` without input, and wait for its end.
 
-    Raises: ToolUnavailable, ToolError if it cannot be started; CancelledError after it is killed.
+    Raises: ToolUnavailable, ToolError if the program cannot be started; CancelledError after the
+    program was killed.
     """
     program = program_of(argv[0], environment["PATH"], tool)
     loop = asyncio.get_running_loop()
@@ -110,7 +111,7 @@ async def run_program(
 
 
 async def _begun(starting: asyncio.Future[_Program]) -> _Program:
-    """Return the running program. If cancelled during its start, it is started, then killed."""
+    """Return the running program. A cancel during the start kills the program once it runs."""
     try:
         await asyncio.wait((starting,))
     except asyncio.CancelledError:

@@ -39,7 +39,7 @@ class ToolRegistry(ShortRepr, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return their names, in order."""
+        """Return the names of the tools, in order."""
         return tuple(spec.name for spec in self.tools)
 
     def get(self, name: str) -> ToolSpec:
@@ -53,13 +53,13 @@ class ToolRegistry(ShortRepr, frozen=True):
         raise UnknownTool(name, self.names)
 
     def declarations(self) -> tuple[Declaration, ...]:
-        """Return their declarations for a model, in order."""
+        """Return the declarations of the tools for a model, in order."""
         return tuple(
             Declaration(spec.name, spec.description, spec.parameters) for spec in self.tools
         )
 
     def restrict(self, names: Iterable[str]) -> ToolRegistry:
-        """Return only the tools `names`, in their order here.
+        """Return a registry of only the tools `names`, in the order of this registry.
 
         Raises: ConfigError for a missing name: a session can only restrict its agent.
         """

@@ -127,12 +127,12 @@ def where_first(message: str) -> str:
 
 
 def is_pydantic(of: Any) -> bool:
-    """Return whether `of` is a model of pydantic, which perdure does not import for that."""
+    """Return whether `of` is a model of pydantic; perdure does not import pydantic for this."""
     return isinstance(of, type) and callable(getattr(cast("Any", of), "model_json_schema", None))
 
 
 def pydantic_schema(of: Any) -> Schema:
-    """Return the portable schema of a model of pydantic. Raises: TypeError if there is none."""
+    """Return the portable schema of a model of pydantic. Raises: TypeError if no schema exists."""
     return portable_schema(_relaxed(of.model_json_schema()), of.__name__)
 
 
@@ -146,9 +146,9 @@ def pydantic_reason(error: ValueError) -> str:
 
 
 def json_of(value: object) -> bytes:
-    """Return `value` as JSON, with models of pydantic in their own form.
+    """Return `value` as JSON; models of pydantic use their own JSON form.
 
-    Raises: TypeError or ValueError if it is not JSON.
+    Raises: TypeError or ValueError if `value` has no JSON form.
     """
     return msgspec.json.encode(value, enc_hook=_foreign_data)
 
@@ -197,7 +197,7 @@ def _relaxed(node: Schema) -> Schema:
 
 
 def _require_no_pydantic(annotation: Any) -> None:
-    """Raises: TypeError for what pydantic declares outside its models: msgspec ignores it."""
+    """Raises: TypeError for declarations of pydantic outside its models: msgspec ignores them."""
     rest: list[Any] = [annotation]
     seen: list[Any] = []
     while rest:
@@ -289,7 +289,7 @@ def _refusal(
 def schema_of(annotation: Any) -> Schema:
     """Return the portable schema of one annotation.
 
-    Raises: TypeError if there is none.
+    Raises: TypeError if no schema exists.
     """
     try:
         msgspec.json.Decoder(annotation)

@@ -1,4 +1,4 @@
-"""What a tool is: its name, schema, effect, and how it is called."""
+"""The definition of a tool: its name, schema, effect, and how it is called."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class ToolCall(ShortRepr, frozen=True):
 
     `idempotency_key` is the same for every attempt of one call, across crashes and machines: pass
     it to the external service, so that a repeated call has no effect. `attempt` counts from 1.
-    `working_dir` is the session's workspace, `permissions` what its built-in tools may access.
-    `secrets` resolves named secrets: they are removed from the tool's output. `scratch_dir` is for
-    files that are not part of the work; None without one. `read_media` reads the session's media;
-    None if it has none. `invoke` calls another agent; None if there is none. `closed` are files and
-    folders that no tool touches, wherever they are: the session's own store. `record` is the record
-    folder of the session's flow; None without a flow. `approved` is what a person was shown besides
-    the arguments (`Bound.facts`); None if no approval was needed.
+    `working_dir` is the session's workspace, `permissions` are the access rights of its built-in
+    tools. `secrets` resolves named secrets: they are removed from the tool's output. `scratch_dir`
+    is for files that are not part of the work; None without one. `read_media` reads the session's
+    media; None if it has none. `invoke` calls another agent; None if there is none. `closed` are
+    files and folders that no tool touches, wherever they are: the session's own store. `record` is
+    the record folder of the session's flow; None without a flow. `approved` are the facts that a
+    person saw besides the arguments (`Bound.facts`); None if no approval was needed.
     """
 
     id: str
@@ -91,10 +91,10 @@ class ToolOutput(ShortRepr, frozen=True):
 
 
 class Subject(ShortRepr, frozen=True):
-    """What a call affects, as shown to a person: a path, a command, a host.
+    """The subject of a call, as shown to a person: a path, a command, a host.
 
-    `grant` is what "always" allows; None if every call needs its own approval. `host` is the
-    destination of a call that sends data out.
+    `grant` is the permission that "always" gives; None if every call needs its own approval. `host`
+    is the destination of a call that sends data out.
     """
 
     shown: str
@@ -121,13 +121,13 @@ class ToolSpec(msgspec.Struct, frozen=True):
     """A tool that can be run.
 
     `effect`: ``read`` changes nothing, ``write`` changes the workspace, ``external`` changes
-    something elsewhere. `on_unknown` is what to do if perdure was killed while it ran: ``retry``
-    it, ``ask`` a person, or ``never`` repeat it.
-    `action` means that the tool needs approval: `examine` then returns a call's subject, `bind`
-    what its approval is bound to besides the arguments, and `is_gated` asks a person in every mode.
-    With `needs_approval`, calls for whose arguments it returns False do not need it.
-    A `bind` without an `action` only finds doubts. `config_only` are names that a model cannot use.
-    `is_outside` marks its output as written by strangers.
+    something elsewhere. `on_unknown` is the policy if perdure was killed while the tool ran:
+    ``retry`` the call, ``ask`` a person, or ``never`` repeat the call.
+    `action` means that the tool needs approval. `examine` then returns a call's subject, and `bind`
+    returns the facts besides the arguments that its approval is bound to. `is_gated` asks a person
+    in every mode. A call needs no approval if `needs_approval` returns False for its arguments. A
+    `bind` without an `action` only finds doubts. `config_only` are names that a model cannot use.
+    `is_outside` marks the tool's output as written by strangers.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 shown to the model.
     Shape: `parameters` is a JSON Schema of type object.
     """
@@ -156,5 +156,5 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
     @property
     def is_async(self) -> bool:
-        """Whether the tool is a coroutine function; a run of any other may occupy a thread."""
+        """Whether the tool is a coroutine function; any other tool can occupy a thread."""
         return inspect.iscoroutinefunction(self.run)

@@ -1,8 +1,8 @@
 """The threads in which the plain functions of tools run.
 
 They are separate from the threads of the event loop, which stores use: a function that never
-returns would otherwise stop every commit. They are daemon threads, so a process can end while some
-of them still run.
+returns would otherwise stop every commit. The threads for tools are daemon threads, so a process
+can end while some of them still run.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Threads:
         return work is not None
 
     def _next(self) -> Callable[[], None] | None:
-        """Return the next work; None if the thread is to end."""
+        """Return the next work; None if the thread must end."""
         with self._changed:
             self._idle += 1
             has_work = self._changed.wait_for(lambda: bool(self._waiting), _IDLE_S)

@@ -1,7 +1,8 @@
 """A workflow document as a value: nodes, edges, and metadata.
 
-Session exports write such documents and flows run them, so this module is below both. It does not
-define execution; the code that runs a document checks whether an `agent_ref` names an agent.
+Session exports write such documents and flows run them, so this module is below both. This module
+does not define execution; the code that runs a document checks whether an `agent_ref` names an
+agent.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class RunInput(msgspec.Struct, frozen=True):
-    """An input of a run. `default` is used if it is missing."""
+    """An input of a run. `default` is used if the input is missing."""
 
     name: str
     type: InputType = "string"
@@ -49,7 +50,7 @@ class InputNode(msgspec.Struct, frozen=True, tag="input"):
 
 
 class AgentNode(msgspec.Struct, frozen=True, tag="agent"):
-    """One turn of an agent. `prompt_template` is its prompt, None: only its input.
+    """One turn of an agent. `prompt_template` is the prompt of the node; None: only its input.
 
     `tools` restricts the agent's tools; empty keeps all of them.
     """
@@ -79,9 +80,9 @@ class Edge(msgspec.Struct, frozen=True):
 class Workflow(msgspec.Struct, frozen=True):
     """A workflow.
 
-    Shape: node ids are unique, edges name nodes, `nodes` has at least one. `agents` are those
-    defined in the document, each with an ``id``, in the fields of an agent file; `inputs` and
-    `context` have unique names; without `inputs` a run accepts any texts. `metadata` is any JSON
+    Shape: node ids are unique, edges name nodes, `nodes` has at least one. `agents` are the agents
+    that the document defines, each with an ``id`` and the fields of an agent file. `inputs` and
+    `context` have unique names. Without `inputs` a run accepts any texts. `metadata` is any JSON
     object.
     """
 

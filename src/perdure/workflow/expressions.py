@@ -1,7 +1,7 @@
 """Parse the placeholders of a template, ``{{inputs.name | filter}}``, without filling them.
 
-An opening mark without a closing one on its line is text. Anything else that cannot be parsed is an
-error; the language has no executable constructs.
+An opening mark without a closing mark on its line is text. Anything else that cannot be parsed is
+an error; the language has no executable constructs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Placeholder(msgspec.Struct, frozen=True):
 
     @property
     def has_default(self) -> bool:
-        """Return True if it has a default for a missing value."""
+        """Return True if the placeholder has a default for a missing value."""
         return any(each.name == "default" for each in self.filters)
 
 
@@ -100,7 +100,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 def _closing(text: str, start: int) -> int:
     """Return the end of the placeholder that opened before `start`; -1 without one.
 
-    Quoted braces do not count, unless the quotes are not closed.
+    Quoted braces do not count if the quotes are closed.
     """
     line = text.find("\n", start, start + LONGEST)
     limit = min(len(text), start + LONGEST) if line < 0 else line
@@ -146,7 +146,7 @@ def _filter(text: str) -> Filter | str:
 
 
 def _unquoted(written: str) -> str | int | float | bool | None:
-    """Return the value of a literal; None if it is not one."""
+    """Return the value of a literal; None for any other text."""
     if written.startswith("'"):
         return re.sub(r"\\(.)", r"\1", written[1:-1]) if len(written) > 1 else None
     try:

@@ -1,7 +1,7 @@
 """Read YAML as a workflow, strictly: every error is reported with its line.
 
-Only the document's form is checked here. The code that runs it checks its graph, templates and
-agents, using the line numbers from here.
+Only the document's form is checked here. The code that runs the document checks its graph,
+templates and agents, using the line numbers from here.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _AGENT_NODE_KEYS = ("id", "type", "agent_ref", "prompt_template", "tools")
 class Lines(msgspec.Struct, frozen=True):
     """Line numbers of the parts of a workflow. Shape: names or ids -> lines from 1.
 
-    `nodes` and `prompts` are by node; `tools` too, in their order; `agents` are the parsed
-    definitions. Parts that did not come from a file are missing.
+    `nodes`, `prompts` and `tools` are by node; the lines of `tools` are in the order of the tools.
+    `agents` are the parsed definitions. Parts that did not come from a file are missing.
     """
 
     nodes: Mapping[str, int] = {}

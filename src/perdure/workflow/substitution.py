@@ -30,7 +30,7 @@ def fill_template(template: Template, fillings: Fillings, read_file: ReadFile) -
     """Return `template` with its placeholders replaced by values of `fillings`.
 
     Shape: texts are inserted unchanged, everything else as JSON.
-    Raises: ConfigError for a missing value, or one that a filter does not accept.
+    Raises: ConfigError for a missing value, or for a value that a filter does not accept.
     """
     parts: list[str] = []
     length = 0

@@ -32,7 +32,7 @@ def without_context(text: str) -> str:
 def with_context(text: str, names: Mapping[str, str], place: str) -> str:
     """Return `text` with every ``{{ctx.name}}`` replaced once; values are never scanned again.
 
-    Raises: ConfigError for a name that `names` lacks; it lists the existing ones.
+    Raises: ConfigError for a name that `names` lacks; the error lists the existing names.
     """
 
     def value(found: re.Match[str]) -> str:

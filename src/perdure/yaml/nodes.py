@@ -1,7 +1,7 @@
 """Read YAML strictly: every error is collected with its line, and reading continues.
 
-An invalid value is reported and read as a harmless one, so that one pass finds all errors of a
-file. YAML 1.2: ``yes`` and ``on`` are text. No YAML tag can create an object.
+An invalid value is reported and replaced by a harmless value, so that one pass finds all errors of
+a file. YAML 1.2: ``yes`` and ``on`` are text. No YAML tag can create an object.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class YamlReader:
         return self._own(composed, 0)
 
     def fault(self, node: YamlNode, what: str) -> None:
-        """Report that `what` is wrong at `node`."""
+        """Report the error `what` at `node`."""
         self._found.append((node.line, what))
 
     def mapping(

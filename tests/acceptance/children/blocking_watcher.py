@@ -1,4 +1,4 @@
-"""Watches without async until it is interrupted; says when it begins and that it ended cleanly."""
+"""Watches without async until interrupted; prints a line at its start and after a clean end."""
 
 from __future__ import annotations
 

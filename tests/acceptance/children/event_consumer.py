@@ -1,7 +1,7 @@
 """A consumer of the events of a ticket over HTTP; its state is a file of the events it has seen.
 
-Called as ``event_consumer.py URL FILE TURNS``; ends once `TURNS` turns were completed. It uses only
-what the guides describe.
+Called as ``event_consumer.py URL FILE TURNS``; ends once `TURNS` turns were completed. The program
+uses only features that the guides describe.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def seen_before() -> list[dict[str, Any]]:
 
 
 async def connect(after: int) -> AsyncIterator[dict[str, Any]]:
-    """The events after `after` of one connection."""
+    """Yield the events after seq `after` that arrive over one connection."""
     await asyncio.sleep(RETRY_S)
     async with (
         httpx.AsyncClient(timeout=SILENCE_S) as client,

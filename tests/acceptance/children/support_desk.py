@@ -1,7 +1,7 @@
 """A support desk as a web service: an agent with two providers, a session for each ticket.
 
-Called as ``support_desk.py STORE FOLDER``; prints its port. It uses only what the guides describe.
-"""
+Called as ``support_desk.py STORE FOLDER``; prints its port. The program uses only features that the
+guides describe."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, Any]]:
 
 
 async def say(request: Request) -> Response:
-    """Begin a turn, of a new session for a new ticket; respond once the message is stored."""
+    """Begin a turn, in a new session if the ticket is new; respond once the message is stored."""
     chats: dict[str, perdure.Chat] = request.state.chats
     ticket = request.path_params["ticket"]
     if ticket not in chats:
@@ -77,7 +77,7 @@ async def say(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """The newest answer of a ticket, and the model that gave it."""
+    """Return the newest answer of a ticket, and the model that gave it."""
     session = await request.state.store.open(request.path_params["ticket"])
     messages = await session.messages()
     newest = messages[-1]

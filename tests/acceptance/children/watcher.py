@@ -1,4 +1,4 @@
-"""Prints the seq of each event of a session after argument 3, one a line, up to argument 4."""
+"""Prints the seq of each event of a session after argument 3, one per line, up to argument 4."""
 
 from __future__ import annotations
 

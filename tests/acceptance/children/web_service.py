@@ -37,7 +37,7 @@ AGENT = perdure.Agent("helper", model="scripted:test", tools=("write_file",))
 
 @dataclass
 class Service:
-    """What the requests use; set for as long as the service runs."""
+    """The store, runtime and folder that the requests use while the service runs."""
 
     store: perdure.Store
     runtime: perdure.Runtime

@@ -1,9 +1,9 @@
-"""The command line, run in a world of its own.
+"""Run the command line in a folder with its own store.
 
-`World.run` runs a command in the process of the test, which takes a tenth of the time, or forks it
-from a process that has loaded its modules where the test is one of asyncio. `World.start` starts
-the installed command in a new process; so does a world whose environment Python itself reads at its
-start.
+`World.run` runs a command in the process of the test, which takes a tenth of the time. In an
+asyncio test, it forks the command from a process that has loaded the modules of the command.
+`World.start` starts the installed command in a new process; so does a world whose environment
+Python itself reads at its start.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Ended:
 
     @property
     def json(self) -> Any:
-        """Its output, which must be one JSON document."""
+        """Return the output, which must be one JSON document."""
         return json.loads(self.out)
 
     @property
     def lines(self) -> list[Any]:
-        """Its output, which must be a JSON document a line."""
+        """Return the output, which must be one JSON document per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error it wrote to stderr as JSON."""
+        """Return the error that the command wrote to stderr as JSON."""
         return json.loads(self.err.splitlines()[-1])["error"]
 
 
@@ -91,7 +91,7 @@ class World:
         return ended
 
     def run_anew(self, *words: str, stdin: bytes = b"") -> Ended:
-        """Run ``perdure`` as the shell does: a new interpreter loads all that it needs."""
+        """Run ``perdure`` as the shell does, in a new interpreter."""
         done = subprocess.run(
             [PERDURE, *words],
             input=stdin,

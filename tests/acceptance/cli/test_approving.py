@@ -21,7 +21,7 @@ WRITES = ["--display", "lines", "-m", "scripted:writes"]
 
 
 def until(chat: Terminal, text: str, count: int = 1) -> str:
-    """All that was shown, once `text` was shown `count` times."""
+    """Wait until `text` was shown `count` times; return the whole output."""
     while (shown := chat.read()).count(text) < count:
         pass
     return shown
@@ -39,7 +39,7 @@ def test_answer_typed_here_is_not_reported_as_answered_elsewhere(world: World) -
     assert all((world.folder / f"{number}.txt").exists() for number in range(4))
 
 
-def test_short_answers_and_capitals_are_understood(world: World) -> None:
+def test_short_and_capitalized_answers_are_accepted(world: World) -> None:
     with terminal(world, *WRITES, "--scenario", world.scenario(FOUR)) as chat:
         until(chat, "> ")
         chat.type("go\n")
@@ -51,7 +51,7 @@ def test_short_answers_and_capitals_are_understood(world: World) -> None:
     assert exists == [True, True, False, False]
 
 
-def test_approval_is_answered_with_its_number_only(world: World) -> None:
+def test_approval_without_its_question_number_is_not_answered(world: World) -> None:
     call = json.dumps({"path": "a.txt", "content": "one"})
     world.run("chat", "-p", f"/tool write_file {call}")
     (asked,) = world.ok("inbox", "list", "--json").json
@@ -66,7 +66,7 @@ def test_approval_is_answered_with_its_number_only(world: World) -> None:
     assert world.ok("inbox", "list", "--json").json == []
 
 
-def test_answered_turn_is_continued_by_the_named_command(world: World) -> None:
+def test_command_in_answer_output_continues_the_turn(world: World) -> None:
     call = json.dumps({"path": "a.txt", "content": "one"})
     world.run("chat", "-p", f"/tool write_file {call}")
     (asked,) = world.ok("inbox", "list", "--json").json

@@ -47,7 +47,7 @@ def test_missing_entry_is_not_found(sample: World) -> None:
     assert (ended.error["code"], ended.error["entry"]) == ("entry_not_found", "4711")
 
 
-def test_branch_to_a_note_is_rejected(sample: World) -> None:
+def test_branch_to_side_entry_is_rejected(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "0", "--json")
     assert (ended.code, ended.error["code"]) == (2, "invalid_entry")
 

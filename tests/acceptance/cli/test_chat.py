@@ -1,4 +1,4 @@
-"""Talking: one turn, many lines, events, interruptions, questions."""
+"""`perdure chat`: one turn, many lines, events, interruptions, questions."""
 
 from __future__ import annotations
 
@@ -509,7 +509,7 @@ def inbox_of(world: World) -> list[dict[str, Any]]:
 
 
 def killed_in_a_tool(world: World) -> str:
-    """A session that was killed inside a tool whose policy is to ask; its id."""
+    """Return the id of a session that was killed inside a tool with policy ``ask``."""
     code = f"""
 import asyncio, os, signal
 from pathlib import Path
@@ -572,7 +572,7 @@ def test_unknown_outcome_is_listed_and_answered_in_the_inbox(world: World) -> No
     assert kinds_of(world, session).count("tool_started") == 1
 
 
-def test_unknown_outcome_is_asked_at_the_terminal(world: World) -> None:
+def test_person_is_asked_about_unknown_outcome_at_terminal(world: World) -> None:
     session = killed_in_a_tool(world)
     scenario = world.scenario(UNSURE)
     ended = world.ok(

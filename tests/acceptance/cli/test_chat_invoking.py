@@ -29,7 +29,7 @@ tools: [{tools}]
 
 @pytest.fixture
 def staged(world: World) -> tuple[World, tuple[str, ...]]:
-    """A world with a lead that invokes a scribe that wants to write; and the options for it."""
+    """Return a world where the agent lead invokes scribe, which wants to write, and options."""
     folder = world.folder / ".config" / "perdure" / "agents"
     folder.mkdir(parents=True)
     for id, tools in (("lead", "invoke_agent, write_file"), ("scribe", "write_file")):

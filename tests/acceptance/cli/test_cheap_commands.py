@@ -56,7 +56,7 @@ def test_forked_or_inner_command_reads_its_input_environment_and_folder(
     assert (tmp_path / "elsewhere" / "other.db").exists()
 
 
-def test_inner_command_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+def test_inner_command_does_not_change_its_process(tmp_path: Path) -> None:
     def state() -> tuple[object, ...]:
         streams = (sys.stdin, sys.stdout, sys.stderr, os.fstat(1).st_ino)
         root = logging.getLogger()

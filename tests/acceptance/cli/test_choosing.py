@@ -19,14 +19,14 @@ from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID
 # ---------------------------------------------------------------- files
 
 
-def test_imported_file_names_its_session(imported: World) -> None:
+def test_path_of_imported_file_selects_its_session(imported: World) -> None:
     for name in (str(SAMPLE), os.path.relpath(SAMPLE, imported.folder)):
         assert imported.ok("sessions", "show", name, "--json").json["id"] == SAMPLE_ID
     hits = imported.ok("sessions", "search", "tide", "--session", str(SAMPLE), "--json").json
     assert {hit["session"] for hit in hits} == {SAMPLE_ID}
 
 
-def test_file_that_was_not_imported_gets_the_import_command(world: World) -> None:
+def test_unimported_file_is_rejected_with_its_import_command(world: World) -> None:
     file = world.folder / "a session.jsonl"
     file.write_bytes(SAMPLE.read_bytes())
     world.ok("chat", "-p", "hello")
@@ -37,7 +37,7 @@ def test_file_that_was_not_imported_gets_the_import_command(world: World) -> Non
     assert world.ok("sessions", "tree", "a session.jsonl", "--json").code == 0
 
 
-def test_grown_file_names_its_session_and_is_reported_as_behind(sample: World) -> None:
+def test_changed_import_file_selects_its_session_with_a_warning(sample: World) -> None:
     file = sample.folder / "grown.jsonl"
     line = b'{"type":"custom","id":"zz","parentId":null,"timestamp":"2026-01-01T00:00:00Z"}\n'
     file.write_bytes(SAMPLE.read_bytes() + line)
@@ -46,7 +46,7 @@ def test_grown_file_names_its_session_and_is_reported_as_behind(sample: World) -
     assert "has changed since it was imported" in ended.err
 
 
-def test_perdure_export_names_its_session(sample: World) -> None:
+def test_path_of_perdure_export_selects_its_session(sample: World) -> None:
     sample.ok("export", SAMPLE_ID, "-o", "out.jsonl")
     assert sample.ok("sessions", "show", "out.jsonl", "--json").json["id"] == SAMPLE_ID
 
@@ -210,7 +210,7 @@ class Terminal:
         os.write(self.descriptor, keys.encode())
 
     def ended(self) -> tuple[int, str]:
-        """The exit code and what was printed; the terminal is as it was before."""
+        """Return the exit code and the output; require that the terminal is restored."""
         out, _ = self.process.communicate(timeout=PATIENCE_S)
         assert termios.tcgetattr(self.inner)[:4] == self.before[:4]
         os.close(self.inner)
@@ -280,14 +280,14 @@ def test_picker_without_a_terminal_picks_nothing(imported: World) -> None:
     assert imported.run("chat", "--pick", "--continue").code == 2
 
 
-def test_missing_model_is_reported_before_the_choice(imported: World) -> None:
+def test_missing_model_is_reported_before_the_picker_opens(imported: World) -> None:
     unset = World(imported.folder, {"PERDURE_MODEL": ""})
     ended = unset.run("chat", "--pick", "--json")
     assert (ended.code, ended.error["code"]) == (2, "model_missing")
     assert "an imported session needs a model: name one with -m" in ended.error["message"]
 
 
-def test_picker_without_a_model_offers_only_sessions_that_have_one(several: World) -> None:
+def test_picker_without_a_model_lists_only_sessions_with_a_model(several: World) -> None:
     unset = World(several.folder, {"PERDURE_MODEL": ""})
     terminal = Terminal(unset, ("chat", "--pick", "-p", "And a train?"))
     terminal.until("Enter takes it")
@@ -299,5 +299,5 @@ def test_picker_without_a_model_offers_only_sessions_that_have_one(several: Worl
     assert "you wrote “And a train?”" in out
 
 
-def test_picker_without_sessions_reports_so(world: World) -> None:
+def test_picker_without_sessions_exits_3(world: World) -> None:
     assert world.run("sessions", "pick").code == 3

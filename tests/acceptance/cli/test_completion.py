@@ -1,4 +1,4 @@
-"""Completion as the shells do it. bash is asked for real; zsh and fish where they are installed."""
+"""Completion in real shells: bash always, zsh and fish if they are installed."""
 
 from __future__ import annotations
 

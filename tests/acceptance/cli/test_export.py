@@ -17,7 +17,7 @@ FORMATS = ("perdure", "pi", "operator", "markdown", "html")
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_every_format_goes_to_a_file_or_to_the_next_command(sample: World, format: str) -> None:
+def test_every_format_is_written_to_file_or_standard_output(sample: World, format: str) -> None:
     sample.ok("export", SAMPLE_ID, "--format", format, "-o", "out")
     out = sample.ok("export", SAMPLE_ID, "--format", format).out
     assert (sample.folder / "out").read_text("utf-8") == out
@@ -89,9 +89,7 @@ def test_folder_is_not_replaced_by_a_file(sample: World, words: tuple[str, ...])
 
 
 @pytest.mark.parametrize("words", [("--force",), ()])
-def test_missing_folder_of_a_file_is_named_as_it_was_typed(
-    sample: World, words: tuple[str, ...]
-) -> None:
+def test_missing_output_folder_is_named_as_typed(sample: World, words: tuple[str, ...]) -> None:
     ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out", *words)
     assert (ended.code, ended.err) == (3, "perdure: no such file or folder: nowhere\n")
 
@@ -242,7 +240,7 @@ def test_archive_with_the_name_of_a_packed_file_is_refused(
     assert not (sample.folder / name).exists()
 
 
-def test_markdown_numbers_an_entry_as_the_commands_do(sample: World) -> None:
+def test_markdown_export_numbers_entries_as_commands_do(sample: World) -> None:
     text = sample.ok("export", SAMPLE_ID, "--format", "markdown").out
     number = re.findall(r"(?m)^## (\d+) · User", text)[-1]
     (entry,) = sample.ok("sessions", "read", SAMPLE_ID, number, "--json").json

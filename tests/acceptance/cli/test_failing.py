@@ -74,7 +74,7 @@ def test_help_and_version_exit_with_success(world: World) -> None:
     assert "--focus" in world.ok("sessions", "compact", "--help").out
 
 
-def test_errors_carry_their_facts_as_json(sample: World) -> None:
+def test_json_error_contains_its_fields(sample: World) -> None:
     ended = sample.run("sessions", "show", "missing", "--json")
     assert ended.code == 3
     assert ended.error == {
@@ -109,7 +109,7 @@ def test_damage_is_found_located_and_reported(sample: World) -> None:
 
 
 @pytest.mark.skipif(IS_ROOT, reason="root may write everywhere")
-def test_unwritable_folder_is_named_in_error(world: World) -> None:
+def test_unwritable_folder_error_contains_its_path(world: World) -> None:
     closed = world.folder / "closed"
     closed.mkdir(mode=0o500)
     ended = world.run("import", str(SAMPLE), "--store", f"sqlite:///{closed}/x.db", "--json")
@@ -154,7 +154,7 @@ def test_closed_pipe_is_not_an_error(sample: World) -> None:
 @pytest.mark.parametrize(
     "words", [("sessions", "list"), ("sessions", "list", "--json"), ("--help",)]
 )
-def test_full_output_is_reported(sample: World, words: tuple[str, ...]) -> None:
+def test_full_output_device_is_reported_as_error(sample: World, words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
             [PERDURE, *words],
@@ -216,7 +216,7 @@ def test_terminal_is_coloured_without_no_color_variable(sample: World) -> None:
 
 
 def in_terminal(words: list[str], environment: dict[str, str], folder: Path) -> str:
-    """What the command writes to a terminal."""
+    """Return the output of the command at a terminal."""
     ours, theirs = os.openpty()
     process = subprocess.Popen(
         [PERDURE, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=folder
@@ -243,7 +243,9 @@ def test_import_shows_a_bar_on_a_terminal_and_keeps_the_result(world: World) -> 
 
 
 @pytest.mark.parametrize("words", [("--json",), ()])
-def test_typed_text_need_not_be_utf8(sample: World, words: tuple[str, ...]) -> None:
+def test_argument_that_is_not_utf8_causes_no_traceback(
+    sample: World, words: tuple[str, ...]
+) -> None:
     done = _in_shell(sample, "perdure sessions show $(printf '\\377\\376') " + " ".join(words))
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
@@ -308,7 +310,7 @@ def test_empty_message_is_refused_before_a_session_is_created(world: World, said
 NOT_UTF8 = "it is not UTF-8, and a log holds nothing else; convert it and try again"
 
 
-def test_words_of_a_shell_for_the_log_must_be_utf8(sample: World) -> None:
+def test_prompt_from_shell_that_is_not_utf8_is_rejected(sample: World) -> None:
     done = _in_shell(sample, "perdure chat -p $(printf '\\377')")
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
@@ -316,7 +318,7 @@ def test_words_of_a_shell_for_the_log_must_be_utf8(sample: World) -> None:
     assert len(sample.ok("sessions", "list", "--json").json) == 1
 
 
-def test_words_for_the_log_must_be_utf8(sample: World) -> None:
+def test_title_label_or_reason_that_is_not_utf8_is_rejected(sample: World) -> None:
     for words in (
         ("sessions", "rename", SAMPLE_ID),
         ("sessions", "label", SAMPLE_ID, "4"),

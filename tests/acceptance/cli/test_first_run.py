@@ -34,7 +34,7 @@ class Newcomer:
         return self.world.folder / ".local" / "share" / "perdure" / "perdure.db"
 
     def at_terminal(self, *words: str, answer: str = "") -> str:
-        """What ``perdure`` shows at a terminal at which `answer` is typed."""
+        """Return the terminal output of ``perdure`` after `answer` is typed."""
         mine, its = pty.openpty()
         try:
             os.write(mine, answer.encode())
@@ -97,7 +97,7 @@ def test_one_interrupt_ends_the_question(world: World) -> None:
     assert not newcomer.file.exists()
 
 
-def test_no_question_without_a_keyring(world: World) -> None:
+def test_store_encryption_is_not_offered_without_a_keyring(world: World) -> None:
     newcomer = Newcomer(World(world.folder, NO_KEYRING))
     assert "Encrypt the store" not in newcomer.at_terminal("import", str(SAMPLE))
     assert is_plain(newcomer.file)

@@ -18,7 +18,7 @@ from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID
 
 @contextmanager
 def watching(world: World, *words: str) -> Generator[subprocess.Popen[bytes]]:
-    """The command, running beside the test."""
+    """The command, which runs in parallel with the test."""
     process = world.start("import", "--watch", *words)
     with process:
         try:
@@ -38,7 +38,7 @@ def next_change(process: subprocess.Popen[bytes]) -> Any:
 
 
 def stopped(process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    """Press Ctrl-C; the exit code and what was on stderr."""
+    """Press Ctrl-C; return the exit code and the text on stderr."""
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, err.decode()

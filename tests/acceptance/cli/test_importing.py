@@ -18,7 +18,7 @@ COUNT = 60
 
 @pytest.fixture
 def folder(world: World) -> Path:
-    """Many histories of all programs, two files that are none, and a packed one."""
+    """Many histories of all programs, a packed history, and two files of other kinds."""
     folder = world.folder / "histories"
     folder.mkdir()
     contents = every_file()
@@ -43,7 +43,9 @@ def test_many_files_are_imported_and_invalid_files_are_named(world: World, folde
     assert world.ok("store", "verify", "--json").json["ok"] is True
 
 
-def test_import_of_several_programs_ends_with_the_sum_of_each(world: World, folder: Path) -> None:
+def test_import_of_several_programs_ends_with_totals_of_each_program(
+    world: World, folder: Path
+) -> None:
     lines = world.run("import", str(folder)).out.splitlines()
     added = re.compile(r"([a-z-]+: )?(\d+) sessions?, ([\d,]+) entr(?:y|ies) added")
     sums = [found.groups() for found in map(added.match, lines) if found]
@@ -103,7 +105,7 @@ def test_special_file_is_not_read(world: World) -> None:
         assert ended.out == ""
 
 
-def test_invalid_file_alone_is_invalid_input_and_among_others_a_failure(
+def test_invalid_file_exits_2_alone_and_1_among_others(
     world: World,
 ) -> None:
     (world.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")
@@ -161,7 +163,7 @@ def test_again_is_refused_where_it_has_no_effect(world: World) -> None:
     assert world.run("import", "empty", "--again", "--watch").code == 2
 
 
-def test_file_of_a_session_folder_names_its_session(world: World) -> None:
+def test_path_in_a_session_folder_selects_its_session(world: World) -> None:
     address = f"jsonl:///{world.folder}/sessions?dialect=pi"
     world.ok("chat", "-p", "hello", "-m", "scripted:echo", "--store", address)
     (path,) = (world.folder / "sessions").glob("*.jsonl")

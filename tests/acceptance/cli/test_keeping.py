@@ -65,7 +65,7 @@ def test_erasure_asks_about_forks_which_are_exported_afterwards(sample: World) -
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
-def test_erased_file_is_imported_only_with_again(sample: World) -> None:
+def test_erased_file_is_imported_only_with_option_again(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes", "--keep-for-forks")
 
@@ -175,7 +175,7 @@ def test_many_sessions_are_listed_before_they_are_erased(sample: World) -> None:
     assert sample.run("sessions", "erase", SAMPLE_ID, "--query", "tea", "--yes").code == 2
 
 
-def test_erasure_of_one_session_is_listed_first_and_erases_nothing(sample: World) -> None:
+def test_dry_run_erasure_of_one_session_lists_it_and_erases_nothing(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
     kept = ("sessions", "erase", SAMPLE_ID, "--dry-run")
 

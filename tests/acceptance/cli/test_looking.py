@@ -208,7 +208,7 @@ def test_session_is_shown_with_its_facts_and_its_branch(imported: World) -> None
     assert "forked" not in text
 
 
-def test_shown_cost_of_a_long_session_is_that_of_usage(world: World) -> None:
+def test_shown_cost_of_long_session_equals_cost_in_usage(world: World) -> None:
     usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 70}
     lines: list[str] = []
     for number in range(1_000):

@@ -22,7 +22,7 @@ def test_fact_is_remembered_corrected_and_deleted(world: World) -> None:
     assert leaks_in(world.file, "likes") == []
 
 
-def test_facts_continue_after_a_fact(world: World) -> None:
+def test_fact_list_continues_after_a_given_fact(world: World) -> None:
     for number in range(3):
         world.ok("memory", "remember", f"fact {number}")
     whole = world.ok("memory", "facts", "--json").json
@@ -144,7 +144,7 @@ def test_folder_and_file_of_facts_are_imported(world: World) -> None:
     assert wrong.code == 2
 
 
-def test_facts_in_a_pipe_are_whole_and_part_of_an_id_names_a_fact(world: World) -> None:
+def test_piped_facts_are_complete_and_short_id_selects_fact(world: World) -> None:
     text = "Ana books the quiet room on the second floor of the hotel at the harbour. " * 8
     fact = world.ok("memory", "remember", text, "--json").json["id"]
     other = world.ok("memory", "remember", "Ben drives", "--json").json["id"]

@@ -86,7 +86,7 @@ def test_offline_model_can_be_tested_too(world: World) -> None:
     assert "ok  scripted:echo said" in world.ok("models", "test", "scripted:echo").out
 
 
-def test_key_kept_in_a_file_sets_up_its_provider_until_it_is_removed(tmp_path: Path) -> None:
+def test_key_stored_in_a_file_sets_up_provider_until_it_is_removed(tmp_path: Path) -> None:
     world = World(tmp_path, {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"})
     path = world.folder / ".config" / "perdure" / "keys" / "openai"
     refused = world.run("models", "set-key", "openai", stdin=SECRET)
@@ -122,7 +122,7 @@ def test_key_kept_in_a_file_sets_up_its_provider_until_it_is_removed(tmp_path: P
     assert "No key of OpenAI" in world.ok("models", "remove-key", "openai").out
 
 
-def test_key_kept_in_the_keyring_sets_up_its_provider_until_it_is_removed(tmp_path: Path) -> None:
+def test_key_stored_in_the_keyring_sets_up_provider_until_it_is_removed(tmp_path: Path) -> None:
     variables = {
         "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.FileKeyring",
         "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),

@@ -97,7 +97,7 @@ def test_repair_names_the_number_of_lost_entries_first(sample: World) -> None:
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
-def test_store_may_be_named_by_where_one_is(sample: World) -> None:
+def test_store_commands_accept_relative_addresses(sample: World) -> None:
     near = ("--store", f"sqlite:///{sample.file.name}")
     assert "left alone" in sample.ok("store", "repair", *near).out
     assert "nothing to do" in sample.ok("store", "migrate", "--dry-run", *near).out
@@ -126,7 +126,7 @@ def test_doctor_reports_leftover_files(sample: World) -> None:
     assert "store.db-damaged" in told["damaged"]["detail"]
 
 
-def test_copy_with_forks_and_the_list_of_forks_have_forks_of_forks_too(sample: World) -> None:
+def test_copy_with_forks_and_fork_list_include_forks_of_forks(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "3", "--json").json["session"]
     inner = sample.ok("sessions", "fork", fork, "--json").json["session"]
     sample.ok("chat", "-p", "a session of its own")

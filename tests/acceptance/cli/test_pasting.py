@@ -29,7 +29,7 @@ class Terminal:
         self._deadline = time.monotonic() + PATIENCE_S
 
     def read(self) -> str:
-        """All that was shown so far."""
+        """Return all output so far."""
         assert time.monotonic() < self._deadline, self._shown
         if select.select([self._descriptor], [], [], 0.05)[0]:
             self._shown += os.read(self._descriptor, 65_536).decode(errors="replace")
@@ -42,7 +42,7 @@ class Terminal:
 
 @contextmanager
 def terminal(world: World, *words: str) -> Generator[Terminal]:
-    """A chat with the offline model, or as `words` say."""
+    """A chat with the offline model, or with the options `words`."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         ["setsid", "--ctty", PERDURE, "chat", *words],
@@ -62,7 +62,7 @@ def terminal(world: World, *words: str) -> Generator[Terminal]:
 
 
 def said(world: World) -> list[str]:
-    """What people said in the only session of the store, in the order in which it was stored."""
+    """Return the user texts of the only session in the store, in the order of storage."""
     if not world.file.exists():
         return []
     with perdure.blocking.open(f"sqlite:///{world.file}") as store:
@@ -74,7 +74,7 @@ def said(world: World) -> list[str]:
 def test_pasted_lines_keep_their_order_and_indentation(
     world: World, lines: tuple[str, ...]
 ) -> None:
-    """Lines that a terminal without bracketed paste sends: one or more of them are a message."""
+    """A terminal without bracketed paste sends lines; a message contains one or more of them."""
     with terminal(world, "--display", "lines") as chat:
         while "> " not in chat.read():
             pass

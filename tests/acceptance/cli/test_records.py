@@ -40,7 +40,7 @@ def test_groups_of_usage_have_the_same_sum(imported: World) -> None:
     assert imported.ok("usage", "--since", "1d", "--json").json == []
 
 
-def test_usage_and_list_name_the_program_of_own_sessions_alike(world: World) -> None:
+def test_usage_and_list_show_same_program_for_own_sessions(world: World) -> None:
     world.ok("chat", "-p", "hello")
     heading, row = world.ok("usage", "programs").out.splitlines()[:2]
     assert (heading.split()[0], row.split()[0]) == ("PROGRAM", "perdure")
@@ -63,7 +63,9 @@ def test_models_without_a_price_are_named_and_settings_price_them(world: World) 
     assert "no price" not in world.ok("usage").out
 
 
-def test_line_of_usage_is_today_for_a_prompt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usage_line_for_a_prompt_covers_today(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     day_ms, now = 86_400_000, SystemClock().now_ms()
     to_noon = day_ms // 2 - now % day_ms  # the day cannot change between the commands
     real = SystemClock().now_ms

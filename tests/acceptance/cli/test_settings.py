@@ -122,7 +122,7 @@ def test_chat_uses_an_agent_by_id_or_file(project: World) -> None:
     assert ended.code == 2
 
 
-def test_double_id_names_both_files(project: World) -> None:
+def test_duplicate_agent_id_error_names_both_files(project: World) -> None:
     own(project, "agents/helper.agent.yaml", AGENT.format(id="helper"))
     ended = project.run("chat", "--agent", "helper", "-p", "x")
     assert ended.code == 2

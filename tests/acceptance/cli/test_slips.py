@@ -138,7 +138,7 @@ def test_warning_about_a_typed_credential_says_how_it_is_stored(
     assert (refused.code, "stored and sent" in refused.err) == (2, False)
 
 
-def test_help_as_a_word_prints_the_page_and_help_of_no_command_names_the_right_one(
+def test_help_word_prints_page_and_unknown_command_names_right_one(
     world: World,
 ) -> None:
     assert world.ok("help", "sessions", "fork").out == world.ok("sessions", "fork", "-h").out

@@ -94,7 +94,7 @@ def test_second_ctrl_c_exits_and_prints_the_resume_command(world: World) -> None
         assert seen.process.wait(PATIENCE_S) == 130
 
 
-def test_lost_terminal_loses_nothing(world: World) -> None:
+def test_question_survives_lost_terminal(world: World) -> None:
     with terminal(world, "chat", "--scenario", world.scenario(WRITES)) as seen:
         seen.until("Write a message")
         seen.press("write it\r")
@@ -132,7 +132,7 @@ def test_unsent_text_is_restored_after_a_kill(world: World) -> None:
     assert "half a thought, finished" in world.ok("sessions", "read", session["id"]).out
 
 
-def test_lines_are_used_without_a_terminal_and_on_request(world: World) -> None:
+def test_line_mode_is_used_without_a_terminal_and_on_request(world: World) -> None:
     refused = world.run("chat", "--display", "screen", "--json")
     assert refused.code == 2
     assert "--display screen needs a terminal" in refused.error["message"]
@@ -142,7 +142,7 @@ def test_lines_are_used_without_a_terminal_and_on_request(world: World) -> None:
         assert seen.process.wait(PATIENCE_S) == 0
 
 
-def test_commands_that_fill_no_terminal_do_not_load_textual(world: World) -> None:
+def test_commands_without_full_screen_do_not_load_textual(world: World) -> None:
     code = "import sys, perdure.apps.cli.program, perdure.apps.chat.command"
     check = "assert not [name for name in sys.modules if name.startswith('textual')]"
     subprocess.run([sys.executable, "-c", f"{code}; {check}"], env=world.environment, check=True)
@@ -179,7 +179,7 @@ def test_lines_are_edited_recalled_and_pasted_whole(world: World) -> None:
     assert said == ["hello", "hello again", "def f():\n    return 1"]
 
 
-def test_paste_into_lines_does_not_answer_an_approval(world: World) -> None:
+def test_paste_in_line_mode_does_not_answer_an_approval(world: World) -> None:
     with lines(world, "--scenario", world.scenario(WRITES)) as seen:
         seen.until("/help says")
         seen.press("write it\r")

@@ -123,7 +123,7 @@ def test_missing_grant_cannot_be_revoked(world: World) -> None:
     assert "every call needs approval" in world.ok("grants", "list", session_of(world)).out
 
 
-def test_text_piped_with_a_prompt_answers_no_approval(world: World) -> None:
+def test_piped_text_with_a_prompt_does_not_answer_an_approval(world: World) -> None:
     scenario = world.scenario(
         "rules:\n"
         "  - when: {after_tool: write_file}\n    text: Done.\n"

@@ -110,7 +110,7 @@ def test_import_accepts_a_known_format_name(world: World) -> None:
     world.ok("import", str(SAMPLE), "--format", "pi")
 
 
-def test_everything_recorded_is_imported_and_pi_comes_out_identical(
+def test_all_recordings_are_imported_and_pi_exports_are_identical(
     world: World, recordings: Path
 ) -> None:
     ended = world.ok("import", str(recordings), "--json")

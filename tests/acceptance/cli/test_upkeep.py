@@ -98,7 +98,7 @@ def test_plain_store_with_a_key_is_rejected_and_encrypted_by_rekey(plain: World)
     assert plain.run("sessions", "list").code == 2
 
 
-def test_new_key_goes_into_a_file_of_its_own(plain: World) -> None:
+def test_new_key_is_written_to_its_own_file(plain: World) -> None:
     file = plain.folder / "key"
     ended = plain.ok("store", "rekey", "--generate", "--new-key-file", str(file))
 

@@ -12,7 +12,7 @@ from tests.acceptance.cli.conftest import SAMPLE_ID, World
 WORDS = ("export", SAMPLE_ID, "--format", "workflow")
 
 
-def test_workflow_is_one_branch_and_reads_as_itself(sample: World) -> None:
+def test_exported_workflow_contains_one_branch_and_round_trips(sample: World) -> None:
     ended = sample.ok(*WORDS)
     workflow = parse(ended.out)
     assert serialize(workflow) == ended.out

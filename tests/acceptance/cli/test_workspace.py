@@ -37,7 +37,7 @@ def prompt_of(world: World, session: str) -> str:
     return world.ok("sessions", "context", session, "--json").json["system"]
 
 
-def test_chat_with_cwd_moves_the_session_and_without_it_stays(shop: World) -> None:
+def test_chat_with_cwd_moves_session_and_chat_without_cwd_does_not(shop: World) -> None:
     session = newest(shop)
     assert prompt_of(shop, session) == f"Sell tea in {shop.folder / 'one'}."
     assert "in one" in shop.ok("chat", "--session", session, "-p", READ).out
@@ -153,7 +153,7 @@ def test_empty_subject_is_a_usage_error(world: World, words: tuple[str, ...]) ->
     assert "it is empty" in ended.err
 
 
-def test_empty_folder_moves_no_session_to_the_current_one(shop: World) -> None:
+def test_empty_folder_option_is_rejected_and_moves_no_session(shop: World) -> None:
     session = newest(shop)
     before = shop.ok("sessions", "show", session, "--json").out
     for words in (("chat", "--session", session, "-p", "hi"), ("sessions", "fork", session)):

@@ -135,7 +135,7 @@ EVERY = "[...document.querySelectorAll('.prose *')]"
 
 
 @pytest.mark.parametrize("first", range(0, len(XSS), 10))
-async def test_no_markdown_runs_anything(page: Page, tmp_path: Path, first: int) -> None:
+async def test_markdown_never_runs_scripts(page: Page, tmp_path: Path, first: int) -> None:
     texts = XSS[first : first + 10]
     page.show(await page_of(recording(*texts), tmp_path))
     page.until(f"document.querySelectorAll('.block .prose').length === {len(texts)}")
@@ -163,7 +163,7 @@ def cpu_s_of(page: Page, file: Path) -> float:
 
 @pytest.mark.timeout(600)  # what counts is the CPU time
 @pytest.mark.all_only  # of its texts, the one that hung the page is tested below
-async def test_no_markdown_takes_long(page: Page, tmp_path: Path) -> None:
+async def test_markdown_is_rendered_within_the_time_limit(page: Page, tmp_path: Path) -> None:
     slow: list[str] = []
     for text in SLOW:
         file = await page_of(recording(text), tmp_path)

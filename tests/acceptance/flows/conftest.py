@@ -1,4 +1,4 @@
-"""The world of the command line's own tests."""
+"""The `World` of the command line's own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that the commands of flows refuse, with what to do instead."""
+"""Arguments that the commands of flows refuse, with advice in the error."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_odd_arguments_exit_2_and_change_nothing(world: World, project: Path) ->
     assert {path for path in project.rglob("*") if "store.db" not in path.name} == found
 
 
-def test_revoked_command_asks_again_however_it_is_spaced(world: World, project: Path) -> None:
+def test_revoked_command_needs_approval_in_any_spacing(world: World, project: Path) -> None:
     flow(world, *RUN, "--consent", "partial-access", code=1)
     flow(world, "consent", "f", "--allow-command", "ls   a")
     granted = flow(world, "show", "f", "--json").json["consentState"]["bash"]["allowedCommands"]
@@ -92,7 +92,9 @@ def test_help_of_run_and_resume_says_that_commands_are_limited(world: World) -> 
         assert "A command it may run" not in told
 
 
-def test_record_folder_is_named_plainly_and_kept_without_dots(world: World, project: Path) -> None:
+def test_record_folder_errors_are_plain_and_path_is_stored_without_dots(
+    world: World, project: Path
+) -> None:
     (project / "dangling").symlink_to("gone")
     run = ("run", "workflow.yaml", "--scenario", "scenario.yaml", "--record")
     told = flow(world, *run, "dangling", code=2).err

@@ -117,7 +117,7 @@ def test_session_commands_on_flow_name_the_flow_commands(project: World) -> None
     assert project.ok("sessions", "list", "--all", "--json").out == sessions
 
 
-def test_compact_of_role_that_flow_lacks_names_its_roles(project: World) -> None:
+def test_compact_of_unknown_role_lists_roles_of_flow(project: World) -> None:
     flow(project, "run", *FIRST, code=1)
     told = flow(project, "compact", "f", "nobody", "-m", "scripted:echo", code=4).err
     assert "it has no role 'nobody'; its roles are: owner, developer, reviewer" in told
@@ -125,7 +125,7 @@ def test_compact_of_role_that_flow_lacks_names_its_roles(project: World) -> None
     assert "role 'reviewer' has no session yet; there are: owner" in told
 
 
-def test_exported_flow_is_imported_as_the_same(project: World) -> None:
+def test_exported_flow_is_imported_unchanged(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "one")
     flow(project, "export", "f", "-o", "one", code=4)
@@ -139,7 +139,7 @@ def test_exported_flow_is_imported_as_the_same(project: World) -> None:
     flow(other, "resume", "f", "--scenario", "scenario.yaml", "--workspace", ".")
 
 
-def test_deleted_flow_is_imported_again_when_asked(project: World) -> None:
+def test_deleted_flow_is_imported_again_on_request(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "one")
     imports = ("import", "one", "--format", "a-society")

@@ -16,7 +16,7 @@ TOOLS = ("--tool", "read_file", "--tool", "write_file")
 
 @pytest.fixture
 def project(world: World) -> World:
-    """A project that was laid out."""
+    """A project whose files were created."""
     flow(world, "init")
     return world
 
@@ -61,7 +61,7 @@ def test_answer_to_a_node_that_does_not_wait_is_rejected(project: World) -> None
         assert answered(project, question, "none", "--json", code=code).error["code"] == error
 
 
-def test_person_is_asked_what_each_role_works_with(project: World) -> None:
+def test_person_is_asked_for_the_configuration_of_each_role(project: World) -> None:
     skill = project.folder / "a-docs" / "skills" / "careful"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: careful\ndescription: Look twice.\n---\nDo.\n")

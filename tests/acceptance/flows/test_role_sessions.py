@@ -42,7 +42,7 @@ async def summary_models(world: World, role: str) -> list[str]:
     return [call.model for call in calls if call.purpose == "summary"]
 
 
-async def test_summary_is_by_the_named_model_and_role_keeps_its_own(project: World) -> None:
+async def test_summary_uses_the_named_model_and_role_keeps_its_model(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     other = project.scenario(OTHER, "other")
     compact = ("compact", "f", "developer")
@@ -117,7 +117,7 @@ async def test_flow_with_a_removed_role_accepts_consent_and_is_exported(project:
     assert json.loads(kept)["transcriptHistory"] == []
 
 
-async def test_deleted_flow_leaves_what_took_the_id_of_a_removed_role(project: World) -> None:
+async def test_deleted_flow_leaves_session_with_the_id_of_a_removed_role(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     async with perdure.open(f"sqlite:///{project.file}") as store:
         assert await store.backend.retention.remove(StreamId("f__developer"))

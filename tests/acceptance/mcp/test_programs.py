@@ -54,7 +54,7 @@ async def bodies(chat: Chat, kind: type) -> list[Any]:
     return [b async for e in chat.session.entries() if isinstance(b := body_of(e), kind)]
 
 
-async def test_models_calls_reach_the_server_and_its_answers_the_model(deeds: Path) -> None:
+async def test_model_calls_reach_server_and_server_answers_reach_model(deeds: Path) -> None:
     stage = Stage(call("add", '{"a": 2, "b": 3}'), call("show"), call("fail"), says("done"))
     me = agent(local(deeds))
     async with stage.runtime(me) as runtime:
@@ -196,7 +196,7 @@ async def test_server_without_used_tools_is_not_started(deeds: Path) -> None:
 
 
 @pytest.mark.all_only
-async def test_sessions_share_a_server_and_resumed_one_has_its_tools(deeds: Path) -> None:
+async def test_sessions_share_a_server_and_resumed_session_has_its_tools(deeds: Path) -> None:
     stage = Stage(says("hello"), call("add", '{"a": 4, "b": 4}'), says("done"))
     me = agent("fake")
     known = [local(deeds)]
@@ -257,7 +257,7 @@ async def test_server_gets_small_environment_and_its_secrets_are_masked(
 
 
 @pytest.mark.all_only
-async def test_long_answer_is_cut_for_the_model_and_kept_whole(deeds: Path) -> None:
+async def test_long_answer_is_cut_for_the_model_and_stored_whole(deeds: Path) -> None:
     stage = Stage(call("long"), says("done"))
     me = agent(local(deeds))
     async with stage.runtime(me) as runtime:

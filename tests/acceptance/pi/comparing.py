@@ -79,7 +79,7 @@ async def require_same_context(session: Session, seen: Mapping[str, Any], what: 
 
 
 def _marks_in(path: Path) -> dict[str, EntryId | None]:
-    """Id -> the entry that a line of perdure's is; None for a line beside the tree."""
+    """Map ids to the entries in perdure's lines; None for a line beside the tree."""
     marks: dict[str, EntryId | None] = {}
     for line in path.read_text("utf-8").split("\n")[1:-1]:
         record = json.loads(line)

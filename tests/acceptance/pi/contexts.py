@@ -1,8 +1,8 @@
 """The context that a model receives from pi and from perdure, without each program's own words.
 
 The texts around a summary, a command and a lost result differ. pi omits failed answers; perdure
-keeps the words of failed answers that nothing replaced. Reasoning is left out of both. All the rest
-must be equal, piece by piece.
+keeps the words of failed answers that nothing replaced. The comparison omits the reasoning of both
+contexts. All other parts must be equal, piece by piece.
 """
 
 from __future__ import annotations

@@ -60,6 +60,6 @@ async def _add(session: Session, chance: random.Random, text: str) -> None:
 
 
 def _may_be_cut(entry: Entry) -> bool:
-    """Whether a compaction may begin its kept part at `entry`."""
+    """Return whether the part that a compaction keeps can begin at `entry`."""
     body = body_of(entry)
     return isinstance(body, Message) and body.role in ("user", "assistant")

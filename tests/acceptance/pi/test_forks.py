@@ -11,7 +11,9 @@ from tests.fakes.real_pi import RealPi
 from tests.fakes.session_files import file_of
 
 
-async def test_fork_by_pi_of_a_session_of_perdure(pi: RealPi, tmp_path: Path) -> None:
+async def test_pi_forks_session_of_perdure_and_both_read_the_same(
+    pi: RealPi, tmp_path: Path
+) -> None:
     folder = tmp_path / "sessions"
     async with perdure.open(f"jsonl:///{folder}?dialect=pi") as store:
         session = await store.create(title="Tides", cwd="/harbour")
@@ -27,7 +29,9 @@ async def test_fork_by_pi_of_a_session_of_perdure(pi: RealPi, tmp_path: Path) ->
             assert list((await fork.labels()).values()) == ["here"]
 
 
-async def test_fork_by_perdure_of_a_session_of_pi(pi: RealPi, tmp_path: Path) -> None:
+async def test_perdure_forks_session_of_pi_and_both_read_the_same(
+    pi: RealPi, tmp_path: Path
+) -> None:
     folder = tmp_path / "sessions"
     path = pi.make(folder, "/harbour", 7, 20)
     async with perdure.open(f"jsonl:///{folder}?dialect=pi") as store:

@@ -40,7 +40,7 @@ class World:
         self.address = f"sqlite:///{folder}/s.db"
 
     async def perdure(self, *words: str) -> str:
-        """Run a command of perdure and return what it printed."""
+        """Run a command of perdure and return its output."""
         environment = {name: os.environ[name] for name in ("PATH", "XDG_DATA_HOME")}
         environment |= {"HOME": str(self.home), "CODEX_HOME": str(self.home / ".codex")}
         command = [sys.executable, "-m", "perdure", *words, "--store", self.address]
@@ -219,7 +219,7 @@ async def test_session_with_a_missing_folder_reports_the_remedy(world: World) ->
 
 
 async def counted(world: World) -> int:
-    """The messages that the activity of all sessions counts."""
+    """Return the number of messages in the activity of all sessions."""
     days = json.loads(await world.perdure("activity", "--json"))
     return sum(day["messages"] for day in days)
 

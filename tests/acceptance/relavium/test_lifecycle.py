@@ -1,4 +1,4 @@
-"""The acceptance scenarios of the seed that are about the life of a session, by their numbers."""
+"""The acceptance scenarios of Relavium about the life of a session, by their numbers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_04_turn_limit_skips_model_call_and_keeps_message() -> None:
     assert kept == ["one", "two", "three"]
 
 
-def test_04_default_turn_limit_is_that_of_the_specification() -> None:
+def test_04_default_turn_limit_equals_the_specification() -> None:
     assert Limits() == Limits(0, 0, 0) == Limits(50, 16, 3)
 
 
@@ -112,7 +112,7 @@ async def held(theatre: Theatre, hold: Hold) -> tuple[Chat, perdure.Turn]:
     return chat, turn
 
 
-async def test_07_cancel_in_mid_stream_completes_no_turn_and_next_is_valid() -> None:
+async def test_07_cancel_in_mid_stream_completes_no_turn_and_next_turn_is_valid() -> None:
     hold = Hold()
     theatre = Theatre(main=[(TextDelta("so f"), hold), words("yes")])
     chat, turn = await held(theatre, hold)

@@ -1,4 +1,4 @@
-"""The acceptance scenarios of the seed about budgets and fallbacks, by their numbers."""
+"""The acceptance scenarios of Relavium about budgets and fallbacks, by their numbers."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ async def test_turn_continues_after_approval_by_another_process() -> None:
     assert failed.value.failure == "budget_exceeded"
 
 
-async def test_budget_warning_is_given_once_a_turn_before_the_call() -> None:
+async def test_budget_warning_is_given_once_per_turn_before_the_call() -> None:
     theatre = Theatre(main=[asks("look"), words("a tree")])
     chat = await theatre.chat(tools=[look], max_cost_microcents=1, on_exceed="warn")
     assert (await chat.send("go")).text == "a tree"

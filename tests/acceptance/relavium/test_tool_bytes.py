@@ -46,7 +46,7 @@ async def without_base64(theatre: Theatre) -> None:
     assert await theatre.memory.blob(blob_hash(PNG)) == PNG
 
 
-async def test_base64_of_tool_call_is_content_and_tool_gets_it_whole() -> None:
+async def test_base64_of_tool_call_is_stored_as_content_and_reaches_tool() -> None:
     seen: list[str] = []
     theatre = Theatre(main=[asks("mirror", json=ARGUMENTS), words("done")])
     chat = await theatre.chat(tools=[mirror(seen)])

@@ -100,7 +100,9 @@ async def test_resume_with_workspace_moves_the_session_permanently(tmp_path: Pat
 
 
 @pytest.mark.parametrize("scheme", ["sqlite:///{}/other.db", "jsonl:///{}/files", "memory:"])
-async def test_fork_moves_in_every_store_and_its_fork_inherits(tmp_path: Path, scheme: str) -> None:
+async def test_fork_with_cwd_moves_in_every_store_and_its_fork_inherits_cwd(
+    tmp_path: Path, scheme: str
+) -> None:
     shops = Shops(tmp_path)
     async with (
         perdure.open(scheme.format(str(tmp_path))) as store,
@@ -382,7 +384,7 @@ async def test_file_that_contradicts_the_selection_is_refused(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["working_dir", "git_ref", "active_file", "selection"])
-async def test_variable_with_a_name_of_the_workspace_is_refused(tmp_path: Path, name: str) -> None:
+async def test_variable_with_reserved_workspace_name_is_rejected(tmp_path: Path, name: str) -> None:
     shops = Shops(tmp_path)
     variables = {"shop": "tea", name: "elsewhere"}
     wrong = Workspace(shops.first, variables=variables)

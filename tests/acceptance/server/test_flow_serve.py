@@ -63,7 +63,7 @@ def desk(store):
 async def served(
     folder: Path, cookies: dict[str, str]
 ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, httpx.AsyncClient]]:
-    """A server of the program in `folder`, and a client that signs in once: in `cookies`."""
+    """Serve the program in `folder`; yield the process, and a client signed in with `cookies`."""
     async with serving(folder) as (process, address):
         url, _, code = address.partition("/#code=")
         headers = {"X-Perdure": "1"}
@@ -85,7 +85,7 @@ async def killed(process: asyncio.subprocess.Process) -> None:
 async def until(
     client: httpx.AsyncClient, url: str, is_so: Callable[[dict[str, Any]], bool]
 ) -> Any:
-    """Wait until the flow as the API shows it `is_so`, and return it."""
+    """Wait until `is_so` is true for the flow in the API, and return this flow."""
     async with asyncio.timeout(60):
         while True:
             shown = (await client.get(url)).raise_for_status().json()

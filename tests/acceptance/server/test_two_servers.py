@@ -25,7 +25,7 @@ pytestmark = pytest.mark.full_only
 
 
 class Balancer:
-    """Gives each connection to the next server; one that cannot be reached is skipped."""
+    """Gives each connection to the next server; skips servers that cannot be reached."""
 
     def __init__(self, ports: list[int]) -> None:
         self._ports: Iterator[int] = cycle(ports)
@@ -100,7 +100,7 @@ def _parts(line: str) -> list[dict[str, Any]]:
 
 @dataclass
 class Servers:
-    """Two servers; `ask` goes through the balancer, each time to the next of them."""
+    """Two servers; `ask` goes through the balancer, which alternates between them."""
 
     first: asyncio.subprocess.Process
     urls: list[str]

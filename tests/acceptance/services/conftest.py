@@ -107,7 +107,7 @@ class Desk:
             (await client.post(url, content=text)).raise_for_status()
 
     async def answer(self, ticket: str, text: str) -> dict[str, Any]:
-        """The newest message of the ticket, once its text is `text`."""
+        """Wait until the newest message of the ticket is `text`; return this message."""
         shown: dict[str, Any] = {}
         async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=PATIENCE_S) as client:
             while shown.get("text") != text:
@@ -135,7 +135,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
-    """A support desk that serves."""
+    """A running support desk."""
     async with AsyncExitStack() as stack:
         openai = await stack.enter_async_context(openai_server())
         anthropic = await stack.enter_async_context(anthropic_server())

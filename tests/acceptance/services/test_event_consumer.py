@@ -70,7 +70,7 @@ class BadLine:
 
 @asynccontextmanager
 async def bad_line(desk: Desk) -> AsyncGenerator[tuple[BadLine, int]]:
-    """A proxy that runs as long as the block, and its port."""
+    """Run a proxy during the block; yield the proxy and its port."""
     line = BadLine(desk)
     server = await asyncio.start_server(line.pass_on, "127.0.0.1", 0)
     async with server:

@@ -1,4 +1,4 @@
-"""A process that ends many sessions, or opens their store, as others do at the same time."""
+"""A process that ends many sessions, or opens their store, at the same time as others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A process whose first model call is one of `PROVIDER`.
 
-It writes which modules that loads, and each full collection of garbage while the provider loads.
-"""
+It writes the modules that this call loads, and each full collection of garbage while the provider
+loads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Send one message with a key to the session "shared" in the store at argv 1; print the reply.
 
-It begins when a line arrives. Each run of the tool adds a line to the file at argv 2.
+The process sends when a line arrives. Each run of the tool adds a line to the file at argv 2.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ many_writers.py hold STORE NAME MS         takes the lease for MS, begins a turn
 many_writers.py take STORE NAME MS         takes the lease for MS as soon as it is free, and closes
                                           the turn it finds open
 
-STORE is the path of an SQLite file, or the address of a PostgreSQL database or of session files. It
-starts when it reads a line on standard input, so that all processes start together.
+STORE is the path of an SQLite file, or the address of a PostgreSQL database or of session files.
+The process starts when it reads a line on standard input, so that all processes start together.
 """
 
 from __future__ import annotations

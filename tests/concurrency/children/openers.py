@@ -1,4 +1,4 @@
-"""A process that opens or creates many sessions by their ids, as others do at the same time."""
+"""A process that opens or creates many sessions by id, at the same time as other processes."""
 
 from __future__ import annotations
 

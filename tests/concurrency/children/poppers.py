@@ -5,7 +5,7 @@ poppers.py pop ADDRESS NAME COUNT          takes COUNT entries from the end; pri
 poppers.py blind ADDRESS NAME COUNT        the same without `expected_leaf`
 poppers.py same ADDRESS NAME COUNT         the same as pop, each pop sent twice under one key
 
-It begins when a line comes on standard input, so that all begin together.
+The process begins when a line comes on standard input, so that all processes begin together.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ quota_writer.py fill ADDRESS NAME COUNT    tries COUNT commits of two entries, e
                                            its own or to the shared one, some with a content that
                                            others have too; prints how many were stored
 
-It starts when it reads a line on standard input, and prints "kept" after each stored commit.
+The process starts when it reads a line on standard input, and prints "kept" after each stored
+commit.
 """
 
 from __future__ import annotations

@@ -252,5 +252,5 @@ async def test_exhausted_credit_raises_refusal(wire: Wire) -> None:
     assert isinstance(error, ModelRefused)
 
 
-async def test_overload_is_unavailability(wire: Wire) -> None:
+async def test_overload_is_reported_as_unavailable(wire: Wire) -> None:
     assert isinstance(await wire.failure(failing(529, "Overloaded")), ModelUnavailable)

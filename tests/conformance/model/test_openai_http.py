@@ -235,7 +235,7 @@ async def test_retry_delay_of_server_is_passed_on(wire: Wire) -> None:
     assert error.retry_after_s == 12
 
 
-async def test_retry_delay_may_be_invalid_number(wire: Wire) -> None:
+async def test_fractional_retry_delay_is_accepted(wire: Wire) -> None:
     error = await wire.failure(failing(429, "slow down", retry_after="2.5"))
     assert isinstance(error, RateLimited)
     assert error.retry_after_s == 2.5

@@ -92,7 +92,7 @@ async def test_non_reasoning_model_gets_no_effort(wire: Wire) -> None:
     assert not wire.body.get("include")
 
 
-async def test_reasoning_model_gets_no_temperature(wire: Wire) -> None:
+async def test_request_to_reasoning_model_has_no_temperature(wire: Wire) -> None:
     await wire.says(YES, ModelRequest(MODEL, HELLO, thinking_level="low", temperature=0.5))
     assert "temperature" not in wire.body
     await wire.says(YES, ModelRequest("openai-responses:gpt-4o", HELLO, temperature=0.5))

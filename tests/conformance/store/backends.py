@@ -115,7 +115,7 @@ class PostgresData:
 
 
 class Setting(NamedTuple):
-    """What a store is made with: an unused path, the clock, random bytes, and a server."""
+    """The data to create a store: an unused path, the clock, random bytes, and a server."""
 
     path: Path
     clock: ManualClock

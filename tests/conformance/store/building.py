@@ -118,7 +118,7 @@ async def append(
 
 
 async def said_to_old_version(store: SessionStore, text: str, stream: StreamId = S) -> None:
-    """Append a user message as versions did that stored its start with the secrets in it."""
+    """Append a user message like old versions, which stored its beginning with secrets."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(info, "mask_secrets", str)
         await append(store, stream, said(text))

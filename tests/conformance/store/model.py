@@ -1,7 +1,7 @@
 """A reference model of the store contract: plain lists, searched from end to end.
 
 No index, no hash, no transaction: slow, and short enough to review. `test_machine` compares every
-backend with it. It supports only the kinds of entries that the machine appends.
+backend with it. The model supports only the kinds of entries that the machine appends.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Model:
     log: list[Entry] = field(default_factory=list[Entry])
 
     def after(self, commit: Commit) -> tuple[Model, tuple[tuple[Entry, ...], ...]]:
-        """Return the model after `commit`; raise what a store must raise."""
+        """Return the model after `commit`; raise the errors that a store must raise."""
         streams = {
             id_: replace(stream, entries=list(stream.entries))
             for id_, stream in self.streams.items()

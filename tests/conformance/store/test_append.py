@@ -44,7 +44,7 @@ async def test_seq_is_dense_from_zero_in_commit_order(store: SessionStore) -> No
     assert (await store.state(S)).head == 5
 
 
-async def test_commit_returns_what_can_be_read_back(store: SessionStore) -> None:
+async def test_commit_returns_entries_equal_to_later_reads(store: SessionStore) -> None:
     await create(store)
 
     appended = await append(store, S, said("a"), labelled("x", Sibling(0)), replied("b"))
@@ -81,7 +81,7 @@ async def test_appends_of_one_writer_keep_their_order(store: SessionStore) -> No
         assert own == [f"{writer}:{number}" for number in range(20)]
 
 
-async def test_entry_has_the_commits_time_unless_it_brings_its_own(store: SessionStore) -> None:
+async def test_entry_without_own_time_has_the_time_of_its_commit(store: SessionStore) -> None:
     await create(store)
 
     entries = await append(store, S, said("now"), said("then", at=12_345), at=START_MS + 7)

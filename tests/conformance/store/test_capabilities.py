@@ -17,7 +17,7 @@ TWO = (
 )
 
 
-async def test_every_backend_declares_what_it_can_do(store: SessionStore) -> None:
+async def test_every_backend_declares_its_capabilities(store: SessionStore) -> None:
     assert isinstance(store.capabilities, Capabilities)
     if (await store.info()).is_encrypted:
         assert store.capabilities.encryption

@@ -201,7 +201,7 @@ async def test_commit_rejects_two_writes_to_one_stream(store: SessionStore) -> N
     assert await store.entries(S) == []
 
 
-async def test_entry_may_be_about_one_of_another_stream(store: SessionStore) -> None:
+async def test_entry_can_be_about_an_entry_of_another_stream(store: SessionStore) -> None:
     await create(store, "other", said("o"))
     await create(store)
 

@@ -105,7 +105,7 @@ async def test_header_names_the_origin_as_parent(store: SessionStore) -> None:
     assert (state.info.messages, state.open_turn, state.epoch) == (6, None, 0)
 
 
-async def test_commit_that_forks_returns_only_what_it_appended(store: SessionStore) -> None:
+async def test_fork_commit_returns_only_the_entries_of_its_write(store: SessionStore) -> None:
     await grown(store)
     point = ForkPoint(S, EntryId("s/3"), 5, "path")
     write = Write(
@@ -198,7 +198,7 @@ async def test_open_turn_is_not_copied(store: SessionStore) -> None:
     assert (await append_one(store, F, said("free"))).kind == "message"
 
 
-async def test_rejected_fork_leaves_nothing(store: SessionStore) -> None:
+async def test_rejected_fork_stores_nothing(store: SessionStore) -> None:
     await grown(store)
     wrong = (
         (ForkPoint(StreamId("gone"), None, EMPTY, "tree"), SessionNotFound),

@@ -79,7 +79,7 @@ async def copied(
 
 
 async def shown(store: SessionStore) -> object:
-    """Return what a reader sees of each session, independent of entry ids."""
+    """Return the visible data of each session, independent of entry ids."""
     found: dict[str, object] = {}
     for standing in await store.maintenance.segment_states():
         state = await store.state(standing.stream)
@@ -114,7 +114,7 @@ async def test_copy_shows_the_same_and_verifies(store: SessionStore, target: Ses
     assert (await target.maintenance.verify()).problems == ()
 
 
-async def test_second_copy_adds_only_what_is_new(store: SessionStore, target: SessionStore) -> None:
+async def test_second_copy_adds_only_new_entries(store: SessionStore, target: SessionStore) -> None:
     await filled(store)
     await copied(store, target)
     again = await copied(store, target)
@@ -188,7 +188,7 @@ async def test_damage_in_transit_is_reported(backend: Backend) -> None:
 
 
 async def erased_in(store: SessionStore) -> None:
-    """Erase one session of `filled` except what its fork shares, and another one entirely."""
+    """Erase one session of `filled` except the entries shared with its fork, and one entirely."""
     await create(store, header("gone", title="secret"), said("secret", alias="x"))
     for name in ("gone", S):
         request = EraseRequest(

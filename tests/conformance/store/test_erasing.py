@@ -1,4 +1,4 @@
-"""Erasing: what is removed, what stays, what raises; the log still verifies."""
+"""Erasing: the removed data, the remaining data, the errors; the log still verifies."""
 
 from __future__ import annotations
 
@@ -366,7 +366,7 @@ async def test_shared_summary_of_erased_branch_is_erased(
     assert await sound(store) == 2
 
 
-async def test_summaries_of_such_summaries_go_in_forks_too(store: SessionStore) -> None:
+async def test_summary_of_erased_summary_is_erased_in_forks_too(store: SessionStore) -> None:
     await create(store, S, said("a"), said("secret"))
     told = new_tree(BranchSummary("a secret", EntryId("s/0")), EntryId("s/0"))
     await append(store, S, told, said("b"))

@@ -272,7 +272,7 @@ async def test_window_of_a_fork_reaches_into_its_origin(store: SessionStore) -> 
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_foreign_ids_reach_through_a_fork(store: SessionStore, scope: Scope) -> None:
+async def test_fork_finds_foreign_ids_of_its_origin(store: SessionStore, scope: Scope) -> None:
     await create(
         store,
         S,
@@ -316,7 +316,7 @@ async def test_fork_inherits_names_and_counts(store: SessionStore) -> None:
     assert (info.messages, info.entries, info.turns) == (2, 1, 0)
 
 
-async def test_fork_may_have_a_name_and_folder_of_its_own(store: SessionStore) -> None:
+async def test_fork_can_have_its_own_name_and_folder(store: SessionStore) -> None:
     await create(store, header("s", title="Trip", cwd="/p"), said("where to"))
     point = ForkPoint(S, EntryId("s/0"), 0, "tree")
 
@@ -448,7 +448,7 @@ async def test_header_has_point_of_fork(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_seen_entries_of_fork_are_those_that_entry_returns(
+async def test_visible_ids_of_fork_are_the_entries_that_entry_finds(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)

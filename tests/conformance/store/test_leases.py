@@ -57,7 +57,7 @@ async def test_state_has_lease_until_release(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("owner", ["you", "me"])
-async def test_held_lease_is_refused_to_any_owner(
+async def test_acquire_of_held_lease_fails_for_every_owner(
     store: SessionStore, clock: ManualClock, owner: str
 ) -> None:
     await create(store)
@@ -228,7 +228,9 @@ async def test_every_write_with_lost_lease_is_rejected(
 
 
 @pytest.mark.parametrize("epoch", [0, 1, -1])
-async def test_epoch_never_issued_is_rejected(store: SessionStore, epoch: int) -> None:
+async def test_lease_epoch_that_was_never_issued_is_rejected(
+    store: SessionStore, epoch: int
+) -> None:
     await create(store)
 
     with pytest.raises(LeaseLost):
@@ -248,7 +250,7 @@ async def test_expired_lease_still_writes_until_takeover(
     assert (await store.state(S)).open_turn is None
 
 
-async def test_time_and_owner_in_lease_are_ignored(
+async def test_changed_expiry_and_owner_of_lease_are_ignored(
     store: SessionStore,
 ) -> None:
     await create(store)

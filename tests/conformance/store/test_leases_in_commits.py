@@ -62,7 +62,7 @@ async def commit(
 
 
 async def is_free(store: SessionStore) -> bool:
-    """Whether "s" has no lease owner; if so, acquire its lease."""
+    """Return whether "s" has no lease owner. If it has none, acquire its lease."""
     try:
         await store.acquire_lease(S, "whoever asks", TTL_MS)
     except LeaseHeld:
@@ -86,9 +86,7 @@ async def test_backend_without_leases_in_commits_rejects_commit(store: SessionSt
 
 
 @able
-async def test_turn_begins_in_the_commit_that_takes_the_lease(
-    store: SessionStore, clock: ManualClock
-) -> None:
+async def test_commit_that_takes_lease_begins_turn(store: SessionStore, clock: ManualClock) -> None:
     await create(store)
 
     done = await commit(store, turn_started(), said("go"), taking=MINE)
@@ -226,7 +224,9 @@ async def test_lease_of_another_owner_cannot_be_released(store: SessionStore) ->
 
 
 @able
-async def test_taking_lease_rejects_own_lease_and_idempotency_key(store: SessionStore) -> None:
+async def test_commit_that_takes_lease_rejects_own_lease_and_idempotency_key(
+    store: SessionStore,
+) -> None:
     """A replay could not return the lease."""
     await create(store)
     with pytest.raises(InvalidEntry, match="idempotency key"):

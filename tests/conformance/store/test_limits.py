@@ -1,4 +1,4 @@
-"""Retention and quotas, of every backend that has them."""
+"""Retention and quotas, on every backend that supports them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_removed_session_leaves_nothing_and_frees_no_position(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_forks_turns_questions_and_leases_hold_a_session(
+async def test_session_with_fork_open_turn_question_or_lease_is_not_removed(
     store: SessionStore, retaining: SessionStore
 ) -> None:
     for name in ("forked", "turn", "requested", "asked", "led", "answered", "withdrawn"):
@@ -193,7 +193,7 @@ async def test_old_idempotency_keys_are_deleted(
 # ---------------------------------------------------------------- quotas
 
 
-async def test_commit_over_a_quota_is_refused_whole(
+async def test_commit_over_quota_is_rejected_as_whole(
     store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S, said("a"))
@@ -270,7 +270,7 @@ async def test_quota_covers_one_namespace_and_all_handles(
     await create(other, S, said("a"))
 
 
-async def test_exceeded_quota_does_not_block_other_limits(
+async def test_exceeded_session_quota_still_allows_append(
     store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S)

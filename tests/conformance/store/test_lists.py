@@ -39,7 +39,7 @@ def test_lists_and_counts_match_a_scan(backend: Backend) -> None:
     any_steps()
 
 
-async def test_lists_and_counts_follow_each_step(backend: Backend) -> None:
+async def test_lists_and_counts_are_correct_after_each_step(backend: Backend) -> None:
     acts = "create create ask say move ask close fork flow end ask withdraw reopen name erase"
     steps = [(act, number) for number, act in enumerate(acts.split())]
     await carried_out(backend, [*steps, ("create", 7), ("remove", 5), ("say", 1)])
@@ -82,7 +82,9 @@ async def test_answer_of_a_fork_closes_no_question_of_its_origin(store: SessionS
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_undecodable_folder_has_no_sessions(store: SessionStore) -> None:
+async def test_folder_filter_that_cannot_be_encoded_returns_no_sessions(
+    store: SessionStore,
+) -> None:
     await create(store, header("s", cwd="/a"))
     assert await store.sessions(cwd="/\udcff") == []
     assert await store.sessions(cwd="/a\0") == []

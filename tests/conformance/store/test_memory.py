@@ -37,7 +37,7 @@ async def texts(store: Store, stream: str) -> bytes:
     return b" ".join(entry.body for entry in entries)
 
 
-async def test_end_without_episode_is_open_until_one_is_about_it(
+async def test_session_end_is_open_until_its_episode_is_recorded(
     handle: Store, store: SessionStore
 ) -> None:
     session = await handle.create(id="s")
@@ -59,7 +59,7 @@ async def test_end_without_episode_is_open_until_one_is_about_it(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_ended_session_without_episode_has_no_holder(
+async def test_holder_of_ended_session_without_episode_is_none(
     handle: Store, store: SessionStore
 ) -> None:
     await handle.create(id="s")
@@ -103,7 +103,7 @@ async def test_fact_loses_erased_sources_and_is_deleted_with_last_one(handle: St
 
 
 @pytest.mark.needs("erase")
-async def test_erased_source_takes_the_version_that_came_from_it(handle: Store) -> None:
+async def test_erasing_source_deletes_fact_version_with_this_source(handle: Store) -> None:
     session = await handle.create()
     old, new = await session.append(user("I like tea"), user("No, coffee"))
     memory = handle.memory
@@ -120,7 +120,7 @@ async def test_erased_source_takes_the_version_that_came_from_it(handle: Store) 
 
 
 @pytest.mark.needs("erase")
-async def test_source_kept_for_a_fork_keeps_its_fact(handle: Store) -> None:
+async def test_fact_remains_while_fork_keeps_its_source(handle: Store) -> None:
     session = await handle.create()
     shared = await session.append(user("I like tea"))
     fork = await session.fork()
@@ -153,7 +153,7 @@ async def test_retention_removes_facts_and_episodes_of_a_session(handle: Store) 
 
 
 @pytest.mark.needs("erase")
-async def test_erased_entry_takes_the_summary_of_its_episode(handle: Store) -> None:
+async def test_erasing_entry_deletes_summary_of_its_episode(handle: Store) -> None:
     session = await handle.create()
     said = await session.append(user("I like tea"))
     await session.end(summary="They like tea.")

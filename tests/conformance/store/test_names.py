@@ -31,7 +31,7 @@ QUERIES = [
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make rounds so small that a list of a few sessions takes several."""
+    """Limit rounds so that a list of a few sessions needs several rounds."""
     monkeypatch.setattr(name_parts, "FEW", 3)
     monkeypatch.setattr(name_parts, "GROWTH", 2)
 
@@ -62,7 +62,7 @@ async def test_pages_of_query_match_scan(store: SessionStore) -> None:
             assert pages == -(-len(expected) // 3)
 
 
-async def test_query_follows_each_change_of_a_name(store: SessionStore) -> None:
+async def test_query_matches_name_after_each_change(store: SessionStore) -> None:
     await create(store, "s")
     assert await ids(store, "first") == []
     await append(store, StreamId("s"), said("First words"))
@@ -99,7 +99,9 @@ async def test_query_finds_no_session_that_was_erased(store: SessionStore) -> No
 KEY = "sk-ant-api03-QRSTUVWXYZabcdefghij"
 
 
-async def test_name_with_a_key_of_an_old_version_is_listed_masked(store: SessionStore) -> None:
+async def test_listed_name_with_unmasked_key_from_old_version_is_masked(
+    store: SessionStore,
+) -> None:
     await create(store, S)
     await said_to_old_version(store, f"use {KEY} please")
     await create(store, "new", said(f"use {KEY} please"))
@@ -112,7 +114,9 @@ async def test_name_with_a_key_of_an_old_version_is_listed_masked(store: Session
     assert await ids(store, KEY[:20]) == ["s"]
 
 
-async def test_name_with_a_key_of_an_old_version_is_changed_whole(store: SessionStore) -> None:
+async def test_changing_name_with_unmasked_key_from_old_version_removes_old_words(
+    store: SessionStore,
+) -> None:
     await create(store, S)
     await said_to_old_version(store, f"use {KEY} please")
     await append(store, S, new_side(SessionInfoChanged(title="Harbour plan")))
@@ -123,7 +127,7 @@ async def test_name_with_a_key_of_an_old_version_is_changed_whole(store: Session
 
 @pytest.mark.needs("erase")
 @pytest.mark.parametrize("how", ["erased", "removed"])
-async def test_name_with_a_key_of_an_old_version_is_erased_whole(
+async def test_erasing_name_with_unmasked_key_from_old_version_removes_all_words(
     store: SessionStore, how: str
 ) -> None:
     await create(store, S)

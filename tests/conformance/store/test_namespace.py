@@ -87,7 +87,7 @@ async def test_unknown_prefix_is_not_found(store: SessionStore) -> None:
 # ---------------------------------------------------------------- notes of all sessions
 
 
-async def test_notes_of_all_cover_own_log_of_every_stream(store: SessionStore) -> None:
+async def test_notes_of_all_reads_own_log_of_every_stream(store: SessionStore) -> None:
     for name in ("a", "b", "empty"):
         await create(store, name)
     await create(store, header("flow", kind="flow"))
@@ -113,7 +113,7 @@ async def test_notes_of_all_cover_own_log_of_every_stream(store: SessionStore) -
     assert await store.notes_of_all(kinds, []) == []
 
 
-async def test_notes_of_all_hold_frequent_kinds_too(store: SessionStore) -> None:
+async def test_notes_of_all_returns_frequent_kinds_too(store: SessionStore) -> None:
     await create(store, "a")
     lease = await store.acquire_lease(StreamId("a"), "me", 60_000)
     called = new_side(ModelCalled(call=1, model="m:m"))
@@ -165,7 +165,7 @@ async def test_list_limit_is_respected(store: SessionStore) -> None:
     assert await store.sessions(limit=0) == []
 
 
-async def test_lists_leave_out_role_sessions_unless_asked_and_flows_always(
+async def test_lists_omit_flows_always_and_role_sessions_by_default(
     store: SessionStore,
 ) -> None:
     await create(store, header("user"))

@@ -46,7 +46,7 @@ async def test_side_entries_have_no_parent_and_leave_the_leaf(store: SessionStor
     assert after.parent_id == "s/0"
 
 
-async def test_named_parent_starts_a_branch_and_moves_the_leaf_there(store: SessionStore) -> None:
+async def test_explicit_parent_starts_branch_and_moves_leaf_to_it(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
 
     entry = await append_one(store, S, said("b2", EntryId("s/0")))
@@ -66,7 +66,7 @@ async def test_parent_none_makes_another_root(store: SessionStore) -> None:
     assert texts(await store.branch(S, entry.id)) == ["again"]
 
 
-async def test_siblings_of_a_write_can_be_parents_and_subjects(store: SessionStore) -> None:
+async def test_later_entries_of_write_can_refer_to_earlier_ones(store: SessionStore) -> None:
     await create(store)
 
     entries = await append(
@@ -83,7 +83,7 @@ async def test_siblings_of_a_write_can_be_parents_and_subjects(store: SessionSto
     assert [entry.about for entry in entries[3:]] == ["s/1", "s/3"]
 
 
-async def test_entry_may_name_an_earlier_one_of_its_write_by_id(store: SessionStore) -> None:
+async def test_entry_can_refer_to_earlier_entry_of_its_write_by_id(store: SessionStore) -> None:
     await create(store)
 
     entries = await append(store, S, said("a"), said("b", EntryId("s/0")), moved(EntryId("s/0")))

@@ -86,7 +86,7 @@ async def test_failed_multi_stream_commit_keeps_partial_answer(
     assert await store.partial(S) == (2, b"half")
 
 
-async def test_partial_answer_outlives_its_writers_lease(
+async def test_partial_answer_remains_after_its_writer_loses_lease(
     store: SessionStore, clock: ManualClock
 ) -> None:
     old = await in_a_turn(store)

@@ -65,7 +65,7 @@ async def test_more_entries_than_a_page_are_read_in_both_directions(opened: Stor
     assert backward == list(range(1102, 2, -1))
 
 
-async def test_path_is_cut_to_the_newest_entries_of_a_kind(opened: Store) -> None:
+async def test_path_with_limit_and_kind_returns_newest_entries(opened: Store) -> None:
     session = await opened.create()
     first = await session.append(user("1"))
     await session.append(Custom("state", {"a": 1}))
@@ -131,7 +131,7 @@ async def test_notes_are_listed_by_type_and_by_entry(opened: Store) -> None:
         await session.note(Note("x"), about="nowhere/1")
 
 
-async def test_content_is_stored_once_it_is_named_and_read_by_its_handle(opened: Store) -> None:
+async def test_content_is_stored_with_referring_entry_and_read_by_handle(opened: Store) -> None:
     session = await opened.create()
     archive = content(b"PK\x03\x04", media_type="application/zip")
     with pytest.raises(EntryNotFound):
@@ -317,7 +317,7 @@ async def test_data_that_json_would_change_is_rejected(opened: Store) -> None:
     assert session.head == -1
 
 
-async def test_message_keeps_author_time_and_foreign_form(opened: Store) -> None:
+async def test_message_keeps_author_time_and_original_format(opened: Store) -> None:
     session = await opened.create()
     at = datetime(2026, 1, 2, tzinfo=UTC)
     foreign: dict[str, object] = {"format": "openai", "item": {"key": "sk-ant-api03-" + "b" * 40}}
@@ -331,7 +331,7 @@ async def test_message_keeps_author_time_and_foreign_form(opened: Store) -> None
     assert b"sk-ant-api03-bbbb" not in exported.content
 
 
-async def test_recent_sessions_are_filtered_and_continued(
+async def test_recent_sessions_are_filtered_and_read_by_pages(
     opened: Store, clock: ManualClock, tmp_path: Path
 ) -> None:
     for number in range(7):
@@ -371,7 +371,7 @@ async def test_recent_sessions_are_filtered_and_continued(
             await opened.recent(after=wrong)
 
 
-async def test_missing_content_is_named_as_content(opened: Store) -> None:
+async def test_missing_content_raises_content_not_found(opened: Store) -> None:
     handle = f"media://sha256-{'0' * 64}"
     with pytest.raises(ContentNotFound, match=f"no content {handle} in namespace") as caught:
         await opened.content(handle)

@@ -1,4 +1,4 @@
-"""Recall: how every backend counts words in the order of sessions, and ranks."""
+"""Recall on every backend: the word counts in the order of sessions, and the ranks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def texts(store: SessionStore, question: str, scope: Scope | None = None) 
 
 
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make parts of a few texts, so that some are in parts, some loose, some unindexed."""
+    """Limit parts to a few texts, so that some texts are in parts, some loose, some unindexed."""
     monkeypatch.setattr(sizes, "MOST_LOOSE", 20)
     monkeypatch.setattr(sizes, "BATCH_ROWS", 32)
     monkeypatch.setattr(sizes, "SCANNED", 5)
@@ -79,7 +79,7 @@ async def test_scores_of_random_log_match_formula(
 async def _more(
     store: SessionStore, stream: str, said: list[SaidText], chance: random.Random
 ) -> None:
-    """Append some messages, an unsaid entry between them, to a new or an old session."""
+    """Append some messages and one entry without text to a new or an existing session."""
     at = START_MS + 86_400_000 * chance.randrange(400)
     new = [
         SaidText(
@@ -172,7 +172,7 @@ async def test_erased_session_is_not_recalled(
     assert {each.found.stream for each in found} == {"kept"}
 
 
-async def test_neighbour_of_the_words_is_found(store: SessionStore) -> None:
+async def test_recall_finds_answer_next_to_message_with_query_words(store: SessionStore) -> None:
     await create(
         store,
         S,
@@ -187,7 +187,7 @@ async def test_neighbour_of_the_words_is_found(store: SessionStore) -> None:
     assert "hotel" in best.ranked.nearby
 
 
-async def test_two_handles_recall_what_the_other_appended(store: SessionStore) -> None:
+async def test_recall_by_either_handle_finds_appends_of_other_handle(store: SessionStore) -> None:
     await create(store, S, new_tree(user("the moon"), at=1))
     assert await texts(store, "storm") == []
 

@@ -23,7 +23,7 @@ def handle(store: SessionStore) -> Store:
 
 
 async def erased(handle: Store, id: str) -> str:
-    """Erase a session of that id; return the id of its certificate."""
+    """Create a session with this id and erase it; return the id of its erasure certificate."""
     session = await handle.create(id=id, title="secret title", subject="ana")
     await session.append(user("secret"), assistant("words"))
     await session.label(f"{id}/0", "secret label")
@@ -40,7 +40,7 @@ async def test_id_of_an_erased_session_stays_taken(handle: Store) -> None:
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_reused_id_begins_an_empty_session(handle: Store, lazy: bool) -> None:
+async def test_session_with_reused_id_is_empty_at_first(handle: Store, lazy: bool) -> None:
     certificate = await erased(handle, "chat")
     await handle.create(id="chat.other")
     position = await handle.backend.position()
@@ -80,7 +80,7 @@ async def test_handle_of_erased_session_raises(handle: Store) -> None:
         await session.append(user("more"))
 
 
-async def test_reuse_never_takes_a_living_session(handle: Store) -> None:
+async def test_reuse_of_id_of_existing_session_is_rejected(handle: Store) -> None:
     session = await handle.create(id="chat")
     await session.append(user("keep me"))
     with pytest.raises(SessionExists):
@@ -108,7 +108,7 @@ async def test_reused_id_can_be_erased_and_reused_again(handle: Store) -> None:
     assert (await handle.verify()).is_ok
 
 
-async def test_id_that_forks_still_show_stays_taken(handle: Store) -> None:
+async def test_id_of_erased_session_with_remaining_forks_stays_taken(handle: Store) -> None:
     if not handle.backend.capabilities.pointer_fork:
         pytest.skip("forks are copies here: nothing of the erased session stays")
     session = await handle.create(id="chat")

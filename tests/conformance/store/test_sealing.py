@@ -46,7 +46,7 @@ async def filled(store: SessionStore) -> None:
 
 
 async def everything(store: SessionStore) -> object:
-    """Return all readable data of the store, except epochs, leases and positions."""
+    """Return all readable data of the store except epochs, leases and positions."""
     streams = [each.stream for each in await store.maintenance.segment_states()]
     states = [
         msgspec.structs.replace(await store.state(each), epoch=0, lease=None) for each in streams
@@ -111,7 +111,7 @@ async def part(store: SessionStore, after: int = EMPTY, limit: int = 100) -> Str
     return await store.maintenance.read_segment(S, after=after, upto=head, limit=limit)
 
 
-async def test_parts_begin_and_end_with_commits(store: SessionStore) -> None:
+async def test_segments_begin_and_end_at_commit_boundaries(store: SessionStore) -> None:
     await filled(store)
     whole = await part(store)
     assert [len(commit.rows) for commit in whole.commits] == [2, 2, 1, 2, 2, 2, 2, 1]

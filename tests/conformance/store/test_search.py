@@ -185,7 +185,7 @@ async def test_query_without_terms_is_rejected(store: SessionStore) -> None:
             assert refused.value.query == query
 
 
-async def test_query_may_be_as_long_as_allowed(store: SessionStore) -> None:
+async def test_query_of_maximum_length_is_accepted(store: SessionStore) -> None:
     words = [f"w{number}" for number in range(60)]
     await written(store, " ".join(words), " ".join(reversed(words)))
 
@@ -359,7 +359,7 @@ async def test_hits_are_sorted_by_score_then_newest(store: SessionStore) -> None
     assert [hit.entry for hit in await search(store, "tide", limit=1)] == ["s/1"]
 
 
-async def test_newest_of_many_hits_are_ranked(store: SessionStore) -> None:
+async def test_many_hits_are_limited_to_newest_before_ranking(store: SessionStore) -> None:
     entries = [said("word word") for _ in range(10)] + [said("word") for _ in range(MOST_RANKED)]
     await create(store, header("s", title="word"), *entries)
 
@@ -369,7 +369,7 @@ async def test_newest_of_many_hits_are_ranked(store: SessionStore) -> None:
     assert hits[-1].entry == "s/10"
 
 
-async def test_snippet_shows_the_place_and_marks_it(store: SessionStore) -> None:
+async def test_snippet_contains_match_and_marks_it(store: SessionStore) -> None:
     await written(store, "before " * 60 + "a tide\n\n  table, the Tide" + " after" * 60)
 
     (hit,) = await search(store, '"tide table" tid*')
@@ -432,7 +432,7 @@ async def test_huge_text_is_found(store: SessionStore) -> None:
 
 
 @pytest.mark.all_only
-async def test_more_texts_than_a_part_holds_are_found_and_erased(store: SessionStore) -> None:
+async def test_texts_beyond_size_of_one_part_are_found_and_erased(store: SessionStore) -> None:
     last = sizes.BATCH_ROWS - 1
     for number in range(3):  # each title is a text too: a part is full in the middle of a session
         stream = header(f"{number}", title=f"titled{number}")
@@ -477,7 +477,7 @@ async def test_erased_text_is_not_found_and_others_are(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_values_of_a_search_are_plain_data(store: SessionStore) -> None:
+async def test_search_hit_survives_json_round_trip(store: SessionStore) -> None:
     await written(store, "word")
 
     (hit,) = await search(store, "word")

@@ -43,7 +43,7 @@ NOWHERE = StreamId("nowhere")
 # ---------------------------------------------------------------- creating
 
 
-async def test_new_stream_is_empty_and_before_root(store: SessionStore) -> None:
+async def test_new_stream_is_empty_and_has_no_leaf(store: SessionStore) -> None:
     new = StreamHeader(
         S, START_MS, origin="role", cwd="/p", title=" A  trip ", metadata={"a": [1, None]}
     )
@@ -108,7 +108,7 @@ async def test_invalid_stream_id_is_rejected(store: SessionStore) -> None:
             assert await store.sessions(scope="all") == []
 
 
-async def test_header_creates_only_the_stream_it_names(store: SessionStore) -> None:
+async def test_header_with_other_stream_id_is_rejected(store: SessionStore) -> None:
     write = Write(stream=S, create=header("t"))
 
     with pytest.raises(ValueError, match="cannot create"):
@@ -237,7 +237,7 @@ async def test_entries_begin_after_a_seq_and_stop_at_a_limit(store: SessionStore
     assert await store.entries(S, 0, 0) == []
 
 
-async def test_reading_by_pages_gives_the_whole_log_once(store: SessionStore) -> None:
+async def test_reading_log_by_pages_returns_each_entry_once(store: SessionStore) -> None:
     await create(store, S, *(said(str(number)) for number in range(10)))
 
     pages: list[str] = []
@@ -261,7 +261,7 @@ async def test_entry_can_be_read_by_its_id(store: SessionStore) -> None:
         assert (refused.value.entry, refused.value.stream) == (missing, "s")
 
 
-async def test_branch_is_root_to_leaf_without_its_neighbours(store: SessionStore) -> None:
+async def test_branch_contains_path_from_root_to_leaf_only(store: SessionStore) -> None:
     await create(
         store,
         S,
@@ -343,7 +343,7 @@ async def test_notes_are_side_entries_of_requested_kinds_in_order(
 # ---------------------------------------------------------------- references
 
 
-async def test_reference_may_be_an_id_a_seq_or_a_foreign_id(store: SessionStore) -> None:
+async def test_reference_can_be_id_seq_or_alias(store: SessionStore) -> None:
     await create(store, S, said("a", alias="a1b2c3d4"), labelled("x", Sibling(0)), said("b"))
 
     assert await store.find_entry(S, "s/0") == "s/0"
@@ -362,7 +362,7 @@ async def test_unknown_reference_raises_not_found(store: SessionStore) -> None:
             assert (refused.value.entry, refused.value.stream) == (reference, "s")
 
 
-async def test_prefix_that_matches_several_foreign_ids_is_ambiguous(store: SessionStore) -> None:
+async def test_prefix_that_matches_several_aliases_is_ambiguous(store: SessionStore) -> None:
     await create(store, S, said("a", alias="abc1"), said("b", alias="abc2"), said("c", alias="abd"))
 
     with pytest.raises(Exception, match="ambiguous") as refused:
@@ -372,14 +372,14 @@ async def test_prefix_that_matches_several_foreign_ids_is_ambiguous(store: Sessi
     assert await store.find_entry(S, "abd") == await store.find_entry(S, "2") == "s/2"
 
 
-async def test_exact_foreign_id_wins_over_longer_one(store: SessionStore) -> None:
+async def test_exact_alias_wins_over_longer_one(store: SessionStore) -> None:
     await create(store, S, said("a", alias="ab"), said("b", alias="abc"))
 
     assert await store.find_entry(S, "ab") == "s/0"
     assert await store.find_entry(S, "abc") == "s/1"
 
 
-async def test_seq_wins_over_foreign_id_and_digits_are_no_prefix(
+async def test_seq_wins_over_alias_and_digits_match_no_prefix(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a", alias="1"), said("b", alias="77"))
@@ -392,7 +392,7 @@ async def test_seq_wins_over_foreign_id_and_digits_are_no_prefix(
         await store.find_entry(S, "9" * 5000)
 
 
-async def test_foreign_id_given_twice_means_the_last_entry(store: SessionStore) -> None:
+async def test_alias_given_twice_resolves_to_last_entry(store: SessionStore) -> None:
     await create(store, S, said("a", alias="twice"), said("b", alias="twice"), said("c"))
 
     assert await store.resolve(S, "twice") == await store.find_entry(S, "tw") == "s/1"

@@ -50,7 +50,7 @@ async def test_turn_opens_and_closes(store: SessionStore) -> None:
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_turn_may_open_and_close_in_one_write(store: SessionStore) -> None:
+async def test_one_write_can_start_and_finish_turn(store: SessionStore) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", TTL_MS)
 
@@ -154,7 +154,7 @@ async def test_chained_entries_are_all_queued(store: SessionStore) -> None:
     assert (await store.state(S)).leaf == "s/2"
 
 
-async def test_queued_entry_keeps_its_foreign_id(store: SessionStore) -> None:
+async def test_queued_entry_keeps_its_alias(store: SessionStore) -> None:
     await in_a_turn(store)
 
     await append(store, S, said("x", alias="abc"))
@@ -175,7 +175,7 @@ async def test_invalid_entry_is_not_queued(store: SessionStore) -> None:
     assert (await store.state(S)).head == 2
 
 
-async def test_side_entries_of_anybody_go_through(store: SessionStore) -> None:
+async def test_side_entries_of_any_writer_are_appended_during_turn(store: SessionStore) -> None:
     await in_a_turn(store)
 
     entry = await append_one(store, S, labelled("x", EntryId("s/2")))

@@ -52,7 +52,7 @@ async def attach(store: SessionStore, *contents: bytes, stream: StreamId = S) ->
 
 
 async def leave(store: SessionStore, *contents: bytes) -> None:
-    """Store unreferenced contents, in a commit that creates its own stream."""
+    """Store unreferenced contents in a commit that creates its own stream."""
     new = header(f"left-{next(_numbers)}")
     write = Write(stream=new.id, create=new)
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))
@@ -85,7 +85,7 @@ async def test_store_without_contents_has_nothing_to_remove(
     assert [empty, created] == [VacuumReport(0, 0, each.freed_bytes) for each in (empty, created)]
 
 
-async def test_contents_named_in_headers_and_partial_answers_stay(
+async def test_vacuum_keeps_contents_of_headers_and_partial_answers(
     store: SessionStore, vacuuming: SessionStore
 ) -> None:
     born = StreamHeader(S, START_MS, metadata={"picture": blob_hash(TEXT)})
@@ -132,7 +132,7 @@ async def test_content_referenced_again_during_vacuum_stays(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_others_write_during_vacuum(
+async def test_other_writers_can_commit_during_vacuum(
     data: Data, store: SessionStore, vacuuming: SessionStore
 ) -> None:
     writer = await data.open()

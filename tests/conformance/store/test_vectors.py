@@ -1,4 +1,4 @@
-"""Vectors: how every backend keeps them, and what they add to the scores of a recall."""
+"""Vectors: how every backend stores them, and their effect on the scores of a recall."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MODEL = VectorModel(WORDY.model, WORDY.dimension)
 
 
 async def embed(store: SessionStore, model: VectorModel = MODEL, most: int = 1_000) -> int:
-    """Give the next texts their vectors; return how many."""
+    """Store vectors for the next texts; return their number."""
     read = await store.search.unembedded(model)
     texts = read.texts[:most]
     if not texts:
@@ -55,7 +55,7 @@ async def recalled(
     return await store.search.recall(Asked(asked.words, rank, model))
 
 
-async def test_vectors_add_what_the_formula_says(
+async def test_vector_scores_match_formula(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_parts(monkeypatch)
@@ -94,7 +94,7 @@ async def _check(store: SessionStore, sessions: list[list[SaidText]], question: 
 
 
 def _parts(sessions: list[list[SaidText]], question: str) -> list[tuple[str, float]]:
-    """Return what the vectors of each text add to its score."""
+    """Return the score that vectors add to each text."""
     asked, found = _unit(WORDY.vector(question)), list[tuple[str, float]]()
     for session in sessions:
         vectors = [_unit(WORDY.vector(said.text)) for said in session]
@@ -136,7 +136,7 @@ async def test_step_of_another_process_is_not_stored_twice(store: SessionStore) 
     assert (model, state.size) == (MODEL, 4)
 
 
-async def test_models_are_kept_apart_until_one_is_dropped(store: SessionStore) -> None:
+async def test_vectors_of_each_model_are_separate_and_dropped_alone(store: SessionStore) -> None:
     other = VectorModel("words:2", 8)
     await create(store, S, new_tree(user("the moon rose"), at=1), new_tree(user("a boat"), at=2))
     for model in (MODEL, other):
@@ -154,7 +154,7 @@ async def test_models_are_kept_apart_until_one_is_dropped(store: SessionStore) -
     assert await embed(store) == 2
 
 
-async def test_vectors_of_erased_texts_are_gone_and_none_is_added_later(
+async def test_erased_texts_lose_vectors_and_get_no_new_ones(
     store: SessionStore,
 ) -> None:
     for stream in ("kept", "gone"):

@@ -58,7 +58,7 @@ async def two_streams(store: SessionStore) -> None:
 async def committed_unseen(
     store: SessionStore, busy: Sequence[Counter], idle: Sequence[Counter]
 ) -> list[str]:
-    """Commit to S, which wakes all of `busy` each time and none of `idle`; return the texts."""
+    """Commit to S and check that each commit wakes all of `busy` and none of `idle`."""
     made: list[str] = []
     for _ in range(ROUNDS):
         before = [counter.count for counter in idle]

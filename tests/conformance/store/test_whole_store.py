@@ -211,7 +211,7 @@ async def next_change(store: SessionStore) -> None:
     await anext(store.changes())
 
 
-async def test_closed_store_has_no_changes(store: SessionStore) -> None:
+async def test_waiting_for_changes_of_closed_store_raises(store: SessionStore) -> None:
     await store.close()
 
     with pytest.raises(StoreUnavailable):

@@ -183,7 +183,7 @@ STEPS = st.lists(
 
 
 async def grow(store: SessionStore, steps: list[tuple[str, int, int]]) -> list[StreamId]:
-    """Create streams by `steps`, each a fork of an earlier one."""
+    """Create streams and entries according to `steps`; each stream is a fork of an earlier one."""
     streams = [await create(store)]
     for step, first, second in steps:
         stream = streams[-1]
@@ -257,7 +257,9 @@ async def test_windows_and_branches_of_random_trees_match_definition(
     await data.close()
 
 
-async def test_entries_around_places_are_on_branch_with_their_depths(store: SessionStore) -> None:
+async def test_entries_around_positions_are_on_branch_with_their_depths(
+    store: SessionStore,
+) -> None:
     await create(store, S, *(said(str(n)) for n in range(6)), labelled("x", EntryId("s/2")))
     await append(store, S, *(said(str(n)) for n in range(6, 10)))
     await append(store, S, said("beside", EntryId("s/1")), said("more beside"))
@@ -281,7 +283,7 @@ async def test_entries_around_places_are_on_branch_with_their_depths(store: Sess
         await store.around(S, EntryId("s/99"), [leaf], 1)
 
 
-async def test_entries_around_places_of_several_runs_have_their_depths(
+async def test_entries_around_positions_on_several_branches_have_their_depths(
     store: SessionStore,
 ) -> None:
     await create(store, S, *(said(str(n)) for n in range(4)))
@@ -296,7 +298,7 @@ async def test_entries_around_places_of_several_runs_have_their_depths(
     assert [(each.depth, each.entry.id) for each in found] == [(1, "s/1"), (2, "s/4")]
 
 
-async def test_seen_are_own_entries_of_either_lane(store: SessionStore) -> None:
+async def test_visible_ids_are_own_entries_of_both_lanes(store: SessionStore) -> None:
     await create(store, S, said("a"), labelled("x", EntryId("s/0")))
     await create(store, StreamId("other"), said("b"))
     own = [EntryId("s/0"), EntryId("s/1")]

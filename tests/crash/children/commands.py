@@ -1,7 +1,7 @@
 """Serves ``perdure`` commands: a request a line on standard input, a result a line on its output.
 
-See ``tests.fakes.mortal_commands``. This process opens no store and starts no thread, so that
-what it forks is as good as new.
+See ``tests.fakes.mortal_commands``. This process opens no store and starts no thread, so that its
+forks behave like newly started processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Erase from a store and be killed at each write, fsync, removal and renaming, in turn.
+"""Erase from a store and be killed at each write, fsync, removal and rename, one after the other.
 
-eraser.py sqlite|jsonl FOLDER STEP. FOLDER/original is the store. For every STEP-th operation there
-is a folder with a copy of it in which the erasure of the session ``first`` was killed there.
+eraser.py sqlite|jsonl FOLDER STEP. FOLDER/original is the store. For every STEP-th operation, a
+folder contains a copy of the store in which the erasure of the session ``first`` was killed at that
+operation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Import a file in pieces and be killed at each write, fsync and removal, one after the other.
 
-importer.py FORMAT FOLDER STEP. FOLDER/file is the file; for every STEP-th operation there is a
-folder with a store into which the import was killed there.
+importer.py FORMAT FOLDER STEP. FOLDER/file is the file. For every STEP-th operation, a folder
+contains a store into which the import was killed at that operation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Index a store, and be killed at each write and fsync, in turn.
+"""Index a store and be killed at each write and fsync, one after the other.
 
-indexer.py FOLDER STEP   FOLDER/original.db is a store without an index; for every STEP-th operation
-                         there is a copy of it whose indexing was killed there
+indexer.py FOLDER STEP FOLDER/original.db is a store without an index. For every STEP-th operation,
+there is a copy whose indexing was killed at that operation.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ async def append_for_ever(path: Path) -> None:
 
 
 async def live_once(path: Path) -> None:
-    """Create a store, write to it and close it. ``PATH.acks`` lists what was acknowledged."""
+    """Create a store, write to it and close it. ``PATH.acks`` lists the acknowledgements."""
     acks = os.open(path.with_suffix(".acks"), os.O_WRONLY | os.O_CREAT)
     store = await opened(path.with_suffix(".db"))
     await create(store)

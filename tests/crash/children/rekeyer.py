@@ -1,8 +1,8 @@
-"""Rekey a store and be killed at each write, fsync, removal and renaming, one after the other.
+"""Rekey a store and be killed at each write, fsync, removal and rename, one after the other.
 
 rekeyer.py FOLDER OLD NEW STEP, where a key is ``plain``, ``first`` or ``second``.
-FOLDER/original.db is the store; for every STEP-th operation there is a folder with a copy of it,
-whose rekey was killed there.
+FOLDER/original.db is the store. For every STEP-th operation, a folder contains a copy whose rekey
+was killed at that operation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """End a session twice, and open a store whose session ended without an episode.
 
-session_ender.py FOLDER STEP   runs `live_once` in a process that is killed at its first write or
-                               fsync, then one killed STEP later, until one survives; the stores and
-                               the acknowledged ends stay in FOLDER
+session_ender.py FOLDER STEP runs `live_once` in a process that is killed at its first write or
+fsync, then in one that is killed STEP operations later, and so on until a process survives. The
+stores and the acknowledged ends remain in FOLDER.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SESSION = "s"
 
 
 async def live_once(path: Path) -> None:
-    """End a session twice, then once as a program without episodes; open the store again."""
+    """End a session twice, and once without an episode as older programs do; reopen the store."""
     acks = os.open(path.with_suffix(".acks"), os.O_WRONLY | os.O_CREAT)
     address = f"sqlite:///{path.with_suffix('.db')}"
     async with perdure.open(address) as store:

@@ -1,4 +1,4 @@
-"""Small lives of a store of session files, each killed at one of its writes, fsyncs or renames.
+"""Short runs of a session file store, each killed at one of its writes, fsyncs or renames.
 
 session_file_writer.py each FOLDER DIALECT STEP
     runs one life killed at its first operation, then one killed STEP later, and so on until one

@@ -1,7 +1,7 @@
-"""Index a folder of session files, and be killed at each operation, in turn.
+"""Index a folder of session files and be killed at each operation, one after the other.
 
-session_indexer.py FOLDER STEP   FOLDER/original has sessions without an index; for every STEP-th
-                                 operation there is a copy whose indexing was killed there
+session_indexer.py FOLDER STEP FOLDER/original contains sessions without an index. For every STEP-th
+operation, there is a copy whose indexing was killed at that operation.
 """
 
 from __future__ import annotations

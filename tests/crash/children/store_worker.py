@@ -1,7 +1,7 @@
-"""Do a piece of work on a store and be killed at each write, removal and renaming, one by one.
+"""Work on a store and be killed at each write, removal and rename, one after the other.
 
 store_worker.py FOLDER WORK STEP; WORK is ``backup``, ``restore``, ``repair`` or ``copy``. For each
-operation FOLDER/NNNN is a copy of FOLDER/original in which the work was killed there.
+operation, FOLDER/NNNN is a copy of FOLDER/original in which the work was killed at that operation.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tests.fakes.two_tools import Plan, finished
 
 
 def run(plan: Plan) -> None:
-    """Run, and acknowledge on standard output what was committed."""
+    """Run, and report each commit on standard output."""
     asyncio.run(_run(plan))
 
 

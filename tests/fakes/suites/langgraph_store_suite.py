@@ -1,9 +1,10 @@
-"""A plugin for LangGraph's published tests of stores: the store that they open is ours.
+"""A plugin that runs LangGraph's published tests of stores on a perdure store.
 
     python -m pytest -p langgraph_store_suite tests/test_store.py
 
-Run in the folder of a source archive, with this folder on PYTHONPATH. $PERDURE_SUITE_STORE is the
-address of a store on PostgreSQL, or of an SQLite file: then each store is a file beside it.
+Run it in the folder of a source archive, with this folder on PYTHONPATH. $PERDURE_SUITE_STORE is
+the address of a store on PostgreSQL, or of an SQLite file; in the latter case, each store is a
+separate file next to it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _numbers = count()
 
 
 class Substitute(PerdureStore):
-    """A store of ours with the constructors of LangGraph's own."""
+    """A perdure store with the constructors of LangGraph's own stores."""
 
     def __init__(self, *_: object, index: Any = None, **__: object) -> None:
         address, number = os.environ["PERDURE_SUITE_STORE"], next(_numbers)
@@ -54,11 +55,11 @@ class Substitute(PerdureStore):
         super().__init__(opened, index=config or None)  # pyright: ignore[reportArgumentType] - as given
 
     def setup(self) -> None:
-        """Do nothing: a store of perdure makes its tables itself."""
+        """Do nothing: a store of perdure creates its tables itself."""
 
 
 class SyncSubstitute(Substitute):
-    """In the place of `SqliteStore`."""
+    """Replaces `SqliteStore`."""
 
     @classmethod
     @contextmanager
@@ -68,7 +69,7 @@ class SyncSubstitute(Substitute):
 
 
 class AsyncSubstitute(Substitute):
-    """In the place of `AsyncSqliteStore`."""
+    """Replaces `AsyncSqliteStore`."""
 
     async def setup(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as theirs
         """Do nothing."""
@@ -114,7 +115,7 @@ class Mocker:
 
 @pytest.fixture
 def mocker() -> Iterator[Mocker]:
-    """In the place of pytest-mock."""
+    """Replaces the fixture of pytest-mock."""
     yield Mocker()
     mock.patch.stopall()
 

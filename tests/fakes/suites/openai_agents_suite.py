@@ -1,10 +1,10 @@
-"""A plugin for the published tests of the OpenAI Agents SDK: their `SQLiteSession` is ours.
+"""A plugin that runs the published tests of the OpenAI Agents SDK on `PerdureSession`.
 
     python -m pytest -p openai_agents_suite tests/memory/test_session.py
 
-Run in the SDK's folder, with this folder on PYTHONPATH: the SDK's tests are a package `tests` too.
-$PERDURE_SUITE_STORE is the address of a PostgreSQL store; without it each file of `SQLiteSession`
-is an SQLite store beside it.
+Run it in the SDK's folder, with this folder on PYTHONPATH, because the SDK's tests are a package
+`tests` too. $PERDURE_SUITE_STORE is the address of a PostgreSQL store. Without it, each file of
+`SQLiteSession` gets an SQLite store next to it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _store(path: str) -> perdure.blocking.Store:
 
 
 class Substitute(PerdureSession):
-    """A session of ours with the constructor of `SQLiteSession`."""
+    """A perdure session with the constructor of `SQLiteSession`."""
 
     def __init__(
         self,

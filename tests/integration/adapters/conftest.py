@@ -13,7 +13,7 @@ STORES = ("sqlite", pytest.param("postgres", marks=pytest.mark.full_only))
 
 @pytest.fixture(params=STORES)
 def store_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The address of an empty store, which any number of processes may open."""
+    """Return the address of an empty store that any number of processes can open."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'sessions.db'}"
         return

@@ -60,7 +60,7 @@ async def with_openai(store: perdure.Store, question: str) -> list[str]:
 
 
 async def with_langgraph(store: perdure.Store, question: str) -> list[str]:
-    """Ask in a thread of LangGraph, and return the messages of its state."""
+    """Send a question in a thread of LangGraph; return the messages of its state."""
 
     def answer(_: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(ANSWER)]}
@@ -85,7 +85,7 @@ class AdkModel(BaseLlm):
 
 
 async def with_adk(store: perdure.Store, question: str) -> list[str]:
-    """Ask in a session of the ADK, and return the texts of its events."""
+    """Send a question in a session of the ADK; return the texts of its events."""
     names: dict[str, Any] = {"app_name": "a", "user_id": "u", "session_id": "s"}
     service = PerdureSessionService(store)
     if await service.get_session(**names) is None:
@@ -104,7 +104,7 @@ async def with_adk(store: perdure.Store, question: str) -> list[str]:
 
 
 async def with_pydantic_ai(store: perdure.Store, question: str) -> list[str]:
-    """Ask in a conversation of Pydantic AI, and return the texts of its messages."""
+    """Send a question in a conversation of Pydantic AI; return the texts of its messages."""
     model = FunctionModel(lambda _messages, _info: ModelResponse(parts=[TextPart(ANSWER)]))
     conversations = PerdureConversationStore(store)
     conversation = await conversations.load("s") or Conversation(conversation_id="s")
@@ -159,7 +159,7 @@ async def test_session_of_a_framework_is_listed_searched_read_and_forked(
         assert (await store.verify()).is_ok
 
 
-async def test_session_of_a_framework_is_exported_and_read_again(
+async def test_session_of_a_framework_is_exported_and_imported_again(
     framework: Framework, tmp_path: Path
 ) -> None:
     async with perdure.open("memory:") as store:

@@ -1,7 +1,7 @@
 """Signatures of reasoning that a framework needs again are returned only to that framework.
 
-Only the framework's own value in an entry (`Message.foreign`, or the data of a `Custom`) has them,
-and with it the log and perdure's own export, which is the log (decision 60).
+Signatures are only in the framework's own value of an entry (`Message.foreign`, or the data of a
+`Custom`), and therefore in the log and in perdure's own export of the log (decision 60).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ async def test_signature_is_in_no_part_event_search_or_export_to_others(
 
 
 @pytest.mark.parametrize("fill", FRAMEWORKS)
-async def test_signature_is_in_no_request_of_ours(store: perdure.Store, fill: Any) -> None:
+async def test_signature_is_in_no_request_of_perdure(store: perdure.Store, fill: Any) -> None:
     stored_id = await fill(store)
     model = ScriptedModel(["Sure."])
     agent = perdure.Agent("other", model="openai:gpt-5")

@@ -1,4 +1,4 @@
-"""A database for workers, and a folder where their tools write."""
+"""A database for workers, and a folder to which their tools write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fakes.worker_program import HELD
 
 @pytest.fixture(scope="module")
 def address(postgres: PostgresServer) -> Iterator[str]:
-    """The address of a new database, for the tests of one module."""
+    """Return the address of a new database, for the tests of one module."""
     made = postgres.new_database()
     yield made
     postgres.drop(made)
@@ -23,7 +23,7 @@ def address(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder where the tools of workers write."""
+    """Return the folder to which the tools of workers write."""
     return tmp_path_factory.mktemp("workers")
 
 

@@ -1,4 +1,4 @@
-"""Workers that start while their server is away."""
+"""Workers that start while their server is not running."""
 
 from __future__ import annotations
 

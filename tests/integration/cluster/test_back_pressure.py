@@ -120,7 +120,7 @@ async def test_turns_of_all_processes_count_before_the_first_worker(
 
 
 async def line_of(process: Process) -> str:
-    """Return the next line that the process prints."""
+    """Return the next line of output of the process."""
     assert process.stdout is not None
     return (await process.stdout.readline()).decode().strip()
 

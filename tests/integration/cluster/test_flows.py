@@ -183,7 +183,7 @@ async def test_asking_flow_of_dead_worker_obeys_stop_and_reply(
     assert notes(tmp_path) == ["plan.md", "done.md"]
 
 
-async def test_stopped_worker_hands_its_flow_over(
+async def test_flow_of_stopped_worker_is_taken_over(
     store: Store, address: str, tmp_path: Path
 ) -> None:
     options = ("--drain-seconds", "0")

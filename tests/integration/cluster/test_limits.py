@@ -1,4 +1,4 @@
-"""Limits that all workers of a database share: turns at once, and requests to models."""
+"""Limits that all workers of a database share: concurrent turns, and requests to models."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_abort_ends_turn_that_waits_for_limit(
 
 
 @pytest.mark.all_only
-async def test_single_turn_of_another_namespace_gets_the_next_slot_of_a_shared_limit(
+async def test_namespace_with_single_turn_gets_next_slot_of_shared_limit(
     store: Store, address: str, folder: Path
 ) -> None:
     await limit(store, Limit(subject="provider:scripted", turns=1))

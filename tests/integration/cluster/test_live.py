@@ -36,7 +36,7 @@ CREATE OR REPLACE TRIGGER counts AFTER INSERT ON perdure.live_watch
 
 @pytest.fixture(scope="module")
 def both(address: str, folder: Path) -> Iterator[list[WorkerProcess]]:
-    """Two workers; a test may kill one of them."""
+    """Start two workers; a test can kill one of them."""
     with workers(2, address, folder, factory="slow") as started:
         yield started
 
@@ -60,7 +60,7 @@ async def events_until(chat: Chat, last: str, store: Store, after: int = -1) -> 
 
 
 def texts_by_call(events: Sequence[AnyEvent]) -> dict[int, str]:
-    """Return call -> the text that its live events give, and check their order and their place."""
+    """Return call -> text of its live events; check their order and positions."""
     texts: dict[int, str] = {}
     numbers: dict[int, int] = {}
     open_call: int | None = None

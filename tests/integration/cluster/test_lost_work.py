@@ -41,7 +41,7 @@ LOCKERS = 11
 
 @pytest.fixture(scope="module")
 def ordinary(address: str, folder: Path) -> Iterator[WorkerProcess]:
-    """A worker that cannot do the work of `SPECIAL`."""
+    """Start a worker that cannot run the turns of `SPECIAL`."""
     with workers(1, address, folder) as (started,):
         yield started
 
@@ -73,7 +73,7 @@ async def state_of(address: str, chat: Chat) -> str:
 
 
 @pytest.mark.all_only
-async def test_claim_whose_answer_was_lost_is_queued_again(
+async def test_claimed_work_without_response_is_queued_again(
     store: Store, address: str, folder: Path, ordinary: WorkerProcess
 ) -> None:
     async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:

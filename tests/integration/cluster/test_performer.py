@@ -69,7 +69,7 @@ class HeldWatch:
         return either
 
     def wrapped(self, state: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """Return the read `state` with the wait."""
+        """Return the read function `state` with a wait before it returns."""
 
         async def wrapper(*args: Any) -> Any:
             if is_watch() and not self.is_reading.is_set():
@@ -89,7 +89,7 @@ class HeldWatch:
 async def performing(
     store: Store, watch: HeldWatch, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[asyncio.Task[str], asyncio.Event]]:
-    """Continue an open turn as a worker does; set the event to end its tool."""
+    """Continue an open turn as a worker does; yield its task, and an event that ends its tool."""
     release = asyncio.Event()
 
     async def hold() -> str:
@@ -183,7 +183,7 @@ async def test_work_cancelled_repeatedly_leaves_no_task(
 
 
 class BeatenRunner(EmbeddedRunner):
-    """Before its first turn, another process begins a turn of the session, and leaves it open."""
+    """Before its first turn, another process starts a turn of the session and leaves it open."""
 
     def __init__(self, other: Chat, request: int | None, release: asyncio.Event) -> None:
         self._other: Chat | None = other

@@ -1,4 +1,4 @@
-"""Turns that wait for workers begin by their priority; those of one session stay in order."""
+"""Turns that wait for workers start by priority; turns of one session run in order."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.full_only
 
 
 async def fail_work(address: str, session: str) -> int:
-    """Mark the queued work of `session` as failed; return how much there was."""
+    """Mark the queued work of `session` as failed; return the number of marked items."""
     async with await psycopg.AsyncConnection.connect(address, autocommit=True) as db:
         failed = await db.execute(
             "UPDATE perdure_work.workflow_status SET status = 'ERROR' "
@@ -30,7 +30,7 @@ async def fail_work(address: str, session: str) -> int:
 
 @pytest.fixture
 def prepared(address: str, folder: Path) -> None:
-    """Have a worker make the schema of the work."""
+    """Let a worker create the schema of the work queue."""
     with workers(1, address, folder):
         pass
 

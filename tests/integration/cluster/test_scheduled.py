@@ -1,4 +1,4 @@
-"""Messages that are sent when they are due, by workers."""
+"""Scheduled messages that workers send at their due time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots and permits of the limits, as SQL on a real server and in real processes."""
+"""Slots and permits of the limits: as SQL on a real server, and in real processes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_namespace_with_slots_elsewhere_is_not_starved(store: Store, addre
     assert order == ["a", "b"] * 5
 
 
-async def test_namespace_with_fewest_slots_of_a_shared_limit_gets_the_next(store: Store) -> None:
+async def test_namespace_with_fewest_slots_of_shared_limit_gets_next_slot(store: Store) -> None:
     await of(store).set_limit(Limit(subject=M, turns=3))
     many = [slot(f"a{n}", OF_A) for n in range(5)]
     assert await of(store).sync_slots("one", many) == {"a0", "a1", "a2"}
@@ -128,7 +128,7 @@ async def test_slots_of_one_namespace_are_granted_oldest_first(store: Store) -> 
         left = left[1:]
 
 
-async def test_running_turn_counts_over_a_limit_and_lost_slots_return(
+async def test_running_turn_counts_even_over_limit_and_lost_slots_are_freed(
     store: Store, address: str
 ) -> None:
     await of(store).set_limit(Limit(subject=P, turns=1))

@@ -31,7 +31,7 @@ async def false_takeovers(store: Store) -> int:
     return (await cluster_of(store.backend).status()).counts.get("false_takeovers", 0)
 
 
-async def test_stopped_worker_loses_turn_and_its_late_outcome_is_kept(
+async def test_stopped_worker_loses_turn_and_its_late_outcome_is_stored(
     store: Store, folder: Path, two: list[WorkerProcess]
 ) -> None:
     before = await false_takeovers(store)

@@ -87,7 +87,7 @@ async def test_worker_ends_sessions_that_are_idle(store: Store, address: str, fo
 
 
 def begun(folder: Path, chats: list[Chat]) -> list[int]:
-    """Return the process of each tool that a turn of `chats` began."""
+    """Return the process of each tool that a turn of `chats` started."""
     ids = {chat.id for chat in chats}
     return [pid for pid, text in effects(folder) if text in ids]
 

@@ -69,7 +69,7 @@ async def test_retention_of_killed_worker_is_continued_by_another(
 
 
 @pytest.mark.all_only
-async def test_worker_gives_texts_their_vectors(store: Store, address: str, folder: Path) -> None:
+async def test_worker_stores_vectors_of_texts(store: Store, address: str, folder: Path) -> None:
     session = await store.create()
     await session.append_many([user(f"text {number}") for number in range(TEXTS)])
     (folder / HELD).touch()
@@ -86,7 +86,7 @@ async def test_worker_gives_texts_their_vectors(store: Store, address: str, fold
         await until(has_vectors)
 
 
-async def test_worker_follows_the_index_of_search(store: Store, address: str, folder: Path) -> None:
+async def test_worker_updates_search_index(store: Store, address: str, folder: Path) -> None:
     session = await store.create()
     await session.append_many([user(f"text {number}") for number in range(TEXTS)])
     async with await psycopg.AsyncConnection.connect(address) as database:
@@ -100,7 +100,7 @@ async def test_worker_follows_the_index_of_search(store: Store, address: str, fo
             await until(is_indexed)
 
 
-async def test_task_is_taken_from_dead_worker_and_is_due_again_after_its_period(
+async def test_upkeep_task_of_dead_worker_is_taken_over_and_repeated_after_period(
     store: Store, address: str
 ) -> None:
     cluster = cluster_of(store.backend)

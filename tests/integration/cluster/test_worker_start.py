@@ -44,7 +44,7 @@ def limit_of(queue: DbosQueue) -> str:
         return db.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar_one()
 
 
-async def test_transactions_of_a_queue_are_limited_also_in_the_launch(
+async def test_transactions_of_queue_have_time_limit_during_and_after_launch(
     store: Store, address: str
 ) -> None:
     assert store.backend.address

@@ -32,7 +32,7 @@ def steps(at: str, *said: Step) -> Reply:
 
 
 def changed(workflow: Workflow, id: str, **fields: object) -> Workflow:
-    """Return `workflow` with other fields of one node."""
+    """Return `workflow` with changed fields of one node."""
     nodes = [
         msgspec.structs.replace(node, **fields) if node.id == id else node
         for node in workflow.nodes
@@ -221,7 +221,7 @@ async def test_context_files_must_exist_at_flow_start(tmp_path: Path) -> None:
         assert await flows.list() == []
 
 
-async def test_agents_of_file_need_no_program_agents(
+async def test_workflow_file_with_agents_runs_without_program_agents(
     tmp_path: Path,
 ) -> None:
     workflow = changed(LINE, "check", agent_ref="other")
@@ -309,7 +309,7 @@ async def test_unrunnable_document_is_rejected_before_any_write(tmp_path: Path) 
         ),
     ],
 )
-async def test_faults_of_file_agent_are_reported(
+async def test_invalid_agent_files_are_reported(
     tmp_path: Path, agent: dict[str, object], fault: str
 ) -> None:
     stage = FlowStage(tmp_path)

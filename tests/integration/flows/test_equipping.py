@@ -1,4 +1,4 @@
-"""The configuration of a role: skills from files, or a person's choice before it begins."""
+"""The configuration of a role: skills from files, or a person's choice before it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole flows through the library: real sessions, tools and files, a scripted model."""
+"""Whole flows through the library: real sessions, tools and files, and a scripted model."""
 
 from __future__ import annotations
 

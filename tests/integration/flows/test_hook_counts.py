@@ -24,7 +24,7 @@ FULL = Usage(9_900, 100)
 
 
 def counting(*registries: Hooks) -> Counter[str]:
-    """Count how often each point was called, in all of `registries`."""
+    """Count how often each hook point was called in all of `registries`."""
     counts: Counter[str] = Counter()
 
     def count(point: HookPoint) -> None:

@@ -1,4 +1,4 @@
-"""Turns whose commit to the flow's log is rejected, because others appended to that log first.
+"""Turns whose commit to the flow's log is rejected because of a concurrent append to the log.
 
 The log of a flow is shorter than the sessions of its roles, so its head differs from theirs."""
 

@@ -1,4 +1,4 @@
-"""Flows that move to another machine as folders: real sessions and turns, before and after.
+"""Flows that move to another machine as folders, with real sessions and turns before and after.
 
 Each flow is exported, imported into another store, and runs in another folder with other agents.
 """
@@ -88,7 +88,7 @@ def looking_back(role: str, record: str) -> tuple[Reply, Reply]:
 
 
 def again(rule: Reply, role: str) -> Reply:
-    """Return the answer of `role` as in `rule` after the message that its turn was interrupted."""
+    """Return the answer of `role` as in `rule`, for the request after an interrupted turn."""
     assert rule.when is not None
     when = replace(rule.when, user_contains="was interrupted", system_contains=f"`{role}`")
     return replace(rule, when=when)
@@ -162,7 +162,7 @@ MOMENTS = {
 
 
 async def brought_to(moment: str, store: Store, flow: Flow) -> None:
-    """Bring a new flow to `moment`."""
+    """Run a new flow up to `moment`."""
     if not moment:
         return
     if moment == "asks":

@@ -114,7 +114,7 @@ def meanwhile(
     *,
     is_after: bool = False,
 ) -> None:
-    """Run `act` once, right before or right after the first commit with a `kind`."""
+    """Run `act` once, immediately before or after the first commit with a `kind`."""
     commit_as_it_is = store.commit
     waiting = [act]
 

@@ -146,7 +146,7 @@ async def test_declined_handoff_and_its_note_reach_the_role(tmp_path: Path) -> N
 
 
 def spoils(at: str) -> Reply:
-    """In the turn whose message contains `at`, spoil the workflow file."""
+    """In the turn whose message contains `at`, write an invalid workflow file."""
     call = CallTools((ScriptedCall("spoil"),))
     return Reply(when=When(user_contains=at, after="user"), steps=(call,))
 
@@ -206,7 +206,7 @@ async def test_22_grant_for_flow_applies_to_other_roles(tmp_path: Path) -> None:
         ("no-access", "ls ../other", True),
     ],
 )
-async def test_23_grants_are_exact_commands_and_reads_are_free(
+async def test_23_grants_match_exact_commands_and_reads_need_no_grant(
     tmp_path: Path, mode: ConsentMode, command: str, is_asked: bool
 ) -> None:
     call = ScriptedCall("run_command", f'{{"command": "{command}"}}')
@@ -351,7 +351,7 @@ async def test_flow_reports_missing_workspace_and_continues_in_other(tmp_path: P
     assert (run.status, run.workspace_root) == ("awaiting_improvement_choice", str(new))
 
 
-async def test_role_without_agent_waits_and_names_it(tmp_path: Path) -> None:
+async def test_role_without_agent_waits_and_is_named_in_reason(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     flow = await begun(stage.flows("developer"), tmp_path)
     run = await flow.run()

@@ -61,7 +61,7 @@ async def begun(
 
 
 async def choices(stage: FlowStage) -> list[object]:
-    """Return the entries about choices in the flow's log."""
+    """Return the entries about choices of configurations in the flow's log."""
     found = [body_of(entry) for entry in await stage.memory.entries(StreamId("f"))]
     return [b for b in found if isinstance(b, SelectorOpened | RoleConfigured | NodeParked)]
 

@@ -1,4 +1,4 @@
-"""Real folders for the tests of the store of session files, in both dialects."""
+"""Real folders for tests of the session file store, in both dialects."""
 
 from __future__ import annotations
 

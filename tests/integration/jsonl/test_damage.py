@@ -37,7 +37,7 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 async def named(store: SessionStore) -> list[tuple[str | None, int | None]]:
-    """Return the locations of the problems."""
+    """Return the locations of the reported problems."""
     return [
         (problem.stream, problem.seq) for problem in (await store.maintenance.verify()).problems
     ]
@@ -58,7 +58,7 @@ async def test_changed_word_is_reported_with_its_entry(
 
 
 @pytest.mark.parametrize("seq", [1, 2, 3])
-async def test_unreadable_line_keeps_its_place(
+async def test_unreadable_line_does_not_change_later_seqs(
     store: JsonlStore, open_store: Opener, folder: Path, seq: int
 ) -> None:
     path = await filled(store, folder)
@@ -177,7 +177,7 @@ async def test_unreadable_lease_blocks_all_writers(store: JsonlStore, folder: Pa
         await append(store, S, said("x"))
 
 
-async def test_store_without_inner_folder_is_complete(
+async def test_store_without_inner_folder_has_all_entries(
     store: JsonlStore, folder: Path, open_store: Opener, dialect: DialectName
 ) -> None:
     """The session files contain all acknowledged data of a conversation."""

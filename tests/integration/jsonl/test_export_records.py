@@ -53,7 +53,7 @@ USAGE = Usage(10, 2, 3, 4, 150)
 
 
 def conversation() -> list[NewEntry]:
-    """Return every kind of the tree, in all forms that the two writers once wrote differently."""
+    """Return every kind of tree entry, in all forms that the two writers once wrote differently."""
     two = Message("tool", (ToolResultPart("a", "1", name="read"), ToolResultPart("b", "", True)))
     parts: tuple[Part, ...] = (TextPart("see\u2028"), PICTURE, GONE, SOUND)
     trees = [
@@ -146,7 +146,7 @@ def records_of_kind(records: dict[str, dict[str, Any]], type: str, key: str) -> 
     return [record.get(key) for record in records.values() if record["type"] == type]
 
 
-async def test_numbers_are_spelled_alike(
+async def test_store_and_export_write_numbers_in_same_form(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     call = tool_call("a", "read", {"ratio": 5e-06, "whole": 1.0, "big": 1e22, "small": 1e-7})
@@ -161,7 +161,7 @@ async def test_numbers_are_spelled_alike(
     assert b'"whole":1.0' in entry.body
 
 
-async def test_session_file_imports_with_its_context_and_exports_its_bytes(
+async def test_session_file_imports_with_context_and_exports_same_bytes(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     await write(store, *conversation(), create=StreamHeader(S, START_MS, title="Tide"))

@@ -138,7 +138,7 @@ async def test_vacuum_deletes_no_content_while_session_is_damaged(
     assert await store.blob(blob_hash(content)) == content
 
 
-async def test_erasure_beside_newer_session_keeps_contents(
+async def test_erasure_next_to_newer_session_keeps_contents(
     open_store: Opener, folder: Path
 ) -> None:
     store, content = await open_store(), b"\x89PNG"

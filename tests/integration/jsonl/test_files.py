@@ -1,4 +1,4 @@
-"""The files themselves: their places, their content, and that they only ever grow."""
+"""The files of the store: their paths and content, and that they are append-only."""
 
 from __future__ import annotations
 

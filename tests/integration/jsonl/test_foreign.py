@@ -146,7 +146,7 @@ async def test_session_of_agent_is_read_and_unchanged(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_operator_rules_give_leaf_labels_and_links(tmp_path: Path) -> None:
+async def test_operator_rules_determine_leaf_labels_and_links(tmp_path: Path) -> None:
     path = written(tmp_path, OPERATOR)
     async with opened(tmp_path, "operator") as store:
         tree = await store.tree(S)
@@ -165,7 +165,7 @@ async def test_operator_rules_give_leaf_labels_and_links(tmp_path: Path) -> None
         assert await context_of(store, S) == Operator(path).context()
 
 
-async def test_pi_rules_give_leaf_names_and_unknown_records(tmp_path: Path) -> None:
+async def test_pi_rules_determine_leaf_names_and_unknown_records(tmp_path: Path) -> None:
     written(tmp_path, PI)
     async with opened(tmp_path, "pi") as store:
         state = await store.state(S)
@@ -204,7 +204,7 @@ async def test_agent_and_perdure_append_in_turns(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_agent_lines_enter_chain_at_next_append(
+async def test_agent_lines_are_added_to_chain_at_next_append(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect])
@@ -265,7 +265,7 @@ async def test_unfinished_line_is_skipped_by_next_append(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_last_line_without_lf_counts_and_is_ended_first(
+async def test_last_line_without_lf_is_read_and_terminated_first(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     lines = [json.dumps(each).encode() for each in FILES[dialect][:3]]
@@ -408,7 +408,7 @@ async def test_files_of_older_versions_are_read_and_not_appended_to(tmp_path: Pa
         assert texts(await store.tree(StreamId("f"))) == ["one", "two", "on"]
 
 
-async def test_session_forked_by_the_agent_is_another_session(tmp_path: Path) -> None:
+async def test_session_forked_by_agent_is_separate_session(tmp_path: Path) -> None:
     """pi copies its records completely, including perdure's keys."""
     async with opened(tmp_path, "pi") as store:
         written(tmp_path, PI[:3])

@@ -24,7 +24,7 @@ SWITCHES = (
 
 
 def with_switches(lines: Iterable[bytes], parent: str | None) -> bytes:
-    """Return a file of pi with `lines`, and the switches below `parent`."""
+    """Return a file of pi with `lines`, then the records of `SWITCHES` below `parent`."""
     added: list[bytes] = []
     for number, fields in enumerate(SWITCHES):
         own = {"id": f"ffff000{number}", "parentId": parent}
@@ -34,7 +34,9 @@ def with_switches(lines: Iterable[bytes], parent: str | None) -> bytes:
 
 
 @pytest.mark.parametrize("dialect", ["pi", "operator"])
-async def test_fork_ignores_the_switches_that_a_file_made(tmp_path: Path, dialect: str) -> None:
+async def test_fork_ignores_model_and_thinking_changes_of_foreign_file(
+    tmp_path: Path, dialect: str
+) -> None:
     models = ScriptedModel(["Done."] * 20)
     address = f"jsonl:///{tmp_path}/{{}}?dialect={dialect}"
     async with (

@@ -147,7 +147,7 @@ class Life:
         agent.say("user", self.text())
 
     async def slipped_in(self, store: JsonlStore, stream: StreamId) -> None:
-        """The tool writes between our reading of the file and our writing to it."""
+        """Let the tool write between perdure's read of the file and its write."""
         path = file_of(self._folder, stream)
         before = path.stat().st_size
         await append(store, stream, said(self.text()))
@@ -179,7 +179,7 @@ class Life:
 
 @pytest.mark.usefixtures("small_parts")
 @sampled("seed", range(5), kind=type, each=1)
-async def test_index_after_any_change_finds_what_a_scan_finds(
+async def test_index_after_any_change_finds_same_as_scan(
     open_store: Opener, folder: Path, dialect: DialectName, seed: int
 ) -> None:
     life = Life(folder, dialect, seed)
@@ -615,7 +615,7 @@ async def test_erasing_removes_words_of_deleted_files_too(open_store: Opener, fo
     assert len(await search(store, "word")) == MANY + 1
 
 
-async def test_folder_is_not_listed_for_each_session_that_tool_wrote(
+async def test_folder_is_not_listed_again_for_each_session_of_tool(
     open_store: Opener, folder: Path, dialect: DialectName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await open_store()

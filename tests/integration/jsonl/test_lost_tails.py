@@ -1,4 +1,4 @@
-"""Entries that were acknowledged and are missing in a session file: verify keeps reporting them."""
+"""Missing acknowledged entries of a session file: verify reports them in every later run."""
 
 from __future__ import annotations
 

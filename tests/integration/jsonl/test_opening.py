@@ -1,4 +1,4 @@
-"""Addresses of session folders, through the library's front door."""
+"""Addresses of session folders, opened through the library's public functions."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ async def test_damaged_line_loses_only_its_content(
 async def test_acknowledged_entries_survive_damaged_last_line(
     address: str, place: str, folder: Path
 ) -> None:
-    """The last line of a commit proves that it was made; the others can still be read."""
+    """The last line of a commit proves that it was committed; the others are still readable."""
     async with open_by_address(address) as store:
         await (await store.create(id="s")).append(*(user(f"said {n}") for n in range(9)))
     before = await content(address)
@@ -122,7 +122,7 @@ async def test_store_with_lost_entries_is_not_backed_up(
         await back_up(address, tmp_path / "backup")
 
 
-async def test_damaged_content_costs_no_session(
+async def test_damaged_content_loses_no_session(
     address: str, place: str, folder: Path, tmp_path: Path
 ) -> None:
     image = media(b"\x89PNG" * 50, "image/png")

@@ -100,7 +100,7 @@ OF_ONE: dict[str, Reading] = {
 
 
 async def fill(store: JsonlStore) -> None:
-    """Write two sessions, each with a shared content and one of its own."""
+    """Write two sessions, each with one shared content and one of its own."""
     for stream, contents in ((GONE, (SHARED, OWN)), (STAYS, (SHARED,))):
         shown = (MediaPart("image/png", f"media://{blob_hash(c)}", len(c)) for c in contents)
         write = Write(
@@ -183,10 +183,10 @@ async def test_fork_keeps_content_when_origin_is_erased(
 
 
 @pytest.mark.parametrize("name", ["position", "index"])
-async def test_session_removed_before_positions_gets_none(
+async def test_session_removed_before_position_assignment_gets_none(
     folder: Path, open_store: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Otherwise a later session of its name would seem to have lost entries."""
+    """Otherwise a later session with the same name would appear to have lost entries."""
     store, other = await open_store(), await open_store()
     await fill(store)
     (folder / ".perdure" / "feed").unlink()  # as if a tool had written them

@@ -56,7 +56,7 @@ async def remove(store: Store, session: str) -> None:
 async def test_two_concurrent_copies_both_finish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, into: str
 ) -> None:
-    """One of them before each part that the other passes on: there it is by then."""
+    """One copy runs before each segment that the other transfers, so the segment already exists."""
     there = address(into, tmp_path / "there")
     async with (
         open_store(address(kind, tmp_path / "here")) as source,

@@ -22,7 +22,7 @@ async def imported(store: Store, content: bytes, *, again: bool = False) -> Impo
 
 @pytest.mark.parametrize("place", ["memory:", "sqlite:///{}/store.db", "jsonl:///{}/sessions"])
 @pytest.mark.parametrize("format", ["pi", "perdure"])
-async def test_erased_session_is_imported_only_again(
+async def test_erased_session_is_imported_only_with_again_option(
     tmp_path: Path, place: str, format: str
 ) -> None:
     content = pi_file(PI[-1])
@@ -59,7 +59,7 @@ async def test_erased_session_is_imported_only_again(
 
 @pytest.mark.parametrize("place", ["memory:", "sqlite:///{}/store.db"])
 @pytest.mark.parametrize("which", [0, -1])
-async def test_file_with_an_erased_entry_is_imported_only_again(
+async def test_file_with_erased_entry_is_imported_only_with_again_option(
     tmp_path: Path, place: str, which: int
 ) -> None:
     content = claude_file("tools.jsonl")

@@ -1,4 +1,4 @@
-"""Keys, migrations and clean-up of a store as a whole."""
+"""Keys, migrations and clean-up of a whole store."""
 
 from __future__ import annotations
 

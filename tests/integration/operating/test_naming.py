@@ -67,7 +67,7 @@ def test_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_killed_init_leaves_complete_namespace_or_none(tmp_path: Path, number: int) -> None:
-    """Killed when a file was opened, and nothing is in it."""
+    """The kill happens when a file is open and still empty."""
 
     def init() -> None:
         open_file, opened = io.open, 0

@@ -226,7 +226,7 @@ async def test_truncated_file_is_repaired(store_file: Path, tmp_path: Path, shar
 
 
 @pytest.mark.parametrize("left_bytes", [100, PAGE + 900])
-async def test_lost_tail_is_reported_if_nothing_of_it_is_left(
+async def test_lost_tail_is_reported_even_if_none_of_it_remains(
     store_file: Path, tmp_path: Path, left_bytes: int
 ) -> None:
     path = tmp_path / "cut.db"
@@ -405,8 +405,8 @@ async def test_file_without_store_is_unchanged(tmp_path: Path) -> None:
         await repair_store(address(tmp_path / "nothing.db"))
 
 
-async def test_repair_writes_at_target_and_not_beside_damaged_file(tmp_path: Path) -> None:
-    """The damaged disk may be full, or read only; and a file can only be moved within one disk."""
+async def test_repair_writes_at_target_and_not_next_to_damaged_file(tmp_path: Path) -> None:
+    """The damaged disk could be full or read-only, and a file can only be moved within one disk."""
     path, new = tmp_path / "a.db", tmp_path / "elsewhere" / "new.db"
     await filled(path)
     with raw_database(path) as db:

@@ -50,7 +50,7 @@ async def quiet(store: PostgresStore) -> None:
 
 
 class Cuts:
-    """A handle through the proxy whose calls are cut, and one that is not."""
+    """A handle through the proxy whose calls are cut, and a handle without the proxy."""
 
     def __init__(self, proxy: Proxy, far: PostgresStore, near: PostgresStore) -> None:
         self.proxy = proxy

@@ -21,7 +21,7 @@ WORD = "zanzibarian"
 
 
 def rows_with(address: str, sought: bytes) -> set[str]:
-    """Return the tables that have the bytes in a row, or in a compressed page of the index."""
+    """Return the tables that contain the bytes in a row or in a compressed page of the index."""
     found: set[str] = set()
     with psycopg.connect(address) as db:
         tables = db.execute(

@@ -43,7 +43,7 @@ DEADLINE_S = 60.0
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[PostgresServer]:
-    """A server that may be killed."""
+    """A server that a test can kill."""
     with serving(is_own=True) as server:
         yield server
 
@@ -337,7 +337,7 @@ async def test_commit_stalled_for_too_long_is_retried(
     await far.close()
 
 
-async def test_transaction_left_idle_after_pipeline_is_ended(
+async def test_idle_transaction_after_pipeline_times_out(
     store: PostgresStore, db: Database
 ) -> None:
     handle = store.handle.db
@@ -492,7 +492,7 @@ async def test_server_that_is_too_old_is_rejected_permanently(
     assert refused.value.is_lasting
 
 
-async def test_foreign_id_too_long_for_a_key_is_rejected(store: PostgresStore) -> None:
+async def test_alias_too_long_for_a_key_is_rejected(store: PostgresStore) -> None:
     await create(store)
     digits = system_random(5_000).hex()
 

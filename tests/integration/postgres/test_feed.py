@@ -70,7 +70,7 @@ async def test_feed_shows_entries_before_pending_commit(store: PostgresStore, ad
         slow.rollback()
 
 
-async def test_transactions_of_other_programs_hide_nothing(
+async def test_transactions_of_other_programs_hide_no_entries(
     store: PostgresStore, db: Database
 ) -> None:
     with psycopg.connect(db.info.dsn) as other:

@@ -230,7 +230,7 @@ async def test_login_needs_only_role_membership(
         db.execute(f"DROP ROLE {name}")
 
 
-async def test_ordinary_owner_creates_schema_and_is_bound_by_it(
+async def test_owner_without_bypass_creates_schema_and_obeys_row_level_security(
     postgres: PostgresServer, open_store: Open
 ) -> None:
     if not postgres.is_ours:
@@ -250,7 +250,7 @@ async def test_ordinary_owner_creates_schema_and_is_bound_by_it(
         assert plain.execute("SELECT count(*) FROM perdure.entry").fetchone() == (1,)
 
 
-async def test_login_without_membership_gets_missing_grant(
+async def test_login_without_membership_raises_error_about_missing_grant(
     store: PostgresStore,
     db: Database,
     address: str,

@@ -40,7 +40,7 @@ class HeldModel(ScriptedModel):
 
 @asynccontextmanager
 async def running(address: str) -> AsyncGenerator[tuple[Store, Chat, HeldModel]]:
-    """A chat of `AGENT` in a store of its own."""
+    """Start a chat of `AGENT` in its own store."""
     model = HeldModel()
     async with (
         perdure.open(address) as store,

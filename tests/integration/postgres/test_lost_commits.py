@@ -38,7 +38,7 @@ def folder_of(server: PostgresServer) -> Path:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a folder with the owners of its files: the server may run as another user."""
+    """Copy a folder with the owners of its files, because the server can run as another user."""
     subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
@@ -48,7 +48,7 @@ async def test_turn_on_server_that_lost_its_commits_raises_store_behind(
     data, replica = folder_of(own), tmp_path / "replica"
 
     async def restart() -> None:
-        """Start the server, and have the store connect to it."""
+        """Start the server, and make the store connect to it."""
         own.start()
         while True:
             with suppress(StoreUnavailable):

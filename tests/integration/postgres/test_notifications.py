@@ -1,4 +1,4 @@
-"""The listener for commits of other processes, as it begins and ends."""
+"""The listener for commits of other processes, when it starts and ends."""
 
 from __future__ import annotations
 

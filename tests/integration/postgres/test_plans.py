@@ -111,7 +111,7 @@ def steps(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _conditions(step: dict[str, Any]) -> list[str]:
-    """Return the conditions that the index of `step` meets."""
+    """Return the conditions that the index of `step` satisfies."""
     return step.get("Index Cond", "").split(" AND ")
 
 
@@ -164,7 +164,7 @@ async def test_no_operation_scans_more_rows_than_needed(
     assert too_wide == {}
 
 
-async def test_plans_of_nearly_empty_store_still_fit_when_it_has_grown(
+async def test_plans_of_nearly_empty_store_use_session_index(
     open_store: Open, plans: Plans
 ) -> None:
     filling = await open_store()
@@ -258,7 +258,7 @@ _TABLES = (
 
 
 @pytest.mark.all_only
-async def test_questions_and_size_of_store_cost_the_same_beside_many_sessions(
+async def test_questions_and_size_of_store_cost_the_same_with_many_sessions(
     open_store: Open, address: str, db: Database, plans: Plans
 ) -> None:
     filling = await open_store()
@@ -333,7 +333,7 @@ async def test_newest_of_tree_takes_one_statement_at_any_depth(
 
 
 @pytest.mark.parametrize("scope", ["tree", "path"])
-async def test_commit_of_nested_forks_costs_the_same_for_each_at_any_depth(
+async def test_commit_of_nested_forks_has_constant_cost_per_fork_at_any_depth(
     open_store: Open, plans: Plans, scope: Literal["tree", "path"]
 ) -> None:
     filling = await open_store()
@@ -359,7 +359,7 @@ async def test_commit_of_nested_forks_costs_the_same_for_each_at_any_depth(
 
 
 @pytest.mark.all_only
-async def test_erasing_origin_of_fork_chain_costs_the_same_for_each_fork(
+async def test_erasing_origin_of_fork_chain_has_constant_cost_per_fork(
     open_store: Open, db: Database, plans: Plans
 ) -> None:
     asked: dict[int, tuple[int, float]] = {}

@@ -185,7 +185,7 @@ async def test_unreadable_row_loses_only_that_row(own_server: PostgresServer, pl
 
 
 def file_of_long_bodies(address: str) -> Path:
-    """Return the server's file of bodies too long for their rows, written to disk."""
+    """Return the server's file with bodies that are too long for their rows, written to disk."""
     with closing(psycopg.connect(address, autocommit=True)) as db:
         db.execute("CHECKPOINT")
         row: Any = db.execute(

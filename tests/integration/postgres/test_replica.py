@@ -122,7 +122,7 @@ class Readers:
 
 
 def lag(servers: Replicated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the replica from replaying; reads do not wait long for it."""
+    """Stop replay on the replica; reads wait only a short time for it."""
     servers.catch_up()
     servers.on_replica("SELECT pg_wal_replay_pause()")
     until = time.monotonic() + 60

@@ -350,7 +350,7 @@ async def test_async_messages_of_anthropic_are_recorded(provider: str) -> None:
         assert len(await asyncio.to_thread(session.tree_entries)) == 4
 
 
-def test_default_store_is_used_without_one(
+def test_default_store_is_used_without_store_argument(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERDURE_STORE", f"sqlite:///{tmp_path}/default.db")

@@ -40,7 +40,7 @@ async def test_awaiting_given_answer_returns_immediately() -> None:
     assert await answer == 7
 
 
-async def test_error_is_raised_where_it_is_awaited() -> None:
+async def test_error_is_raised_to_awaiting_caller() -> None:
     answer: Answer[int] = Answer(asyncio.get_running_loop())
     asyncio.get_running_loop().call_soon(answer.give, None, KeyError("why"))
     with pytest.raises(KeyError, match="why"):

@@ -174,7 +174,7 @@ async def test_reads_take_as_many_steps_at_any_number_of_sessions(
 
 
 async def _fill(store: Store, size: int) -> None:
-    """`size` sessions in folders, each with a message, a question and its answer; and a flow."""
+    """Create `size` sessions in folders, each with a message and a closed question; and a flow."""
     writes = tuple(
         Write(
             stream=StreamId(f"s{number}"),
@@ -195,7 +195,7 @@ def _header(stream: str, cwd: str | None = None) -> StreamHeader:
     return StreamHeader(StreamId(stream), START_MS, cwd=cwd)
 
 
-async def test_append_writes_no_count_but_every_64_positions(
+async def test_append_updates_counts_once_every_64_positions(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()

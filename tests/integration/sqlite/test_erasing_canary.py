@@ -1,7 +1,7 @@
 """Erased text is in no byte of the files: plain or encrypted, many sessions or one, after kills.
 
-A plain store shows every byte; for an encrypted one the pages are read after their encryption is
-taken away, since nothing could be found in them before.
+A plain store shows every byte. The pages of an encrypted store are decrypted first, because
+encrypted pages would hide the text.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ REMOVED, ERASED = StreamId("removed"), StreamId("erased")
 async def test_late_removal_step_does_not_touch_next_erasure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its number is given again, and the certificate went with the removal once."""
+    """The next erasure gets the same number, because the removal deleted its certificate."""
     store = await SqliteStore.open(tmp_path / "a.db", clock=ManualClock(), random=SeededRandom(1))
     for stream in (REMOVED, ERASED):
         write = Write(stream=stream, create=header(stream), entries=(new_tree(user("canary")),))
@@ -33,7 +33,7 @@ async def test_late_removal_step_does_not_touch_next_erasure(
     go_on, seen = erase.go_on, list[Open]()
 
     async def going_on_twice(database: Database, durability: Durability, clock: Clock) -> None:
-        """Somebody else looks what is open, and is late."""
+        """Read the open erasures as another process would, and act on them late."""
         seen[:] = seen or await database.read(open_erasures)
         await go_on(database, durability, clock)
 

@@ -1,4 +1,4 @@
-"""Erasing the origin of a chain of forks costs the same for each, counted in steps of SQLite."""
+"""Erasing the origin of a fork chain has a constant cost per fork, counted in SQLite steps."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def steps_of_begin(path: Path) -> int:
 
 
 @pytest.mark.full_only
-async def test_erase_keep_in_a_chain_of_forks_is_linear(open_store: Opener, tmp_path: Path) -> None:
+async def test_erasing_origin_of_fork_chain_has_linear_cost(
+    open_store: Opener, tmp_path: Path
+) -> None:
     steps: dict[int, int] = {}
     for length in (25, 250):
         path = tmp_path / f"{length}.db"

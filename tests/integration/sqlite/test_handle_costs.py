@@ -1,4 +1,4 @@
-"""Calls through the public handles: the same statements and decoded bodies at any length."""
+"""Calls through public handles run the same statements and decode as many bodies at any length."""
 
 from __future__ import annotations
 

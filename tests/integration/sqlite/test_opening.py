@@ -81,7 +81,7 @@ async def test_new_file_has_final_settings(open_store: Opener, path: Path) -> No
         assert db.pragma("page_size") == 4096
 
 
-async def test_closing_leaves_one_file(open_store: Opener, path: Path) -> None:
+async def test_closing_leaves_only_database_file(open_store: Opener, path: Path) -> None:
     await made(open_store)
 
     assert names_in(path.parent) == [path.name]

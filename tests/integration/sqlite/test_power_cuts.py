@@ -35,7 +35,7 @@ class Disk:
         self._lock = threading.Lock()
 
     def plan(self, operation: Operation, name: str, offset: int) -> None:
-        """Called before each operation."""
+        """Process each file operation before it happens."""
         end = name.removeprefix(str(self._path))
         with self._lock:
             if operation == "write":

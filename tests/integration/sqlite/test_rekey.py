@@ -103,7 +103,7 @@ async def test_rekey_keeps_all_content(
 
 
 async def test_first_opening_after_rekey_needs_no_journal(path: Path) -> None:
-    """Who still has the old file open would take that for his own, play it back and remove it."""
+    """A process with the old file open would treat the journal as its own and replay it."""
     await planted(path, None)
     rekey(path, None, FIRST, quietly)
     with closing(bare_connection(locate_site(path, key=FIRST), b"")) as db:

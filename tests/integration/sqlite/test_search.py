@@ -314,7 +314,7 @@ async def test_verify_reports_entries_of_differing_index_part(
     assert len(await search(store, "word")) == MOST_LOOSE
 
 
-async def test_erasure_beside_a_text_at_a_wrong_position_empties_the_index(
+async def test_erasure_in_index_with_wrong_position_empties_index(
     open_store: Opener, path: Path
 ) -> None:
     wrong = with_text(7, position=10)  # that of another text of the part

@@ -28,7 +28,7 @@ def entry(seq: int) -> EntryId:
 
 
 async def filled(store: SessionStore) -> None:
-    """Two branches, a compaction, a model change, a fork, a foreign id, a blob; 8 + 1 entries."""
+    """Create two branches, a compaction, a model change, a fork, an alias and a blob."""
     await create(store)
     await append(store, new_tree(user("one"), alias="foreign"), new_tree(assistant("two")))
     await append(store, new_tree(ModelChange("x:y")), new_tree(user("three"), entry(0)))
@@ -162,7 +162,7 @@ async def test_damaged_blob_is_reported(open_store: Opener, path: Path) -> None:
     }
 
 
-async def test_missing_body_without_erasure_is_a_problem(open_store: Opener, path: Path) -> None:
+async def test_body_missing_without_erasure_is_reported(open_store: Opener, path: Path) -> None:
     verification = await verified(
         open_store, path, "UPDATE entry SET salt = NULL, body = x'' WHERE stream = 1 AND seq = 7"
     )

@@ -40,7 +40,7 @@ def exit_code_of(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-async def test_commits_that_wait_together_share_one_fsync(open_store: Opener) -> None:
+async def test_concurrently_waiting_commits_share_one_fsync(open_store: Opener) -> None:
     with faulty_vfs() as layer:
         store = await open_store(durability="full")
         await create(store)
@@ -144,7 +144,7 @@ async def test_rejected_commit_fails_alone(store: SqliteStore) -> None:
     assert (await store.state(S)).head == 2
 
 
-async def test_unexpected_failure_fails_alone(store: SqliteStore) -> None:
+async def test_unexpected_failure_affects_only_its_own_commit(store: SqliteStore) -> None:
     await create(store)
 
     def bug(_tables: Any) -> None:
@@ -177,7 +177,9 @@ async def test_multi_stream_commit_is_rolled_back_if_last_write_fails(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_caller_cancelled_before_its_turn_appends_nothing(store: SqliteStore) -> None:
+async def test_caller_cancelled_before_its_commit_starts_appends_nothing(
+    store: SqliteStore,
+) -> None:
     await create(store)
     task = asyncio.ensure_future(say(store, "never"))
     await asyncio.sleep(0)

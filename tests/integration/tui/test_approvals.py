@@ -1,4 +1,4 @@
-"""Approvals: everything is shown, keys answer, pastes do not."""
+"""Approvals: the whole call is shown; keys answer, pasted text does not."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ async def test_forbidden_command_of_model_shows_how_to_allow_it(
         await seen.shows("run_command is not offered: /allow COMMAND or --allow-command", "It ran.")
 
 
-async def test_command_is_allowed_in_the_chat_and_recorded(store: Store, tmp_path: Path) -> None:
+async def test_command_allowed_in_chat_runs_and_is_recorded(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path, scenario=RUNS, size=(120, 40)) as seen:
         await seen.type("/agent")
         await seen.shows("run_command is not offered: /allow COMMAND or --allow-command")

@@ -141,7 +141,7 @@ async def test_every_command_typed_without_pause_runs(store: Store, tmp_path: Pa
     assert sorted((await session.labels()).values()) == [f"B{n}" for n in range(10)]
 
 
-async def test_sent_text_that_arrives_late_leaves_the_offers_open(
+async def test_late_submission_of_earlier_text_keeps_completions_open(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path) as seen:
@@ -218,7 +218,7 @@ async def test_second_ctrl_c_exits(store: Store, tmp_path: Path) -> None:
     assert seen.program.return_value == 130
 
 
-async def test_draft_belongs_to_its_session(store: Store, tmp_path: Path) -> None:
+async def test_unsent_draft_is_restored_only_in_its_session(store: Store, tmp_path: Path) -> None:
     one = await store.create(title="One", cwd=str(tmp_path))
     drafts = Drafts(tmp_path / "drafts", "store", os.getpid())
     drafts.keep(one.id, "to one")

@@ -1,4 +1,4 @@
-"""The pure parts: completion, the gauge, folding of trees, themes."""
+"""Functions without a screen: completion, the gauge, folding of trees, themes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ rules:
 
 
 async def two_branches(seen: Seen, folder: Path) -> tuple[str, str]:
-    """Say "one" and "two" after the same answer; return the ends of both branches."""
+    """Append "one" and "two" after the same answer; return the ends of both branches."""
     for name in ("one", "two"):
         (folder / name).mkdir()
     await seen.type("hi")
@@ -228,7 +228,7 @@ async def test_cost_missing_in_the_log_is_computed_from_the_price_list(
         await seen.shows("this session cost $0.000105")  # 10 in at $3, 5 out at $15 a million
 
 
-async def test_gauge_prices_imported_calls_by_the_settings(
+async def test_gauge_computes_cost_of_imported_calls_from_price_settings(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "perdure").mkdir()

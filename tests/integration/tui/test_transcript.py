@@ -92,7 +92,7 @@ GROUP = 7
 """Entries of an answer with calls: no multiple of it is a page."""
 
 
-async def test_page_begins_before_the_calls_of_its_results(store: Store, tmp_path: Path) -> None:
+async def test_page_with_results_starts_before_their_calls(store: Store, tmp_path: Path) -> None:
     session = await store.create(cwd=str(tmp_path))
     for group in range(20):
         ids = [f"c{group}-{n}" for n in range(GROUP - 1)]

@@ -24,7 +24,7 @@ LINES = ("perdure", "pi", "operator", "claude-code", "codex")
 
 
 async def ended_in_reverse(store: perdure.Store) -> perdure.Session:
-    """Return the session of a turn whose last call ends first."""
+    """Return the session of a turn whose calls end in reverse order."""
     ends = [asyncio.Event() for _ in range(len(CALLS) + 1)]
     ends[-1].set()
     ended: list[int] = []

@@ -1,4 +1,4 @@
-"""Session ids of foreign ids: readable where legal, distinct always."""
+"""Session ids from foreign ids: readable if legal, always distinct."""
 
 from __future__ import annotations
 

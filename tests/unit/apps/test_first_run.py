@@ -60,7 +60,7 @@ def test_existing_key_of_the_store_is_not_replaced() -> None:
     assert offered_key(ADDRESS, lambda: True) == before
 
 
-def test_no_question_with_a_configured_key(
+def test_configured_key_causes_no_question(
     kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERDURE_KEY", "ab" * 32)
@@ -68,7 +68,7 @@ def test_no_question_with_a_configured_key(
     assert kept.kept == {}
 
 
-def test_no_question_without_a_working_keyring() -> None:
+def test_unusable_keyring_causes_no_question() -> None:
     before = keyring.get_keyring()
     keyring.set_keyring(keyring.backends.fail.Keyring())
     try:

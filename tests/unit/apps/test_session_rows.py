@@ -22,7 +22,7 @@ async def test_state_distinguishes_open_turns() -> None:
         assert (await states_of(store, [await session.info()])) == {session.id: "ended"}
 
 
-async def test_rows_of_an_agent_are_found_behind_many_others() -> None:
+async def test_sessions_of_agent_are_found_behind_many_others() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store, AGENTS) as runtime:
         first = await runtime.start("guide", title="the first")
         others = [await runtime.start("clerk", title="another") for _ in range(120)]
@@ -36,7 +36,7 @@ async def test_rows_of_an_agent_are_found_behind_many_others() -> None:
         assert await newest_rows(store, RowFilter(model="gpt"), 5) == []
 
 
-async def test_agents_of_all_rows_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agents_of_all_rows_are_read_with_one_query(monkeypatch: pytest.MonkeyPatch) -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store, AGENTS) as runtime:
         started = [await runtime.start("guide", title="guided") for _ in range(20)]
         fork = await started[0].session.fork()

@@ -30,7 +30,7 @@ def test_default_store_is_a_file_of_the_user(monkeypatch: pytest.MonkeyPatch) ->
     assert store_address(None).endswith("/perdure/perdure.db")
 
 
-def test_file_of_an_address_is_found(tmp_path: Path) -> None:
+def test_address_is_resolved_to_its_file(tmp_path: Path) -> None:
     assert database_file("sqlite:///relative.db") == Path("relative.db")
     assert database_file("sqlite:////absolute.db") == Path("/absolute.db")
     assert database_file("sqlite:///why?.db") == Path("why?.db")
@@ -66,7 +66,7 @@ def test_invalid_address_is_rejected_first(address: str) -> None:
         store_address(address)
 
 
-async def test_empty_file_is_reported_as_damaged_and_left_as_it_is(tmp_path: Path) -> None:
+async def test_empty_file_is_reported_as_damaged_and_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "x.db"
     file.touch()
     for opened in (existing_store, writable_store):
@@ -86,7 +86,7 @@ async def test_store_created_by_writing_is_private(tmp_path: Path) -> None:
         assert [info.id for info in await store.recent()] == ["s"]
 
 
-async def test_session_files_are_never_offered_encryption(
+async def test_session_file_store_gets_no_encryption_offer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(address: str) -> None:

@@ -1,4 +1,4 @@
-"""Regular files are read within a limit; nothing else is opened."""
+"""Regular files are read up to a size limit; other file types are not opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits: defaults, settings, and the errors when one is exceeded."""
+"""Limits: defaults, settings, and the errors when a limit is exceeded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "configuration
 
 @pytest.fixture(autouse=True)
 def usual() -> Generator[None]:
-    """Restore the built-in limits before and after."""
+    """Restore the default limits before and after the test."""
     yield
     use_input_limits(InputLimits())
 

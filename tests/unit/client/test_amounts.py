@@ -16,7 +16,7 @@ from perdure.session.messages import user
 ABSURD = 99_999_999_999_999_999_999
 
 
-def test_none_and_the_ends_of_the_range_are_taken() -> None:
+def test_none_and_limits_of_range_are_accepted() -> None:
     for value in (None, 1, 2, MOST):
         amount("limit", value, least=1)
 
@@ -72,14 +72,14 @@ async def test_start_of_watch_is_validated(store: Store, value: int) -> None:
         store.watch(after=value)
 
 
-async def test_no_budget_at_all_is_refused(store: Store) -> None:
+async def test_budget_of_zero_is_rejected(store: Store) -> None:
     session = await store.create()
 
     with pytest.raises(ValueError, match=r"^budget_tokens is a whole number from 1 to"):
         await session.context(budget_tokens=0)
 
 
-async def test_entry_of_an_absurd_seq_is_not_found(store: Store) -> None:
+async def test_entry_with_huge_seq_is_not_found(store: Store) -> None:
     session = await store.create()
     await session.append(user("hello"))
 

@@ -48,7 +48,7 @@ def test_chosen_id_is_checked() -> None:
         outside.stream_id("../etc")
 
 
-def test_folders_are_kept_absolute_with_links_as_they_were_typed(
+def test_folders_are_stored_as_absolute_paths_with_unresolved_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "real").mkdir()

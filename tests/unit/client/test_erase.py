@@ -71,7 +71,7 @@ async def test_erase_accepts_exactly_one_target() -> None:
             await store.erase("s", subject="ann")
 
 
-async def test_chat_sends_nothing_of_an_entry_erased_between_its_turns() -> None:
+async def test_chat_does_not_send_entry_erased_between_its_turns() -> None:
     models = ScriptedModel(["one", "two"])
     async with (
         perdure.open("memory:") as store,
@@ -88,7 +88,7 @@ async def test_chat_sends_nothing_of_an_entry_erased_between_its_turns() -> None
         assert [entry async for entry in session.entries() if b"tulipwood" in entry.body] == []
 
 
-async def test_open_handle_does_not_show_erased_session_whose_fork_stays() -> None:
+async def test_open_handle_does_not_show_erased_session_with_kept_fork() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         await session.append(user("told"))

@@ -90,7 +90,7 @@ def test_keyring_stores_a_key_by_the_absolute_path(
         assert keyring_keys(ADDRESS) == keyring_keys(f"sqlite:///{tmp_path}/x.db") == (FIRST,)
 
 
-def test_next_key_follows_own_key_until_it_replaces_it() -> None:
+def test_next_key_is_tried_after_current_key_until_it_replaces_it() -> None:
     with memory_keyring() as keyring:
         keep_key(ADDRESS, FIRST)
         assert keep_next_key(ADDRESS, SECOND)
@@ -106,7 +106,7 @@ def test_foreign_keyring_value_is_not_a_key() -> None:
         assert keyring_keys(ADDRESS) == ()
 
 
-def test_unusable_keyring_gives_no_key_and_no_error() -> None:
+def test_unusable_keyring_returns_no_key_and_raises_no_error() -> None:
     code = (
         "import keyring, keyring.backends.fail as fail\n"
         "keyring.set_keyring(fail.Keyring())\n"

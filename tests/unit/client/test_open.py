@@ -1,4 +1,4 @@
-"""From an address to a store."""
+"""Opening a store by its address."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ async def test_namespace_is_a_name(namespace: Any, told: str) -> None:
             raise AssertionError("it was opened")
 
 
-async def test_time_and_randomness_can_be_given() -> None:
+async def test_custom_clock_and_random_source_are_used() -> None:
     async with open_store("memory:", clock=ManualClock(), random=SeededRandom()) as store:
         session = await store.create()
         assert (await session.append(user("hi"))).at == START_MS
 
 
-async def test_file_is_made_and_found_again(tmp_path: Path) -> None:
+async def test_file_is_created_and_opened_again(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'new' / 'a.db'}"
     async with open_store(address, namespace="n", durability="normal") as store:
         await store.create(id="s")
@@ -149,7 +149,7 @@ DEFAULTS = [
 
 
 @pytest.mark.parametrize(("environment", "platform", "address"), DEFAULTS)
-def test_default_store_is_named_one_or_user_file(
+def test_default_store_is_configured_address_or_user_file(
     environment: dict[str, str], platform: str, address: str
 ) -> None:
     assert default_address(environment, platform) == address
@@ -174,7 +174,7 @@ def no_key_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def encrypted(tmp_path: Path) -> str:
-    """The address of a store encrypted with `KEY`."""
+    """Return the address of a store encrypted with `KEY`."""
     address = f"sqlite:///{tmp_path / 'e.db'}"
     async with open_store(address, key=KEY) as store:
         await store.create(id="s")
@@ -201,7 +201,7 @@ async def test_store_created_with_a_key_opens_only_with_this_key(encrypted: str)
     assert OTHER not in str(refused.value.facts())
 
 
-async def test_environment_names_the_key(encrypted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_provides_key(encrypted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_KEY", KEY)
     assert await sessions_in(encrypted) == 1
     monkeypatch.setenv("PERDURE_KEY", OTHER)
@@ -209,7 +209,7 @@ async def test_environment_names_the_key(encrypted: str, monkeypatch: pytest.Mon
         await sessions_in(encrypted)
 
 
-async def test_plain_store_is_refused_with_a_key(tmp_path: Path) -> None:
+async def test_plain_store_is_rejected_if_key_is_given(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'p.db'}"
     await sessions_in(address)
     before = (tmp_path / "p.db").read_bytes()
@@ -218,7 +218,7 @@ async def test_plain_store_is_refused_with_a_key(tmp_path: Path) -> None:
     assert (tmp_path / "p.db").read_bytes() == before
 
 
-async def test_keyring_is_asked_for_a_store_that_is_encrypted(encrypted: str) -> None:
+async def test_keyring_key_is_used_for_encrypted_store(encrypted: str) -> None:
     with memory_keyring():
         keep_key(encrypted, StoreKey.of(KEY))
         assert await sessions_in(encrypted) == 1
@@ -232,7 +232,7 @@ async def test_keyring_is_asked_for_a_store_that_is_encrypted(encrypted: str) ->
             await sessions_in(encrypted)
 
 
-async def test_key_where_nothing_can_be_encrypted_is_refused() -> None:
+async def test_key_for_unencryptable_store_is_rejected() -> None:
     with pytest.raises(Unsupported, match="encryption"):
         await sessions_in("memory:", KEY)
 
@@ -243,13 +243,13 @@ async def test_invalid_key_is_rejected_before_creating_anything(tmp_path: Path) 
     assert names_in(tmp_path) == []
 
 
-def test_blocking_store_takes_a_key_too(tmp_path: Path) -> None:
+def test_blocking_open_accepts_key_too(tmp_path: Path) -> None:
     with open_blocking(f"sqlite:///{tmp_path / 'b.db'}", key=KEY) as store:
         info = store.info()
     assert (info.is_encrypted, info.cipher) == (True, "AEGIS-256")
 
 
-async def test_awaited_open_returns_a_store_that_close_closes(tmp_path: Path) -> None:
+async def test_awaited_open_returns_store_that_must_be_closed(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path / 'a.db'}")
     session = await store.create()
     await store.close()

@@ -15,13 +15,13 @@ SCRIPT = "from perdure.client.processes import this_process; print(this_process(
 
 
 @linux
-def test_living_process_is_not_gone() -> None:
+def test_running_process_is_not_dead() -> None:
     assert f"pid {os.getpid()} on " in this_process()
     assert not is_gone(this_process())
 
 
 @linux
-def test_process_that_ended_is_gone() -> None:
+def test_ended_process_is_dead() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True)
     name = done.stdout.decode().strip()
     assert name.endswith(")")
@@ -49,5 +49,5 @@ def test_another_process_with_the_same_pid_is_not_the_same_process() -> None:
 @pytest.mark.parametrize(
     "name", ["somebody", "pid 1 on elsewhere (1.1)", "pid 999999999 on here", ""]
 )
-def test_uncertain_process_is_not_dead(name: str) -> None:
+def test_process_of_unknown_state_is_not_dead(name: str) -> None:
     assert not is_gone(name)

@@ -31,7 +31,7 @@ async def test_empty_session_shows_nothing(session: Session) -> None:
     assert (await session.context()).messages == ()
 
 
-async def test_path_to_any_entry_can_be_asked_for(session: Session) -> None:
+async def test_path_of_any_entry_can_be_read(session: Session) -> None:
     a, b, _ = await session.append(user("a"), assistant("b"), user("c"))
     assert await session.path(b) == [a, b]
     assert await session.path("s/0") == [a]
@@ -87,7 +87,7 @@ async def test_budget_limits_only_the_context(session: Session) -> None:
     assert len(await session.path()) == 40
 
 
-async def test_context_answers_every_call(session: Session) -> None:
+async def test_every_call_in_context_has_a_result(session: Session) -> None:
     await session.append(user("go"), assistant(tool_call("c", "find")))
     await session.append(user("never mind"))
     roles = [each.message.role for each in (await session.context()).messages]
@@ -97,7 +97,7 @@ async def test_context_answers_every_call(session: Session) -> None:
     assert "found" in str(wire((await session.context()).messages))
 
 
-async def test_entry_is_named_by_its_whole_id_or_foreign_id(
+async def test_entry_is_found_by_complete_id_or_alias(
     session: Session, memory: MemoryStore
 ) -> None:
     entries = tuple(new_tree(user(alias), alias=alias) for alias in ("abc1", "abd2"))

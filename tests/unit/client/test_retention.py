@@ -1,4 +1,4 @@
-"""Retention and quotas through a store's handle; what they do is in the conformance suite."""
+"""Retention and quotas through a store's handle; the conformance suite tests their effects."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from perdure.errors import ConfigError
 ONE = "[databases.{}]\naddress = 'postgresql://h/{}'\nnamespaces = ['a']\n"
 
 
-def test_route_of_a_namespace_is_its_database_or_the_default(tmp_path: Path) -> None:
+def test_namespace_is_routed_to_its_database_or_default(tmp_path: Path) -> None:
     file = tmp_path / "routes.toml"
     other = "[databases.y]\naddress = 'postgresql://h/y?replica=r'\n"
     file.write_text("default = 'y'\n" + ONE.format("x", "x") + other)
@@ -55,6 +55,6 @@ async def test_invalid_routes_are_refused(written: str, reason: str, tmp_path: P
 
 
 @pytest.mark.parametrize("address", ["routes:///", "routes:x.toml", "routes:////no/such/file"])
-async def test_address_without_a_file_of_routes_is_refused(address: str) -> None:
+async def test_routes_address_without_file_is_rejected(address: str) -> None:
     with pytest.raises(ConfigError, match=r"names no file|No such file"):
         await perdure.open(address)

@@ -52,7 +52,7 @@ async def open_turn(memory: MemoryStore) -> None:
 # ---------------------------------------------------------------- appending
 
 
-async def test_one_item_gives_its_entry_and_several_give_a_list(session: Session) -> None:
+async def test_one_item_returns_entry_and_several_return_list(session: Session) -> None:
     first = await session.append(user("a"))
     more = await session.append(assistant("b"), ModelChange("p:m"))
     assert first.message == user("a")
@@ -79,7 +79,7 @@ async def test_parent_is_an_entry_or_its_whole_id(session: Session) -> None:
     assert (await session.append(user("second root"), parent=None)).parent_id is None
 
 
-async def test_items_after_the_first_follow_each_other(session: Session) -> None:
+async def test_later_items_have_previous_item_as_parent(session: Session) -> None:
     root, _ = await session.append(user("a"), user("b"))
     third, fourth = await session.append(user("c"), user("d"), parent=root)
     assert (third.parent_id, fourth.parent_id) == (root.id, third.id)
@@ -98,7 +98,7 @@ async def test_note_is_no_parent(session: Session) -> None:
         await session.append(user("b"), parent=label)
 
 
-async def test_entry_of_another_store_with_the_same_session_id_is_looked_up(
+async def test_entry_of_another_store_with_same_session_id_is_resolved_again(
     store: Store, session: Session
 ) -> None:
     first = await session.append(user("a"))
@@ -217,7 +217,7 @@ async def test_label_and_title_can_be_removed(session: Session, nothing: str | N
     assert (await session.info()).name == "a"
 
 
-async def test_title_of_two_lines_keeps_them_and_is_listed_on_one(session: Session) -> None:
+async def test_title_of_two_lines_is_stored_unchanged_and_listed_on_one(session: Session) -> None:
     await session.rename("  Tide\n\n tables ")
     info = await session.info()
     assert (info.title, info.name) == ("Tide\n\n tables", "Tide tables")
@@ -245,7 +245,7 @@ async def test_undo_without_a_compaction_is_rejected(session: Session) -> None:
         await session.uncompact(entry)
 
 
-async def test_session_ends_and_opens_again(session: Session) -> None:
+async def test_session_ends_and_is_reopened(session: Session) -> None:
     assert await session.reopen() is None
     assert await session.end("done") is not None
     assert (await session.info()).status == "ended"
@@ -282,10 +282,10 @@ async def test_first_answer_counts(store: Store, session: Session, memory: Memor
 
 
 @pytest.mark.parametrize("choice", ["yes", "no"])
-async def test_earlier_answer_without_key_is_the_first(
+async def test_concurrent_answer_without_key_takes_precedence(
     session: Session, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
-    """A flow's consent answers what it frees, several questions in one commit."""
+    """A flow's consent answers all questions that it allows, several of them in one commit."""
     question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
     commit, freed = memory.commit, list[Entry]()
 
@@ -392,7 +392,7 @@ async def test_idempotency_key_is_bound_to_the_parent_too(store: Store) -> None:
         await session.append_many(again, parent=None, idempotency_key="k")
 
 
-async def test_contents_that_no_entry_names_are_refused(store: Store) -> None:
+async def test_contents_without_reference_in_commit_are_rejected(store: Store) -> None:
     for lazy in (False, True):
         session = await store.create(lazy=lazy)
         with pytest.raises(InvalidEntry, match="no entry of the commit names"):

@@ -36,7 +36,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "why"), WRONG)
-async def test_session_with_unusable_field_is_refused(given: dict[str, Any], why: str) -> None:
+async def test_session_with_invalid_field_is_rejected(given: dict[str, Any], why: str) -> None:
     theatre = Theatre()
     with pytest.raises(WrongArgument, match=why):
         await theatre.store.create(**given)
@@ -47,12 +47,12 @@ async def test_session_with_unusable_field_is_refused(given: dict[str, Any], why
     assert await theatre.store.recent(scope="all") == []
 
 
-async def test_folder_with_a_nul_is_refused() -> None:
+async def test_folder_with_nul_character_is_rejected() -> None:
     with pytest.raises(WrongArgument, match="cwd cannot hold a NUL"):
         await Theatre().store.create(cwd="a\0b")
 
 
-async def test_title_and_label_with_a_nul_are_refused() -> None:
+async def test_title_and_label_with_nul_character_are_rejected() -> None:
     theatre = Theatre()
     session = await theatre.store.create()
     entry = await session.append(user("a"))
@@ -68,7 +68,7 @@ async def test_title_and_label_with_a_nul_are_refused() -> None:
     assert len(await theatre.store.recent()) == 1
 
 
-async def test_empty_subject_is_refused_where_sessions_are_looked_for() -> None:
+async def test_empty_subject_is_rejected_in_session_filters() -> None:
     store = Theatre().store
     with pytest.raises(WrongArgument, match="subject is empty"):
         await store.recent(subject="")
@@ -92,11 +92,11 @@ async def test_empty_folder_is_refused_and_none_means_no_folder() -> None:
     assert [info.cwd for info in await theatre.store.recent()] == [None]
 
 
-def test_json_of_every_kind_is_taken() -> None:
+def test_json_of_every_type_is_accepted() -> None:
     require_header(subject="ana", metadata={"": EVERY_KIND, "n": -(2**63), "t": (1, 2)})
 
 
-async def test_deep_metadata_and_a_list_in_itself_are_refused() -> None:
+async def test_deep_metadata_and_self_containing_list_are_rejected() -> None:
     deep: dict[str, object] = {}
     for _ in range(5000):
         deep = {"a": deep}

@@ -13,7 +13,7 @@ from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import START_MS, ManualClock
 
 
-async def test_session_is_stored_at_once_with_what_it_was_given(
+async def test_session_is_stored_immediately_with_its_arguments(
     store: Store, memory: MemoryStore, tmp_path: Path
 ) -> None:
     session = await store.create(id="s", title="Trip", cwd=tmp_path, metadata={"a": [1]})
@@ -26,7 +26,7 @@ async def test_session_is_stored_at_once_with_what_it_was_given(
     assert not session.is_draft
 
 
-async def test_folder_is_kept_absolute(
+async def test_folder_is_stored_as_absolute_path(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -35,7 +35,7 @@ async def test_folder_is_kept_absolute(
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_chosen_id_that_exists_is_refused_at_once(store: Store, lazy: bool) -> None:
+async def test_existing_chosen_id_is_rejected_immediately(store: Store, lazy: bool) -> None:
     await store.create(id="s")
     with pytest.raises(SessionExists):
         await store.create(id="s", lazy=lazy)
@@ -56,7 +56,7 @@ async def test_abandoned_draft_leaves_nothing(store: Store) -> None:
         await store.open(draft.id)
 
 
-async def test_open_takes_the_whole_id_of_a_session(store: Store) -> None:
+async def test_open_requires_complete_session_id(store: Store) -> None:
     await store.create(id="abc1")
     assert (await store.open("abc1")).id == "abc1"
     for other in ("abc", "x", ""):
@@ -118,7 +118,7 @@ async def test_continue_without_session_starts_a_draft(store: Store) -> None:
     assert (await store.continue_recent(cwd="/here")).id == session.id
 
 
-async def test_store_is_checked_and_described(store: Store) -> None:
+async def test_store_is_verified_and_its_info_is_returned(store: Store) -> None:
     session = await store.create()
     await session.append(user("a"))
     assert (await store.verify()).is_ok

@@ -32,7 +32,7 @@ def test_database_of_the_store_itself_is_not_imported(tmp_path: Path) -> None:
     assert found == [tmp_path / "other" / "sessions.db"]
 
 
-def test_file_is_replaced_only_when_asked(tmp_path: Path) -> None:
+def test_export_replaces_existing_file_only_on_request(tmp_path: Path) -> None:
     file = tmp_path / "out"
     write_file(file, b"1", is_replacing=False)
     with pytest.raises(PathExists):

@@ -1,4 +1,4 @@
-"""The folder of a user's trust: one key, endorsements, a list for people."""
+"""The folder of a user's trust: one key, endorsements, a readable list."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_key_is_made_once_and_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
 
 
-async def test_key_that_cannot_be_kept_serves_this_process_only(tmp_path: Path) -> None:
+async def test_key_that_cannot_be_stored_is_used_in_this_process_only(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     folder = TrustFolder(tmp_path / "file" / "trust")
     marks = folder.marks(is_trusted=False)

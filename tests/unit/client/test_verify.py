@@ -1,4 +1,4 @@
-"""Checking a store through its handle. That a check ends is in tests/integration/operating."""
+"""Checking a store through its handle. tests/integration/operating checks that verify ends."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class CountingStore(MemoryStore):
         return await super().entries(stream, after, limit, **chosen)
 
 
-async def test_watchers_that_are_woken_together_read_once(clock: ManualClock) -> None:
+async def test_watchers_woken_together_share_one_read(clock: ManualClock) -> None:
     memory = CountingStore(clock=clock, random=SeededRandom())
     session = await Store(memory, Outside(clock, SeededRandom(1))).create(id="s")
     watches = [session.watch(after=-1) for _ in range(50)]
@@ -140,7 +140,7 @@ async def test_watchers_that_are_woken_together_read_once(clock: ManualClock) ->
 
 
 class SlowStore(MemoryStore):
-    """A store whose answers are old when they arrive: `meanwhile` runs between read and return."""
+    """A store with outdated answers: `meanwhile` runs between each read and its return."""
 
     meanwhile: Callable[[], Awaitable[object]] | None = None
 
@@ -214,7 +214,7 @@ async def test_seq_beyond_the_log_is_rejected(store: Store, session: Session) ->
         await asyncio.wait_for(anext(draft.watch(after=0)), DEADLINE_S)
 
 
-async def test_place_that_another_handle_has_reached_is_waited_at(
+async def test_watch_after_seq_seen_by_another_handle_waits_for_next_entry(
     store: Store, session: Session
 ) -> None:
     entry = await (await store.open("s")).append(user("not seen"))
@@ -283,7 +283,7 @@ async def test_watch_closed_by_another_task_ends_its_loop(
     assert [event async for event in watch] == []
 
 
-async def test_nothing_is_missed_or_repeated_while_others_append(
+async def test_watch_neither_misses_nor_repeats_events_during_appends(
     store: Store, session: Session
 ) -> None:
     async def writer(name: str) -> None:
@@ -302,7 +302,7 @@ async def test_nothing_is_missed_or_repeated_while_others_append(
     await writers
 
 
-async def test_draft_is_watched_into_its_store(store: Store) -> None:
+async def test_watch_of_draft_continues_after_it_is_stored(store: Store) -> None:
     draft = await store.create(id="d", lazy=True)
     await draft.append(user("a"))
     watch = draft.watch(after=-1)
@@ -335,7 +335,9 @@ async def test_store_yields_the_events_of_all_sessions_in_commit_order(store: St
     assert (event.stream, seqs([event])) == ("two", [1])
 
 
-async def test_store_is_watched_from_now_on_by_default(store: Store, session: Session) -> None:
+async def test_store_watch_starts_at_newest_position_by_default(
+    store: Store, session: Session
+) -> None:
     await session.append(user("before"))
     watch = store.watch()
     following = asyncio.ensure_future(take(watch, 1))
@@ -346,7 +348,7 @@ async def test_store_is_watched_from_now_on_by_default(store: Store, session: Se
     assert seqs(await following) == [1]
 
 
-async def test_position_beyond_the_store_waits_and_is_logged(
+async def test_watch_from_position_after_newest_waits_and_logs(
     store: Store, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     await session.append(user("a"))
@@ -380,7 +382,7 @@ async def test_live_events_come_between_intent_and_outcome_of_their_call(
     assert told(await take(watch, 3)) == ["lo", "agent:model_finished", "session:turn_completed"]
 
 
-async def test_two_calls_read_at_once_keep_their_live_events_apart(
+async def test_live_events_of_two_concurrent_calls_are_not_mixed(
     session: Session, engine: Engine
 ) -> None:
     watch = session.watch()
@@ -502,7 +504,7 @@ async def until_completed(watch: Watch) -> AsyncIterator[AnyEvent]:
 
 
 def check_calls(events: list[AnyEvent]) -> None:
-    """Each live event follows its call's intent, precedes its end, and none is missing between."""
+    """Check that live events follow their call's intent, precede its end, and have no gaps."""
     open_call, said = -1, ""
     for event in events:
         if isinstance(event, LiveEvent):
@@ -519,7 +521,7 @@ def check_calls(events: list[AnyEvent]) -> None:
 
 
 @pytest.mark.full_only
-async def test_unreferenced_watch_is_collected(store: Store, session: Session) -> None:
+async def test_unreferenced_watch_is_garbage_collected(store: Store, session: Session) -> None:
     watch = session.watch()
     await session.append(user("a"))
     await take(watch, 1)
@@ -531,14 +533,14 @@ async def test_unreferenced_watch_is_collected(store: Store, session: Session) -
     assert not store.bus._subscriptions  # pyright: ignore[reportPrivateUsage] - what is tested
 
 
-async def test_usage_gives_a_second_event(session: Session, engine: Engine) -> None:
+async def test_usage_causes_cost_event_after_model_event(session: Session, engine: Engine) -> None:
     watch = session.watch()
     await engine.write(new_side(ModelFinished("stop", Usage(1))))
     events = await take(watch, 2)
     assert [event.type for event in events] == ["agent:model_finished", "cost:updated"]
 
 
-async def test_watch_left_in_the_middle_reports_no_destroyed_task(store: Store) -> None:
+async def test_abandoned_watch_leaves_no_pending_task(store: Store) -> None:
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     for number in range(3):

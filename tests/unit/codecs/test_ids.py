@@ -15,13 +15,13 @@ def test_ids_have_16_digits_and_never_change() -> None:
     assert written_id(EntryId("s/1")) == "e5d9ffb8181dc5be"
 
 
-def test_other_entries_records_and_attempts_get_other_ids() -> None:
+def test_different_entries_records_and_attempts_get_different_ids() -> None:
     first, second = EntryId("s/1"), EntryId("s/11")
     ids = {written_id(first), written_id(second), written_id(first, 1), written_id(first, 0, 1)}
     assert len(ids) == 4
 
 
-async def test_every_record_of_an_entry_leads_back_to_it() -> None:
+async def test_every_record_id_of_entry_maps_back_to_it() -> None:
     store = empty_store()
     await create(store)
     results = Message("tool", (ToolResultPart("c1", "x"), ToolResultPart("c2", "y")))

@@ -37,7 +37,7 @@ def test_final_line_feed_begins_no_line() -> None:
     assert list(lines_of(b"")) == []
 
 
-def test_last_line_without_a_line_feed_may_still_be_written() -> None:
+def test_last_line_without_line_feed_is_not_ended() -> None:
     assert [line.is_ended for line in lines_of(b"a\nb")] == [True, False]
     assert [line.is_ended for line in lines_of(b"a\nb\n")] == [True, True]
 
@@ -57,7 +57,7 @@ def test_white_space_alone_is_a_blank_line() -> None:
         (b"[" + b"9" * 5000 + b"]", ["9" * 5000]),
     ],
 )
-def test_readable_line_is_read(line: bytes, value: object) -> None:
+def test_valid_line_is_read(line: bytes, value: object) -> None:
     reading = read_line(line)
     assert reading.is_json
     assert reading.value == value
@@ -98,7 +98,7 @@ def test_unbalanced_brackets_are_rejected() -> None:
     st.binary(max_size=200)
     | st.dictionaries(st.text(), st.floats()).map(json.dumps).map(str.encode)
 )
-def test_fields_are_plain_if_read_without_problem(line: bytes) -> None:
+def test_plain_fields_are_returned_if_line_has_no_problem(line: bytes) -> None:
     fields = plain_fields(line)
     is_plain = isinstance(read_line(line).value, dict) and read_line(line).problem is None
     assert fields == (read_line(line).value if is_plain else None)
@@ -122,7 +122,7 @@ def test_everything_python_writes_as_json_is_read(value: object) -> None:
     assert read_line(json.dumps(value).encode()).is_json
 
 
-def test_few_brackets_too_may_nest_too_deeply() -> None:
+def test_line_with_few_brackets_can_still_be_too_deep() -> None:
     assert read_line(b"[" * 400 + b"]" * 400) == ReadLine(None, is_json=False, problem=TOO_DEEP)
     assert read_line(b"[" * LEVELS + b"]" * LEVELS).is_json
 

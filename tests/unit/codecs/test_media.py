@@ -11,7 +11,7 @@ from perdure.session.media.inline import SCHEME
 from perdure.session.media_storage.handles import inline_in
 
 
-def test_media_are_named_by_their_hash_and_kept_once() -> None:
+def test_media_are_identified_by_hash_and_stored_once() -> None:
     media = Media()
     data = b64encode(b"picture").decode()
     first, second = media.part(data, "image/png"), media.part(data, "image/png")
@@ -60,7 +60,7 @@ def test_missing_type_is_detected_from_content(beginning: bytes, name: str) -> N
         ("YQ==", "application/octet-stream"),
     ],
 )
-def test_address_may_hold_its_content(address: str, name: str) -> None:
+def test_data_address_contains_its_content(address: str, name: str) -> None:
     media = Media()
     part = media.from_address(address)
     assert part is not None

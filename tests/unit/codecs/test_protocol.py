@@ -1,4 +1,4 @@
-"""Common parts of both codecs: carried bodies, and records of unknown types."""
+"""Common parts of both codecs: embedded bodies, and records of unknown types."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def entry_with(body: bytes, kind: str = "future") -> Entry:
         ("future", b""),
     ],
 )
-def test_carried_body_is_read_back_byte_for_byte(codec: Codec, kind: str, body: bytes) -> None:
+def test_embedded_body_is_read_back_byte_for_byte(codec: Codec, kind: str, body: bytes) -> None:
     data = carried_fields(entry_with(body, kind), is_escaped=codec.is_escaped)
     line = codec.line(codec.placed(codec.custom(f"perdure.{kind}", data), "1", None, 5))
     assert b"\n" not in line
@@ -55,7 +55,7 @@ def test_body_with_tool_line_end_is_not_written_as_json() -> None:
     assert not stands_as_json(b" {}", is_escaped=False)
 
 
-def test_damaged_carrier_carries_nothing() -> None:
+def test_damaged_embedded_body_is_ignored() -> None:
     assert carried_body(b'{"data":{"base64":"?"}}') == b""
     assert carried_body(b'{"data":3}') == b""
 

@@ -41,13 +41,13 @@ def test_model_name_has_known_parts(provider: str, model: str | None, name: str 
     assert model_name(provider, model) == name
 
 
-def test_meta_of_a_message_is_read_back() -> None:
+def test_meta_of_message_is_written_and_read_back() -> None:
     body = with_meta(b'{"role":"user","parts":[]}', {"reactions": ["+1"]})
     assert meta_of(body) == {"reactions": ["+1"]}
     assert with_meta(b"{}", None) == b"{}"
     assert meta_of(b'{"meta":') == {}
 
 
-def test_name_of_spaces_is_no_title() -> None:
+def test_title_of_spaces_is_ignored() -> None:
     assert title_in({"name": " a b "}) == SessionInfoChanged(title="a b")
     assert title_in({"name": "  "}) == title_in({}) == SessionInfoChanged()

@@ -1,4 +1,4 @@
-"""Records that pi and Operator both have: each round-trips."""
+"""Records that both pi and Operator have: each round-trips."""
 
 from __future__ import annotations
 

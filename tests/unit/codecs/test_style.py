@@ -1,4 +1,4 @@
-"""Properties of every spelling of numbers."""
+"""Properties of every number format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])
 
 
 @STYLES
-def test_deepest_readable_value_can_be_written(style: Style) -> None:
+def test_value_of_maximum_readable_depth_can_be_written(style: Style) -> None:
     def nested(depth: int) -> bytes:
         return b'[{"a":' * depth + b"0.5" + b"}]" * depth
 
@@ -25,7 +25,7 @@ def test_deepest_readable_value_can_be_written(style: Style) -> None:
 
 
 @STYLES
-def test_number_at_that_depth_is_in_the_style(style: Style) -> None:
+def test_number_at_maximum_depth_is_written_in_format(style: Style) -> None:
     def nested(depth: int) -> bytes:
         return b"[" * depth + b"1e-7" + b"]" * depth
 

@@ -72,7 +72,7 @@ def test_request_has_newest_messages_that_fit() -> None:
     assert text.index("bbb") < text.index("ccc")
 
 
-def test_oversized_summary_is_included_below_share() -> None:
+def test_oversized_summary_is_included_below_a_share_of_budget() -> None:
     summary = BranchSummary("nested " * 20)
     assert "nested" in shown(branch(user("old"), summary, user("c" * 40)), budget=12)
     assert "nested" not in shown(branch(user("old"), summary, user("c" * 40)), budget=11)

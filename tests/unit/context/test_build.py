@@ -45,7 +45,7 @@ def test_scenario_16_context_before_root_is_empty() -> None:
 
 
 def test_scenario_17_missing_leaf_has_no_context() -> None:
-    """pi shows the newest entry instead; perdure's stores raise an error, and invent nothing."""
+    """pi shows the newest entry instead; perdure's stores raise an error and return no context."""
     log = TreeLog()
     log.append(user("a"))
     assert build_context(log.window("s/99")).messages == ()
@@ -59,7 +59,7 @@ def test_omitted_message_that_a_compaction_retained_is_counted() -> None:
     assert context.dropped == 1
 
 
-def test_newest_settings_on_the_branch_count() -> None:
+def test_newest_settings_on_branch_apply() -> None:
     context = build_context(
         window_on(
             ModelChange("openai:a"),
@@ -72,7 +72,7 @@ def test_newest_settings_on_the_branch_count() -> None:
     assert (context.model, context.thinking_level) == ("anthropic:b", "high")
 
 
-def test_given_model_counts_before_the_last_switch() -> None:
+def test_model_argument_overrides_last_switch() -> None:
     assert build_context(window_on(user("x")), model="openai:a").model == "openai:a"
     named = window_on(user("x"), ModelChange("openai:b"))
     assert build_context(named, model="openai:a").model == "openai:a"

@@ -101,7 +101,7 @@ def test_nothing_new_since_compaction_gives_no_plan() -> None:
     assert plan_compaction(log.window(), keep_recent_tokens=1) is None
 
 
-def test_undone_compaction_does_not_count() -> None:
+def test_undone_compaction_is_ignored() -> None:
     log = TreeLog()
     _, kept = log.extend(user(BIG), user(BIG))
     log.undone.add(log.append(Compaction("gone", kept)))
@@ -147,8 +147,8 @@ def test_kept_part_never_starts_with_tool_result() -> None:
     assert plan_for(log, 50).first_kept == kept
 
 
-def test_oversized_results_at_the_end_do_not_keep_everything() -> None:
-    """Other tools fail here: without a place to cut after the results, nothing left the context."""
+def test_oversized_results_at_end_do_not_prevent_compaction() -> None:
+    """Other tools fail here: they find no cut after the results, so they remove no message."""
     log = TreeLog()
     log.extend(user(BIG), assistant(BIG), user("go"))
     call = log.append(assistant(tool_call("1", "a"), tool_call("2", "b")))
@@ -227,7 +227,7 @@ def test_custom_user_messages_stay_with_their_answer() -> None:
     assert plan.turn_prefix == ()
 
 
-def test_split_turn_without_start_is_history() -> None:
+def test_split_turn_without_start_is_summarised_as_history() -> None:
     plan = plan_of(assistant(BIG), assistant(BIG), keep=100)
     assert plan is not None
     assert texts(plan.history) == [BIG]
@@ -241,7 +241,7 @@ def test_single_turn_has_prefix_and_no_history() -> None:
     assert texts(plan.turn_prefix) == ["go", BIG]
 
 
-def test_keeping_nothing_is_possible() -> None:
+def test_plan_can_keep_no_message() -> None:
     plan = plan_of(user("a"), assistant("b"), keep=0)
     assert plan is not None
     assert plan.first_kept is None
@@ -264,7 +264,7 @@ def test_messages_outside_context_are_not_summarised() -> None:
 
 
 def test_messages_kept_by_compaction_are_summarised_by_next() -> None:
-    """#2608: a range that starts after the last compaction loses the messages that one kept."""
+    """#2608: a range that starts after the last compaction omits the messages that it kept."""
     log = TreeLog()
     log.append(user("before"))
     kept = log.append(user("kept by the first"))
@@ -275,7 +275,7 @@ def test_messages_kept_by_compaction_are_summarised_by_next() -> None:
     assert plan.previous_summary == "first summary"
 
 
-def test_next_cut_may_fall_before_the_previous_compaction() -> None:
+def test_next_cut_can_be_before_previous_compaction() -> None:
     log = TreeLog()
     log.append(user("before"))
     first, second = log.extend(user("one"), user(BIG))
@@ -296,7 +296,7 @@ def test_retained_messages_are_summarised_by_the_next_compaction() -> None:
     assert texts(plan.history) == ["tail", "reply", BIG, "x"]
 
 
-def test_retained_messages_count_in_what_fits() -> None:
+def test_retained_messages_count_toward_limit() -> None:
     log = TreeLog()
     log.append(Compaction("first", None, retained=(user(BIG),)))
     new = log.append(user(BIG))

@@ -167,7 +167,7 @@ def test_usage_before_newest_compaction_is_removed() -> None:
 
 
 def test_usage_after_undone_compaction_is_removed() -> None:
-    """It was reported for the smaller context after the compaction."""
+    """The usage was reported for the smaller context after the compaction."""
     log = TreeLog()
     _, kept, _ = log.extend(user("a"), user("b"), assistant("before", usage=USAGE))
     log.undone.add(log.append(Compaction("gone", kept)))

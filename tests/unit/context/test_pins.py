@@ -1,4 +1,4 @@
-"""Pinned entries stay verbatim through compactions and budgets, with their calls and results."""
+"""Pinned entries stay unchanged through compactions and budgets, with their calls and results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def note(seq: int, about: EntryId | None, *, is_pinned: bool = True) -> Entry:
 
 
 def grown() -> tuple[TreeLog, list[EntryId]]:
-    """Four exchanges, the second with a tool, and a compaction that keeps the last."""
+    """Return four exchanges, the second with a tool, and a compaction that keeps the last."""
     log = TreeLog()
     ids = log.extend(
         user("first"),
@@ -48,7 +48,7 @@ def said(window: ContextWindow, budget: int | None = None) -> list[str]:
     return [item.message.text for item in context.messages]
 
 
-def test_last_note_about_an_entry_counts() -> None:
+def test_last_pin_note_about_entry_applies() -> None:
     a, b = EntryId("s/1"), EntryId("s/2")
     assert pins_of([note(3, a), note(4, b), note(5, a, is_pinned=False)]) == {b}
     assert pins_of([note(3, a, is_pinned=False), note(4, a), note(5, None)]) == {a}
@@ -65,7 +65,7 @@ def test_pinned_hidden_entry_follows_summary() -> None:
     assert rest[2] == "four"
 
 
-def test_call_and_its_result_stay_together() -> None:
+def test_call_and_its_result_are_pinned_together() -> None:
     log, ids = grown()
     for pin in (ids[3], ids[4]):
         window = pinned(log, pin)

@@ -78,7 +78,7 @@ def test_scenario_21_usage_of_interrupted_answer_does_not_count(reason: str) -> 
     assert context_tokens(said) == 501
 
 
-def test_usage_of_nothing_but_zeros_counts_as_none() -> None:
+def test_usage_of_all_zeros_is_ignored() -> None:
     """#5526: providers that report zeros prevented every compaction."""
     said = [user("x" * 4_000), assistant("y" * 400, usage=Usage()), assistant("z" * 40)]
     assert context_tokens(said) == 1_110

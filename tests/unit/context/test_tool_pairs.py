@@ -73,7 +73,7 @@ def test_calls_of_a_trailing_answer_get_results_too() -> None:
     assert results_in(sent[-1]) == [("1", prompts.CALL_INTERRUPTED)]
 
 
-def test_first_of_two_results_counts() -> None:
+def test_first_of_two_results_is_used() -> None:
     sent = repair(assistant(tool_call("1", "a")), tool_result("1", "x"), tool_result("1", "y"))
     assert results_in(sent[1]) == [("1", "x")]
     assert len(sent) == 2
@@ -103,7 +103,7 @@ def test_reused_id_is_renamed_with_its_result() -> None:
     assert results_in(sent[3]) == [("call_0_2", "second")]
 
 
-def test_two_calls_of_one_id_in_one_answer_take_the_results_in_order() -> None:
+def test_two_calls_with_same_id_get_results_in_order() -> None:
     asked = assistant(tool_call("1", "a"), tool_call("1", "b"))
     sent = repair(asked, tool_result("1", "for a"), tool_result("1", "for b"))
     assert results_in(sent[1]) == [("1", "for a"), ("1_2", "for b")]
@@ -179,7 +179,7 @@ def test_retried_error_with_answered_call_stays() -> None:
     assert [message.role for message in sent] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_error_without_retry_keeps_its_text() -> None:
+def test_error_without_retry_is_sent_with_its_text() -> None:
     failed = cut_short("error", TextPart("Let me"))
     assert [m.text for m in repair(user("go"), failed, user("well?"))] == ["go", "Let me", "well?"]
 

@@ -1,4 +1,4 @@
-"""How much of a window is needed for the context within a budget."""
+"""The part of a window that is needed for the context within a budget."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def exchanges(count: int, usage: Usage | None = None) -> list[Message]:
 
 
 def needed(log: TreeLog, budget: int | None = BUDGET, most: int | None = None) -> int:
-    """Return the fewest newest entries that give a context; it must equal that of all entries."""
+    """Return the smallest number of newest entries that gives the context of all entries."""
     window = log.window()
     whole = build_context(window, budget_tokens=budget, max_messages=most)
     for limit in range(1, len(window.entries)):
@@ -43,7 +43,7 @@ def at_limit(
 
 
 @pytest.mark.parametrize("usage", [None, Usage(120)])
-def test_end_of_long_window_suffices_whatever_its_length(usage: Usage | None) -> None:
+def test_end_of_window_of_any_length_suffices(usage: Usage | None) -> None:
     found: set[int] = set()
     for count in (20, 200):
         log = TreeLog()
@@ -61,7 +61,7 @@ def test_message_limit_alone_needs_end_only() -> None:
 
 
 def growing_reports(count: int, per_message: int) -> list[Message]:
-    """Exchanges, each followed by the provider's reported usage."""
+    """Return exchanges, each followed by the provider's reported usage."""
     said = exchanges(count)
     for at in range(1, len(said), 2):
         said[at] = assistant(said[at].text, usage=Usage((at + 1) * per_message))
@@ -87,13 +87,13 @@ def test_reports_between_answers_correct_estimates_of_long_window() -> None:
     assert 130 < right.tokens <= BUDGET
 
 
-def test_report_too_far_back_does_not_count() -> None:
+def test_old_usage_report_is_ignored() -> None:
     log = TreeLog()
     log.extend(*exchanges(1, Usage(100_000)), *exchanges(100))
     assert needed(log) < 16
 
 
-def test_result_needs_its_call() -> None:
+def test_window_end_includes_call_of_its_first_result() -> None:
     log = TreeLog()
     log.extend(*exchanges(50), user("look"), assistant(tool_call("far", "read", {})))
     log.extend(*exchanges(10), tool_result("far", "at last"), user("and?"), assistant("so"))
@@ -182,7 +182,7 @@ def test_retained_messages_stay_before_end() -> None:
     assert "as it was" not in "".join(each.message.text for each in found.messages)
 
 
-def test_usage_before_undone_compaction_does_not_count() -> None:
+def test_usage_before_undone_compaction_is_ignored() -> None:
     log = TreeLog()
     log.extend(*exchanges(2))
     undone = log.append(Compaction("gone", None))

@@ -36,7 +36,7 @@ def test_metadata_and_multicast_stay_closed_with_local_open(address: str) -> Non
 
 @settings(max_examples=100)
 @given(st.ip_addresses(v=4))
-def test_no_private_address_of_python_is_open(address: IPv4Address) -> None:
+def test_no_address_that_python_calls_private_is_open(address: IPv4Address) -> None:
     if is_open(str(address)):
         assert address.is_global
         assert not address.is_multicast

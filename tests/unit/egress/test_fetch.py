@@ -1,4 +1,4 @@
-"""Requests to a server on loopback, which only a configuration allows."""
+"""Requests to a server on loopback, which must be allowed by configuration."""
 
 from __future__ import annotations
 

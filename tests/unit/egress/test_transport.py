@@ -14,7 +14,7 @@ async def says(*addresses: str) -> list[str]:
     return list(addresses)
 
 
-async def test_one_closed_address_among_many_closes_the_name() -> None:
+async def test_name_with_one_closed_address_is_rejected() -> None:
     backend = PinnedBackend(lambda h, p: says("1.1.1.1", "10.0.0.1"), is_local_open=False)
     with pytest.raises(EgressDenied):
         await backend.connect_tcp("example.com", 443)

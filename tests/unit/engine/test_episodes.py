@@ -1,4 +1,4 @@
-"""Episodes in the commit of an end, and those that the next opening adds."""
+"""Episodes in the commit that ends a session, and missing episodes added at the next opening."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 
 async def write(store: Store, session: str, *bodies: SideBody) -> None:
-    """Append `bodies` as a program that knows no episodes."""
+    """Append `bodies` directly to the backend, without episodes."""
     entries = tuple(new_side(body) for body in bodies)
     commit = Commit(writes=(Write(stream=StreamId(session), entries=entries),), at=START_MS)
     await store.backend.commit(commit)
@@ -62,7 +62,7 @@ async def test_reopened_session_gets_second_episode_from_its_first_end() -> None
         assert (second.first, second.messages) == (first.last + 1, 2)
 
 
-async def test_entries_without_an_end_stay_as_they_are() -> None:
+async def test_entries_without_session_end_are_unchanged() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         entries = (new_side(Label("x")),)
@@ -70,7 +70,7 @@ async def test_entries_without_an_end_stay_as_they_are() -> None:
         assert await with_episode(log, session.id, head, entries, START_MS) is entries
 
 
-async def test_ends_without_episode_get_one_each_and_only_once() -> None:
+async def test_each_end_without_episode_gets_one_episode_once() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         clock = store.outside.clock
         ended = await store.create(id="a")
@@ -85,7 +85,7 @@ async def test_ends_without_episode_get_one_each_and_only_once() -> None:
         assert await record_open_ends(store.backend, clock) == 0
 
 
-async def test_fork_of_an_ended_session_has_no_episode_of_its_own() -> None:
+async def test_fork_of_ended_session_has_no_own_episode() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         session = await store.create()
         await session.append(user("One"))

@@ -1,4 +1,4 @@
-"""The model that an imported session continues with, for a file of each format."""
+"""An imported session continues with the agent's model: one file of each format."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ SWITCHING = ("pi", "operator", "codex")
 
 
 async def best_session(memory: MemoryStore, format: FormatName) -> tuple[str, bool]:
-    """Import files of the format up to one with a switch; a session with messages, and if it has
-    one."""
+    """Return an imported session, with a model change if possible, and whether it has one."""
     names, read = FILES[format]
     found: list[str] = []
     for name in names:
@@ -75,7 +74,7 @@ SWITCHES = (
 
 
 @pytest.mark.parametrize("switched", [None, "test:other"])
-async def test_switches_in_a_continued_file_leave_the_session_its_own_model(
+async def test_model_switches_in_continued_file_do_not_change_session_model(
     switched: str | None,
 ) -> None:
     clock, random = ManualClock(), SeededRandom(1)

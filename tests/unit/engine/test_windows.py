@@ -25,7 +25,7 @@ def store() -> Store:
 
 
 async def grown(store: Store) -> tuple[Session, list[Entry]]:
-    """Return a session whose first two messages a compaction hides."""
+    """Return a session with a compaction that hides its first two messages."""
     session = await store.create(id="s")
     entries = await session.append(
         user("first"), assistant("one"), user("second"), assistant("two")
@@ -56,7 +56,7 @@ async def test_other_branch_and_fork_have_own_windows(store: Store) -> None:
     assert (await pinned_window(store.backend, fork.id, fork.leaf)).pins == {away.id}
 
 
-async def test_pinned_result_brings_call_that_compaction_hides(store: Store) -> None:
+async def test_pinned_result_adds_its_hidden_call_to_window(store: Store) -> None:
     session = await store.create(id="s")
     asking = assistant(tool_call("a", "look", {}), tool_call("b", "look", {}))
     results = tool_result("a", "red"), tool_result("b", "blue")
@@ -71,7 +71,7 @@ async def test_pinned_result_brings_call_that_compaction_hides(store: Store) -> 
 
 
 @pytest.mark.parametrize("is_asked_each_time", [True, False])
-async def test_followed_window_equals_window_read(*, is_asked_each_time: bool) -> None:
+async def test_followed_window_equals_window_read_from_store(*, is_asked_each_time: bool) -> None:
     stage = Stage()
     session = await stage.store.create(id="s")
     followed = FollowedWindow(stage.memory, session.id)
@@ -143,7 +143,7 @@ async def look() -> str:
 
 
 @pytest.mark.parametrize("is_hidden", [False, True])
-async def test_pin_causes_no_reread_for_other_results(*, is_hidden: bool) -> None:
+async def test_pin_causes_no_reread_of_window_in_later_turns(*, is_hidden: bool) -> None:
     turn = (says(calls("look", "look")), says("x"))
     stage = Stage(*(turn * 10))
     counting = Counting(clock=stage.clock, random=SeededRandom(2))

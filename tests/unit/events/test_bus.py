@@ -136,7 +136,7 @@ def test_subscription_ends_with_its_subscriber() -> None:
     assert not bus._subscriptions  # pyright: ignore[reportPrivateUsage] - what is tested
 
 
-def test_only_end_of_tool_progress_is_kept() -> None:
+def test_snapshot_contains_only_end_of_long_tool_progress() -> None:
     bus = LiveBus()
     for n in range(1, 40):
         bus.publish(live(n, chr(64 + n) * 8192, type_="agent:tool_progress"))

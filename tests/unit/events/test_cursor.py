@@ -23,7 +23,7 @@ def test_consecutive_numbers_have_no_gap() -> None:
     assert [gaps.missed_count(token(n)) for n in (1, 2, 3)] == [0, 0, 0]
 
 
-def test_jump_gives_count_of_missing_events() -> None:
+def test_jump_in_numbers_gives_count_of_missing_events() -> None:
     gaps = Gaps()
     assert gaps.missed_count(token(1)) == 0
     assert gaps.missed_count(token(5)) == 3

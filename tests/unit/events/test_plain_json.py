@@ -29,7 +29,7 @@ def test_part_begins_with_its_type() -> None:
     assert fields_of(ThinkingPart("hm")) == {"type": "thinking", "text": "hm", "isRedacted": False}
 
 
-def test_outside_data_keeps_names_and_nulls() -> None:
+def test_data_of_other_programs_keeps_names_and_nulls() -> None:
     part = ToolCallPart("c", "find", {"max_results": None, "deep_er": {"a_b": [1]}})
     assert fields_of(part)["args"] == {"max_results": None, "deep_er": {"a_b": [1]}}
 

@@ -318,7 +318,7 @@ def test_durable_event_on_the_wire_has_its_number() -> None:
     }
 
 
-def test_first_event_of_entry_has_no_index_and_later_ones_do() -> None:
+def test_only_later_events_of_an_entry_have_an_index() -> None:
     first, second = events_of(entry_with(ledger.ModelFinished("stop", Usage(1))))
     assert "index" not in wire(first)
     assert wire(second)["index"] == 1

@@ -29,5 +29,5 @@ def test_event_cannot_be_changed(event: AnyEvent) -> None:
         event.at = 2  # pyright: ignore[reportAttributeAccessIssue] - what is tested
 
 
-def test_live_types_and_the_snapshot_differ() -> None:
+def test_snapshot_type_is_not_a_live_type() -> None:
     assert SNAPSHOT not in get_args(LiveType)

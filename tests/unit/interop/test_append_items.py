@@ -32,7 +32,7 @@ def parts(entries: Iterable[Entry]) -> list[ImportSource]:
 
 
 def contents(entries: list[Entry]) -> list[Entry]:
-    """Return `entries` without the stored file, renumbered with their references."""
+    """Return `entries` without import sources and leaf moves, renumbered from 0."""
     kept = [e for e in entries if e.kind not in (ImportSource.kind, LeafMoved.kind)]
     ids = {entry.id: EntryId(f"s/{number}") for number, entry in enumerate(kept)}
     stream = StreamId("s")

@@ -61,7 +61,9 @@ async def test_parallel_import_equals_sequential_import(folder: list[Path]) -> N
         assert [entry.kind for entry in ours] == [entry.kind for entry in theirs]
 
 
-async def test_same_file_twice_makes_one_session(folder: list[Path], tmp_path: Path) -> None:
+async def test_importing_same_file_twice_creates_one_session(
+    folder: list[Path], tmp_path: Path
+) -> None:
     store = empty_store()
     copies = [tmp_path / f"copy-{number}.jsonl" for number in range(8)]
     for copy in copies:

@@ -138,7 +138,7 @@ async def test_bundle_of_path_fork_omits_import_original() -> None:
     assert set(bundle.aliases) == {"b0000001", "b0000002", "b0000003"}
 
 
-async def test_fork_of_tree_keeps_import_original_and_places_in_it() -> None:
+async def test_fork_of_tree_keeps_import_original_and_source_positions() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v3.jsonl"))).session
     await fork(store, origin, FORK, (await store.state(origin)).leaf, scope="tree")

@@ -67,7 +67,7 @@ def test_each_session_of_a_database_has_its_rows_as_lines(database: Path) -> Non
     assert [row["id"] for table, row in rows_in(second) if table == "sessions"] == ["20260502_1"]
 
 
-async def test_database_becomes_its_sessions_and_grows(database: Path) -> None:
+async def test_database_is_imported_as_sessions_and_later_rows_are_added(database: Path) -> None:
     store = empty_store()
     found = await outcomes(store, database)
     reports = [outcome.report for outcome in found if outcome.report is not None]

@@ -96,7 +96,7 @@ async def test_erased_entries_are_reported(format: ExportFormat) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_summary_that_was_erased_in_a_fork_is_counted(format: ExportFormat) -> None:
+async def test_summary_erased_in_fork_is_counted(format: ExportFormat) -> None:
     store = empty_store()
     await create(store)
     await append(store, *(new_tree(user(text)) for text in ("a", "secret")), stream=SESSION)
@@ -212,7 +212,7 @@ async def test_losses_of_format_are_reported() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATOR)
-async def test_unchanged_import_of_operator_gives_its_own_bytes(name: str) -> None:
+async def test_unchanged_import_of_operator_exports_original_bytes(name: str) -> None:
     store = empty_store()
     content = operator_file(name)
     report = await imported(store, content)
@@ -220,7 +220,7 @@ async def test_unchanged_import_of_operator_gives_its_own_bytes(name: str) -> No
 
 
 @given(spoilt([operator_file(name) for name in OPERATOR]))
-async def test_damaged_import_of_operator_gives_its_own_bytes(content: bytes) -> None:
+async def test_damaged_import_of_operator_exports_original_bytes(content: bytes) -> None:
     store = empty_store()
     try:
         report = await imported(store, content, "operator")

@@ -110,7 +110,7 @@ async def test_import_assigns_another_subject_to_facts_on_request(
         assert await other.memory.facts(subject="bob") == []
 
 
-async def test_facts_of_an_erased_subject_stay_erased(store: Store, tmp_path: Path) -> None:
+async def test_facts_of_erased_subject_are_not_imported_again(store: Store, tmp_path: Path) -> None:
     await filled(store)
     await store.export("perdure", tmp_path / "one")
     await store.erase(subject="ana")

@@ -111,7 +111,7 @@ async def test_log_starts_with_import_source() -> None:
     assert await store.blob(source.blob) == content
 
 
-async def test_entries_keep_the_times_and_ids_of_the_source() -> None:
+async def test_entries_have_times_and_ids_of_source() -> None:
     store = empty_store()
     await imported(store, pi_file("v3.jsonl"))
     entry = await store.entry(V3, await store.resolve(V3, "b0000003"))
@@ -261,7 +261,7 @@ async def test_only_new_part_is_added_and_stored() -> None:
     assert await store.blob(new.blob) == content[new.offset :]
 
 
-async def test_leaf_follows_a_file_that_grew() -> None:
+async def test_leaf_moves_to_end_of_grown_file() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     await imported(store, pi_file("v3.jsonl"))
@@ -288,7 +288,7 @@ async def test_leaf_of_session_continued_in_perdure_stays_after_import() -> None
     assert said.id not in [entry.id for entry in await store.branch(V3, new.id)]
 
 
-async def test_new_entries_have_their_named_parents() -> None:
+async def test_new_entries_have_parents_named_in_file() -> None:
     store = empty_store()
     content = pi_file("v2.jsonl")
     stream = (await imported(store, lines(content, 6))).session
@@ -393,7 +393,7 @@ async def export_after_one_more(content: bytes) -> bytes:
     return (await export_session(store, V1, "pi")).content
 
 
-async def test_another_file_with_the_same_id_becomes_another_session() -> None:
+async def test_other_file_with_same_id_becomes_separate_session() -> None:
     store = empty_store()
     await imported(store, pi_file("v3.jsonl"))
     other = pi_file("newer.jsonl").replace(b"01990000-7000-7000-8000-6f3ad2b7b004", V3.encode())
@@ -404,7 +404,7 @@ async def test_another_file_with_the_same_id_becomes_another_session() -> None:
     assert (await imported(store, pi_file("v3.jsonl"))).session == V3
 
 
-async def test_own_session_is_never_taken_for_import() -> None:
+async def test_own_session_is_never_treated_as_import() -> None:
     store = empty_store()
     await append_native(store, V3)
     assert (await imported(store, pi_file("v3.jsonl"))).session == f"{V3}.2"

@@ -197,7 +197,7 @@ async def test_folder_can_disappear_and_return(tmp_path: Path) -> None:
     assert await desk.look() == []
 
 
-async def test_renamed_file_is_same_file(desk: Desk) -> None:
+async def test_renamed_file_is_recognized_as_same_file(desk: Desk) -> None:
     path = desk.write("a.jsonl", lines(pi_file("v3.jsonl"), 8))
     await desk.look()
     path.rename(desk.folder / "a.1.jsonl")
@@ -206,7 +206,7 @@ async def test_renamed_file_is_same_file(desk: Desk) -> None:
     assert told(await desk.look()) == [("a.1.jsonl", "imported", 12)]
 
 
-async def test_rotated_file_is_other_session(desk: Desk) -> None:
+async def test_rotated_file_is_recognized_as_another_file(desk: Desk) -> None:
     path = desk.write("a.jsonl", pi_file("v3.jsonl"))
     await desk.look()
     path.rename(desk.folder / "a.old.jsonl")
@@ -297,7 +297,7 @@ async def test_file_with_slow_import_is_read_less_often(tmp_path: Path) -> None:
     assert len([change async for change in follower.look()]) == 1
 
 
-async def test_every_fixture_at_once(desk: Desk) -> None:
+async def test_all_fixtures_are_imported_in_one_scan(desk: Desk) -> None:
     for number, content in enumerate(every_file()):
         desk.write(f"{number:03}.jsonl", content)
     changes = await desk.look()

@@ -225,7 +225,7 @@ async def native(store: MemoryStore) -> list[EntryId]:
     return [entry.id for entry in committed.entries[0]]
 
 
-async def test_own_session_becomes_file_of_version_3() -> None:
+async def test_own_session_is_exported_as_file_of_version_3() -> None:
     store = empty_store()
     await native(store)
     content = await exported(store)
@@ -244,7 +244,7 @@ async def test_own_session_becomes_file_of_version_3() -> None:
 
 
 @pytest.mark.parametrize("name", CLAUDE_CODE)
-async def test_transcript_becomes_a_pi_file_with_the_same_branch(name: str) -> None:
+async def test_transcript_is_exported_as_pi_file_with_same_branch(name: str) -> None:
     store, other = empty_store(), empty_store()
     stream = (await imported(store, claude_file(name))).session
     await imported(other, await exported(store, stream))

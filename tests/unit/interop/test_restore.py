@@ -87,7 +87,7 @@ async def test_turns_are_restored() -> None:
     assert (state.open_turn, state.info.turns, state.leaf) == (None, 1, "s/0")
 
 
-async def test_turn_that_is_open_stays_open_for_recovery() -> None:
+async def test_open_turn_remains_open_for_recovery() -> None:
     bundle = await with_turn(empty_store())
     cut = msgspec.structs.replace(bundle, entries=bundle.entries[:3])
     other = empty_store()
@@ -109,7 +109,7 @@ async def test_continued_session_ignores_older_file() -> None:
     assert await restored(store, bundle) == ("s", 0, False)
 
 
-async def test_session_continued_elsewhere_adds_the_rest() -> None:
+async def test_restore_of_session_continued_elsewhere_adds_new_entries() -> None:
     store, other = empty_store(), empty_store()
     await restored(other, await with_turn(store))
     await say(store, "later")
@@ -130,7 +130,7 @@ async def test_restore_over_another_session_with_same_id_gets_new_id() -> None:
     assert len(await other.entries(S)) == 1
 
 
-async def test_diverged_sessions_stay_separate() -> None:
+async def test_diverged_sessions_are_not_merged() -> None:
     store, other = empty_store(), empty_store()
     await restored(other, await with_turn(store))
     await say(store, "here")
@@ -172,7 +172,7 @@ async def test_interrupted_import_is_resumed() -> None:
     assert await bundle_of(other, S) == bundle
 
 
-async def test_log_in_pieces_is_the_same_log() -> None:
+async def test_import_in_pieces_gives_the_same_log() -> None:
     for content in every_file():
         with case(content):
             store, other = empty_store(), empty_store()
@@ -202,7 +202,7 @@ async def test_import_killed_at_any_commit_is_completed_by_retry() -> None:
         assert await bundle_of(other, S) == bundle
 
 
-async def test_two_imports_at_once_bring_each_entry_once() -> None:
+async def test_two_imports_at_once_add_each_entry_once() -> None:
     bundle = await bundle_of_many()
     other = empty_store()
     reports = await asyncio.gather(restored(other, bundle, 1), restored(other, bundle, 1))
@@ -263,7 +263,7 @@ async def test_invalid_log_of_known_session_adds_nothing() -> None:
         await imported(empty_store(), content)
 
 
-async def test_entries_after_open_turn_stay_in_tree() -> None:
+async def test_entries_after_open_turn_remain_in_tree() -> None:
     bundle = await with_turn(empty_store())
     other = empty_store()
     await restored(other, msgspec.structs.replace(bundle, entries=bundle.entries[:2]))
@@ -272,7 +272,7 @@ async def test_entries_after_open_turn_stay_in_tree() -> None:
     assert (await bundle_of(other, S)).entries == more.entries
 
 
-async def test_bundle_that_was_renamed_keeps_its_import_original() -> None:
+async def test_renamed_bundle_keeps_its_import_original() -> None:
     store, other = empty_store(), empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     header = StreamHeader(stream, 0)

@@ -31,7 +31,9 @@ from perdure.session.search.words import terms
         ("kdy jsme byli pracovat doma", "pracovali pracujeme domek", {"pracovali"}),
     ],
 )
-def test_words_with_the_same_stem_count_as_one(question: str, text: str, found: set[str]) -> None:
+def test_words_with_the_same_stem_count_as_one_word(
+    question: str, text: str, found: set[str]
+) -> None:
     classes = question_of(question, 0).words
     assert {word for word in terms(text) if any(each.has(word) for each in classes)} == found
 

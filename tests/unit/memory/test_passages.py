@@ -9,7 +9,7 @@ def weight(term: str) -> float:
     return float(term in ("zebra", "crossing"))
 
 
-def test_short_text_stays_whole() -> None:
+def test_short_text_is_one_passage() -> None:
     assert passage_of("a zebra\n crossing ", weight) == (0, "a zebra\n crossing ")
 
 
@@ -23,7 +23,7 @@ def test_passage_of_a_long_text_contains_the_words() -> None:
         assert len(passage.split()) <= PASSAGE_WORDS + 40
 
 
-def test_passage_with_both_words_wins_over_one_that_repeats_a_word() -> None:
+def test_passage_with_both_words_ranks_above_repetitions_of_one_word() -> None:
     text = "zebra " * 200 + "far " * 200 + "zebra crossing " + "end " * 200
     assert "crossing" in passage_of(text, weight).text
 

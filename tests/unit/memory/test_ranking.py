@@ -25,7 +25,7 @@ def said(name: str, author: str | None, text: str) -> SaidText:
     return SaidText(name, author, text, START_MS)
 
 
-def test_every_speaker_that_the_question_names_counts() -> None:
+def test_every_speaker_named_in_question_counts() -> None:
     texts = [said("a", "Ana Maria", "the moon"), said("b", "Bob", "the moon")]
     texts.append(said("c", "Eve", "the moon"))
     for question, speakers in (

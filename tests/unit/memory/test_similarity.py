@@ -32,7 +32,7 @@ def add(corpus: Corpus, place: int) -> None:
     corpus.add_text(Text(place, 0, ["word"], filters, place))
 
 
-def test_vectors_count_with_their_neighbours() -> None:
+def test_similarity_includes_vectors_of_neighbours() -> None:
     corpus = corpus_of([1, 2, 3])
     rows = [(1, stored((1, 0))), (3, stored((0, 1)))]
     corpus.add_vectors(corpus.vectors[MODEL], rows)
@@ -48,7 +48,7 @@ def test_vectors_count_with_their_neighbours() -> None:
     assert found.window == pytest.approx(expected, abs=1e-5)
 
 
-def test_text_between_others_changes_their_neighbours() -> None:
+def test_text_inserted_between_others_changes_their_neighbours() -> None:
     corpus = corpus_of([1, 3])
     corpus.add_vectors(corpus.vectors[MODEL], [(1, stored((1, 0))), (3, stored((0, 1)))])
     before = similarity(corpus, ASKED)
@@ -64,13 +64,13 @@ def test_corpus_without_vectors_has_no_similarity() -> None:
     assert similarity(Corpus(), ASKED) is None
 
 
-def test_question_without_direction_has_no_similarity() -> None:
+def test_question_with_zero_vector_has_no_similarity() -> None:
     corpus = corpus_of([1])
     corpus.add_vectors(corpus.vectors[MODEL], [(1, stored((1, 0)))])
     assert similarity(corpus, Meaning(MODEL, (0.0, 0.0))) is None
 
 
-def test_vector_without_direction_is_refused() -> None:
+def test_vector_without_direction_is_rejected() -> None:
     for wrong in ((0.0, 0.0), (), (float("inf"), 1.0), (float("nan"), float("nan"))):
         with pytest.raises(ValueError, match="no direction"):
             stored(wrong)

@@ -25,7 +25,7 @@ def ranked(
     return rank.best
 
 
-def test_statement_with_more_words_of_the_question_comes_first() -> None:
+def test_statement_with_more_words_of_question_comes_first() -> None:
     best = ranked(
         "Which hotel by the river?",
         Statement("the hotel", START_MS),

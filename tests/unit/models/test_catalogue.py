@@ -56,7 +56,7 @@ def test_private_servers_need_no_key(name: str) -> None:
     assert not provider.wants_key(provider.default_url)
 
 
-def test_remedy_names_extra_and_variable() -> None:
+def test_remedy_names_package_extra_and_environment_variable() -> None:
     assert PROVIDERS["google"].remedy == (
         "pip install 'perdure[google]' (from a clone: '.[google]') and set GEMINI_API_KEY "
         "(GEMINI_BASE_URL for another server that speaks its protocol)"
@@ -77,7 +77,7 @@ def test_guide_lists_every_provider_with_its_variables() -> None:
 
 
 @pytest.mark.parametrize("name", ["scripted:echo", "ollama:qwen3:8b", "a:b c", "openrouter:x/y"])
-def test_model_is_named_with_its_provider(name: str) -> None:
+def test_model_name_contains_its_provider(name: str) -> None:
     assert is_model_name(name)
     require_model_name(name)
 

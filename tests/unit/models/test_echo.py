@@ -31,12 +31,12 @@ def test_echo_introduces_itself_with_help() -> None:
     assert "-m openai:" in text
 
 
-def test_instructions_come_once_in_a_conversation() -> None:
+def test_echo_sends_instructions_once_per_conversation() -> None:
     text = text_of(ModelRequest("m", (user("a"), assistant("b"), user("again"))))
     assert text == "offline scripted model: you wrote “again”."
 
 
-def test_long_message_is_not_repeated_whole() -> None:
+def test_long_message_is_repeated_only_in_part() -> None:
     assert len(text_of(ModelRequest("m", (user("x" * 100_000),)))) < 1_000
 
 
@@ -49,7 +49,7 @@ def test_echo_calls_tools_that_the_message_requests() -> None:
     )
 
 
-def test_arguments_that_are_no_json_are_sent_as_they_are() -> None:
+def test_arguments_that_are_not_json_are_sent_unchanged() -> None:
     assert calls_for("/tool read_file {path: a}") == (ScriptedCall("read_file", "{path: a}"),)
 
 
@@ -98,7 +98,7 @@ def test_summary_has_every_section_and_conversation_text() -> None:
     assert 300 < len(text) < 4_000
 
 
-def test_summary_keeps_the_one_before_it() -> None:
+def test_summary_contains_previous_summary() -> None:
     text = transcript(2) + "<previous-summary>\nThey chose Rome.\n</previous-summary>"
     assert "They chose Rome." in summary_of(text)
 

@@ -32,7 +32,7 @@ def held(keys: dict[str, str]) -> ModuleType:
     return module
 
 
-def test_environment_comes_before_the_keyring() -> None:
+def test_key_in_environment_precedes_key_in_keyring() -> None:
     def asked(name: str) -> str:
         raise AssertionError(f"the keyring was asked for {name}")
 
@@ -115,7 +115,7 @@ def test_keyring_of_headless_machine_gives_no_key(
     assert in_keyring("openai") is None
 
 
-def test_key_file_is_synced_before_it_gets_its_name(
+def test_key_file_is_synced_before_its_name_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, synced = tmp_path / "openai", list[tuple[int, bool]]()

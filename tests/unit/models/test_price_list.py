@@ -25,7 +25,7 @@ MODELS = (
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_cost_is_that_of_the_list_for_any_usage(model: str) -> None:
+def test_cost_equals_list_price_for_any_usage(model: str) -> None:
     dice = random.Random(model)
     provider, _, name = model.partition(":")
     for size in (10, 1_000, 100_000, 200_000, 1_000_000):
@@ -44,7 +44,7 @@ def test_cost_is_that_of_the_list_for_any_usage(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["scripted:echo", "anthropic:nothing", "nobody:claude", "x", ""])
-def test_model_that_is_not_listed_has_no_price(model: str) -> None:
+def test_unlisted_model_has_no_price(model: str) -> None:
     assert PriceList().cost_microcents(model, Usage(10, 10)) is None
 
 
@@ -74,7 +74,7 @@ def test_cached_prices_are_used_without_reading_the_list_again(tmp_path: Path) -
         assert done.stdout.decode() == told
 
 
-def test_damaged_or_unwritable_file_of_prices_is_no_error(tmp_path: Path) -> None:
+def test_damaged_or_unwritable_price_file_raises_no_error(tmp_path: Path) -> None:
     model, used = MODELS[0], Usage(10, 10)
     cost = PriceList().cost_microcents(model, used)
     for content in (b"", b"{", b'{"package":1}', b"\xff"):

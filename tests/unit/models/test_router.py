@@ -15,7 +15,7 @@ from perdure.session.messages import Usage, user
 
 
 class NamedClient:
-    """Answers with its name and the model's."""
+    """A client that answers with its own name and the name of the model."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -67,7 +67,7 @@ def test_name_without_provider_is_rejected(model: str) -> None:
         ModelRouter({"scripted": NamedClient("s")}).client_for(model)
 
 
-def test_unknown_provider_error_lists_known_ones() -> None:
+def test_unknown_provider_error_lists_known_providers() -> None:
     router = ModelRouter({"scripted": NamedClient("s"), "mine": NamedClient("m")})
     with pytest.raises(
         ConfigError, match=r"unknown model provider 'nobody'; available: mine, scripted$"
@@ -87,7 +87,7 @@ def test_missing_setup_of_provider_is_explained() -> None:
         ModelRouter({"scripted": NamedClient("s")}).client_for("openai:gpt-5")
 
 
-async def test_unusable_model_is_refusal_in_turn() -> None:
+async def test_unusable_model_raises_model_refused() -> None:
     def factory() -> NamedClient:
         raise ConfigError("set SOME_KEY")
 
@@ -146,7 +146,7 @@ async def test_renewed_provider_gets_new_client_and_closes_old_client() -> None:
     assert await said(router, "a:x") == "given for a:x"
 
 
-async def test_clients_are_loaded_on_another_thread_once() -> None:
+async def test_client_is_loaded_once_on_another_thread() -> None:
     made: list[threading.Thread] = []
 
     def factory() -> NamedClient:

@@ -102,7 +102,7 @@ async def test_delays_sleep_on_the_clock() -> None:
     assert slept == [1.0, 0.25, 0.25]
 
 
-async def test_text_is_split_as_scenario_says() -> None:
+async def test_text_is_split_as_defined_in_scenario() -> None:
     got = await deltas(scripted("{chunk_chars: 3, sequence: [{text: abcdefgh}]}"))
     assert [d.text for d in got if isinstance(d, TextDelta)] == ["abc", "def", "gh"]
 
@@ -170,7 +170,7 @@ async def test_several_scenarios_are_several_models() -> None:
     assert (await answer(model, name="one")).text == "one"
 
 
-def test_everything_that_is_sent_counts_as_tokens() -> None:
+def test_every_part_of_request_counts_as_tokens() -> None:
     small = ModelRequest("m", (user("x" * 40),))
     assert estimated_tokens(small) == 10
     tool = ToolDeclaration("read_file", "Reads.", {"type": "object"})

@@ -38,7 +38,7 @@ async def test_other_name_is_built_in_scenario() -> None:
 
 
 @pytest.mark.parametrize(("content", "told"), [(None, "cannot be read"), ("rules: 5", "line 1")])
-async def test_file_that_is_no_scenario_is_reported(
+async def test_file_that_is_not_a_scenario_is_reported(
     tmp_path: Path, content: str | None, told: str
 ) -> None:
     file = tmp_path / "trip.yml"

@@ -159,7 +159,7 @@ def test_answer_cut_at_its_limit_keeps_only_complete_calls() -> None:
     assert [part.id for part in message.tool_calls] == ["a"]
 
 
-def test_partial_holds_text_reasoning_and_complete_calls() -> None:
+def test_partial_contains_text_reasoning_and_complete_calls() -> None:
     builder = AnswerBuilder(MODEL)
     assert builder.partial().parts == ()
     for delta in (
@@ -221,7 +221,7 @@ def test_implausible_count_is_ignored(usage: Usage) -> None:
         assert answer_of([TextDelta("a"), *deltas], "p:m").usage == known
 
 
-def test_ids_are_made_distinct_from_earlier_ones() -> None:
+def test_duplicate_or_missing_call_ids_get_new_unique_ids() -> None:
     before = call_ids([user("x"), assistant(tool_call("call_0", "t"), tool_call("call_1", "t"))])
     deltas = [
         call(0, "{}", id_="call_0", name="t"),

@@ -27,5 +27,5 @@ def test_rejection_names_place_but_not_value() -> None:
     assert TOKEN not in repr(refused.value.facts())
 
 
-def test_reference_is_accepted_everywhere() -> None:
+def test_secret_reference_in_pasted_text_is_accepted() -> None:
     assert apply_paste_policy("password: {{secrets.DB}}", "refuse", "here").kinds == ()

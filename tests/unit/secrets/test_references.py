@@ -15,7 +15,7 @@ def test_references_are_replaced_once_and_values_are_not_scanned_again() -> None
     )
 
 
-def test_names_in_text_are_in_order() -> None:
+def test_secret_names_in_text_are_returned_in_order() -> None:
     assert names_in("{{secrets.B}}{{secrets.a1}}") == ("B", "a1")
     assert names_in("{{ctx.x}} {{secrets.}} {secrets.A}") == ()
 

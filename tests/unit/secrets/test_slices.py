@@ -28,7 +28,7 @@ PLACED = [
 
 
 @pytest.mark.parametrize("secret", [*(key for _, key in MARKED), *PLACED])
-def test_secret_at_every_cut_of_a_slice_is_found_whole(
+def test_secret_at_slice_boundary_is_found_completely(
     secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shapes, "SLICE", 256)

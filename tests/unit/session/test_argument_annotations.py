@@ -19,7 +19,7 @@ Name = NewType("Name", str)
 
 
 class Closes(Protocol):
-    """Something that can be closed."""
+    """A protocol with the method `close`."""
 
     def close(self) -> None: ...
 

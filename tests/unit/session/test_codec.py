@@ -47,7 +47,7 @@ def test_new_tree_entry_has_kind_version_and_place() -> None:
     assert (new.kind, new.parent, new.at, new.alias) == ("custom", Sibling(0), 7, "abc")
 
 
-def test_new_side_entry_is_about_something() -> None:
+def test_new_side_entry_refers_to_its_entry() -> None:
     new = new_side(Label("x"), EntryId("s/1"), at=7)
     assert (new.kind, new.lane, new.about, new.at) == ("label", "side", "s/1", 7)
 

@@ -46,7 +46,7 @@ def test_empty_branch_has_an_empty_window() -> None:
     assert (window.leaf, window.entries, window.hidden) == (None, (), 0)
 
 
-def test_without_a_compaction_the_window_is_the_whole_branch() -> None:
+def test_window_without_compaction_is_the_whole_branch() -> None:
     log = TreeLog()
     log.extend(user("a"), user("b"))
     assert log.window().entries == tuple(log.entries)
@@ -123,7 +123,7 @@ def test_message_changes_no_setting() -> None:
     assert state_after(state, log.entries[0]) is state
 
 
-def test_unreadable_compaction_keeps_nothing() -> None:
+def test_unreadable_compaction_has_no_first_kept_entry() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("compaction", b"{", v=1)

@@ -229,7 +229,7 @@ def test_stored_start_without_secrets_is_shown_unchanged() -> None:
     assert SessionInfo(StreamId("s"), "session", "user", 0, 0, first_text=text).name == text
 
 
-def test_key_at_the_cut_of_a_title_is_masked_whole() -> None:
+def test_key_at_cut_of_title_is_masked_completely() -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
     info = info_with(new_tree(user(f"  Please use this for the whole afternoon: {key}")))
     assert info.name == "Please use this for the whole afternoon: [redacted]"

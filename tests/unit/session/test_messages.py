@@ -46,7 +46,7 @@ def test_message_helpers_build_expected_messages() -> None:
     assert tool_call("c1", "look").args == {}
 
 
-def test_assistant_stop_reason_defaults_by_calls() -> None:
+def test_default_stop_reason_of_answer_depends_on_calls() -> None:
     assert assistant("Hi").stop_reason == "stop"
     assert assistant(tool_call("c", "t")).stop_reason == "tool_calls"
     assert assistant("Hi", stop_reason="length").stop_reason == "length"
@@ -64,7 +64,7 @@ def test_calls_are_in_order() -> None:
     assert assistant(first, "…", second).tool_calls == (first, second)
 
 
-def test_usage_adds_up_and_an_unknown_price_stays_unknown() -> None:
+def test_usage_adds_up_and_unknown_price_remains_unknown() -> None:
     one = Usage(1, 2, 3, 4)
     assert one.total_tokens == 10
     assert one + one == Usage(2, 4, 6, 8)

@@ -22,7 +22,7 @@ def test_safe_text_keeps_letters_joiners_tabs_and_lines() -> None:
     assert safe(text) == text
 
 
-def test_escaped_json_has_the_same_values_and_no_control() -> None:
+def test_escaped_json_has_same_values_and_no_control_characters() -> None:
     value = {"a\x9b": "\x1b\x7f\u202e\u061c\u2028 é"}
     document = json_escaped(json.dumps(value, ensure_ascii=False))
     assert json.loads(document) == value

@@ -37,7 +37,7 @@ def test_branch_is_the_path_from_the_root_to_the_leaf() -> None:
     assert branch_to(EntryId("s/9"), by_id) == []
 
 
-def test_orphan_is_a_root_and_its_branch_begins_with_it() -> None:
+def test_orphan_is_a_root_and_first_entry_of_its_branch() -> None:
     log = TreeLog()
     log.append(user("a"), parent="lost/7")
     log.append(user("b"))
@@ -61,7 +61,7 @@ def test_turn_has_consecutive_questions_and_their_answers() -> None:
     assert turns_of([]) == ()
 
 
-def test_unreadable_entry_is_in_no_turn() -> None:
+def test_unreadable_entry_belongs_to_no_turn() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("message", b"{}", v=99)

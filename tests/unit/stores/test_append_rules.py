@@ -124,7 +124,7 @@ def test_side_entry_may_be_about_any_earlier_entry(about: str) -> None:
 
 
 @pytest.mark.parametrize("about", ["s/5", "s/99", "o/1 2", "a b/1", "o/1\n", "o\n/1", "s/01", "x"])
-def test_subject_that_breaks_chain_line_is_rejected(about: str) -> None:
+def test_about_that_breaks_chain_line_is_rejected(about: str) -> None:
     with pytest.raises(InvalidEntry):
         admitted(new_side(Label("x"), EntryId(about)))
 

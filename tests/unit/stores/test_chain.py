@@ -63,7 +63,7 @@ def test_every_field_of_an_entry_changes_the_chain(other: Entry) -> None:
     assert chained(other) != chained(ENTRY)
 
 
-def test_subject_of_side_entry_is_in_chain() -> None:
+def test_about_of_side_entry_is_in_chain() -> None:
     side = msgspec.structs.replace(ENTRY, lane="side", parent_id=None, about=EntryId("s/0"))
 
     assert chained(side) != chained(msgspec.structs.replace(side, about=EntryId("s/3")))

@@ -45,7 +45,7 @@ async def test_dropped_watchers_are_removed_with_their_group() -> None:
     assert not watches
 
 
-async def test_end_ends_every_iterator() -> None:
+async def test_ending_watches_ends_every_iterator() -> None:
     watches = Watches()
     iterators = [watches.add("n", A), watches.add("m")]
 

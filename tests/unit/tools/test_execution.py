@@ -118,7 +118,7 @@ async def test_call_that_could_not_start_has_no_duration() -> None:
     assert run.output == ToolOutput("fly: unknown tool; available: walk", is_error=True)
 
 
-async def test_tool_that_takes_too_long_is_cancelled() -> None:
+async def test_tool_is_cancelled_after_its_timeout() -> None:
     ended: list[str] = []
 
     async def body() -> None:
@@ -172,7 +172,7 @@ async def test_cancelled_caller_stops_tool() -> None:
     assert ended.is_set()
 
 
-async def test_tool_that_cancels_itself_does_not_cancel_the_caller() -> None:
+async def test_tool_that_cancels_itself_does_not_cancel_its_caller() -> None:
     run = await run_of(raising(asyncio.CancelledError()))
     assert (run.outcome, run.error) == ("error", "act: it was cancelled from inside")
 
@@ -183,7 +183,7 @@ def test_keyboard_interrupt_is_not_a_result() -> None:
 
 
 class Leaving:
-    """A handler of a signal that ends the program."""
+    """A signal handler that ends the program."""
 
     def __call__(self, *_: object) -> None:
         raise SystemExit

@@ -104,7 +104,7 @@ def test_action_missing_in_rule_set_is_rejected() -> None:
     )
 
 
-def test_gated_tool_asks_in_every_acting_mode() -> None:
+def test_gated_tool_asks_in_every_mode_except_plan() -> None:
     spec = spec_of(is_gated=True)
     for approval in ("ask", "accept-edits", "auto"):
         ruling = judge_call(spec, {"what": "x"}, mode(approval), frozenset(("act x",)))

@@ -68,7 +68,7 @@ def test_schema_requires_parameters_without_default_and_rejects_unknown() -> Non
     )
 
 
-def test_function_without_parameters_takes_an_empty_object() -> None:
+def test_function_without_parameters_accepts_empty_object() -> None:
     def f() -> None: ...
 
     assert parameters_of(f).schema == closed({})

@@ -37,7 +37,7 @@ class ScopedState:
         self._created_at: object = None
 
     async def values(self) -> _Fields:
-        """Return the state as it is now."""
+        """Return the current state."""
         session = await self._current()
         if session is None:
             return {}

@@ -17,14 +17,14 @@ MEMORY: Final = "adk-memory"
 def stored_id(kind: str, *names: str) -> str:
     """Return the session id of `names`, such as an app, a user and a session.
 
-    Shape: different names never get the same id. A name that is too long, or has other characters
-    than letters, digits and ``._@-``, is replaced by its hash.
+    Shape: different names never get the same id. A name that is too long, or contains characters
+    other than letters, digits and ``._@-``, is replaced by its hash.
     """
     return ":".join((kind, *map(id_part, names)))
 
 
 def id_prefix(kind: str, *names: str) -> str:
-    """Return the beginning of all ids of `kind` whose names begin with `names`."""
+    """Return the prefix of all ids of `kind` whose names begin with `names`."""
     return f"{stored_id(kind, *names)}:"
 
 

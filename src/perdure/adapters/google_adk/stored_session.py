@@ -104,7 +104,7 @@ class StoredSession:
     # ------------------------------------------------------------ reading
 
     async def fold(self, head: int) -> StateFold:
-        """Return the session's own state at `head`, its newest entry, or later."""
+        """Return the session's own state at `head` (its newest entry) or at a later entry."""
         async with self._lock:
             return await self._current(head)
 
@@ -224,7 +224,7 @@ class StoredSession:
     async def append_copies(
         self, events: Sequence[Fields], state: Fields, updated_at: float
     ) -> None:
-        """Append events of another store, then the `state` that they led to."""
+        """Append events of another store, then the resulting `state`."""
         async with self._lock:
             for batch in _batches(events):
                 made = [_at(entry_of(fields), fields["timestamp"]) for fields in batch]
@@ -327,7 +327,7 @@ def snapshot_note(fold: StateFold) -> perdure.Note:
 
 
 def _batches(events: Sequence[Fields]) -> Iterator[list[Fields]]:
-    """Return `events` in batches; a rewind begins one, because its parent is another."""
+    """Return `events` in batches; a rewind starts a new batch, because its parent differs."""
     batch: list[Fields] = []
     for fields in events:
         is_rewind = "rewind_before_invocation_id" in fields.get("actions", {})

@@ -156,7 +156,7 @@ class StoredSessions:
             raise SessionNotFoundError(f"Session {session.id} not found.") from error
 
     async def add_copy(self, theirs: Session) -> int:
-        """Add the events of a session of another service that are not there yet, and its state."""
+        """Add the missing events of another service's session, and its state."""
         names = (theirs.app_name, theirs.user_id, theirs.id)
         stored = await self.current(*names)
         is_new = stored is None
@@ -199,7 +199,7 @@ class StoredSessions:
             return None
 
     async def _open(self, id: str) -> StoredSession:
-        """Return a session as it is now. Raises: Erased; SessionNotFound."""
+        """Return a session in its current state. Raises: Erased; SessionNotFound."""
         try:
             session = await self.store.open(id)
         except (Erased, SessionNotFound):

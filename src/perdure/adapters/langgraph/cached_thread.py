@@ -24,7 +24,7 @@ _CACHED: Final = 64
 class CachedThread:
     """The newest state of a thread that this process has read or written.
 
-    Shape: `head` is the head of the session at which all of it was read. An append that expects
+    Shape: `head` is the head of the session when the cached data was read. An append that expects
     this head uses no older data; a read calls `look` first.
     """
 

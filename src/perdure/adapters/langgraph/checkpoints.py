@@ -60,7 +60,7 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Checkpoints, newest id first, and the entries of the tree that holds them, by id."""
+    """Checkpoints, newest id first, and the entries of their tree by id."""
 
     keys: Mapping[Key, perdure.Entry]
     tree: Mapping[str, perdure.Entry]

@@ -42,7 +42,7 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class WritesBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a note of pending writes; `before` is the note before it."""
+    """The data of a note of pending writes; `before` is the previous note."""
 
     ns: str
     checkpoint: str

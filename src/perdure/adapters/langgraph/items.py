@@ -1,4 +1,4 @@
-"""Items of LangGraph's store as entries: readable, found by a recall, and read back unchanged."""
+"""Items of LangGraph's store as entries: readable, found by a recall, restored without change."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 def copy_checkpoints(
     source: BaseCheckpointSaver[Any], target: PerdureSaver, thread_id: str | None = None
 ) -> int:
-    """Copy the checkpoints and pending writes of `source`, of one thread or all; return how many.
+    """Copy checkpoints and pending writes of `source`, of one thread or all; return the count.
 
     Repeating a call copies only the missing checkpoints. `source` is not changed. The copied
     pending writes have no task path, but keep their order. Durable: when this returns.
@@ -46,11 +46,11 @@ def copy_checkpoints(
 
 
 def copy_items(source: BaseStore, target: PerdureStore, prefix: tuple[str, ...] = ()) -> int:
-    """Copy the items of `source` in the namespaces that begin with `prefix`; return how many.
+    """Copy the items of `source` in namespaces that begin with `prefix`; return the count.
 
     Repeating a call copies only items that are new or have another value. `source` is not changed;
-    no other program may write to it meanwhile. The copies get the time of the copy, and the index
-    of `target` finds them. Durable: when this returns.
+    no other program must write to it during the copy. The copies get the time of the copy, and the
+    index of `target` finds them. Durable: when this returns.
     """
     namespaces = _pages(
         lambda offset: source.list_namespaces(prefix=prefix, limit=_PAGE, offset=offset)

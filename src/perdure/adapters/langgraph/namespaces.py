@@ -113,7 +113,7 @@ class Namespaces:
         return item if item is not None and item.key == key else None
 
     async def below(self, prefix: Namespace) -> list[StoredNamespace]:
-        """Return the namespaces that begin with `prefix`, with their items as they are now."""
+        """Return the namespaces that begin with `prefix`, with their current items."""
         found: list[StoredNamespace] = []
         start = ":".join((PREFIX, *map(id_part, prefix[:2]), ""))
         for info in await self.store.recent(None, scope="all", id_prefix=start):

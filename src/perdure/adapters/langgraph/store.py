@@ -196,7 +196,7 @@ class _Batch:
 
 
 def _texts_of(op: PutOp, config: IndexConfig | None) -> list[str]:
-    """Return the texts that a search finds an item by."""
+    """Return the texts by which a search finds an item."""
     if op.value is None or op.index is False:
         return []
     paths = op.index if op.index is not None else (config or {}).get("fields") or ["$"]

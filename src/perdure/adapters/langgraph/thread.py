@@ -1,4 +1,4 @@
-"""A thread of LangGraph as a session: a checkpoint is an entry below its parent's.
+"""A thread of LangGraph as a session: a checkpoint is an entry below the entry of its parent.
 
 An alias names each checkpoint by namespace and id. One note names the newest checkpoint of its
 namespace. Other notes contain pending writes, and each refers to the previous note about the same
@@ -74,7 +74,7 @@ class Thread:
         metadata: CheckpointMetadata,
         changed: Collection[str],
     ) -> None:
-        """Store `checkpoint` below `parent`; channels that are not `changed` may be the parent's.
+        """Store `checkpoint` below `parent`; channels not in `changed` can use the parent's values.
 
         Durable: when this returns.
         """
@@ -158,7 +158,7 @@ class Thread:
     async def _append_checkpoint(
         self, body: Record, parent: perdure.Entry | None, messages: Sequence[perdure.Message]
     ) -> perdure.Entry:
-        """Append a checkpoint, its readable messages, and the note of the newest one."""
+        """Append a checkpoint, its readable messages, and the note of the newest checkpoint."""
         ns, id = cast("str", body["ns"]), cast("str", body["id"])
         newest = await self.cached.newest_id(ns)
         after: list[perdure.types.Item] = [perdure.Custom(CHECKPOINT, body)]
@@ -213,7 +213,7 @@ class Thread:
                 await self.put_writes(ns, id, writes)
 
     async def keep(self, kept: Collection[Key]) -> None:
-        """Delete every checkpoint but `kept`, with its writes; free their bytes.
+        """Delete every checkpoint except `kept`, with its writes; free their bytes.
 
         First the kept checkpoints are stored again, without parts that they share with deleted
         ones. Only then are entries erased. After a kill, the call has deleted nothing or can be

@@ -97,7 +97,7 @@ def _header(data: bytes) -> int:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Return the length of the common beginning."""
+    """Return the length of the common prefix."""
     if other.startswith(one):  # a grown list
         return len(one)
     least, most = 0, min(len(one), len(other)) + 1
@@ -159,9 +159,9 @@ def continued(
 def whole_records(
     path: Sequence[Mapping[str, Mapping[str, Any]]], channel: str
 ) -> tuple[int, list[Mapping[str, Any]]]:
-    """Return how far up the newest record of `channel` is, and its records, newest first.
+    """Return the distance up to the newest record of `channel`, and its records, newest first.
 
-    `path` holds the records of each checkpoint, the newest last.
+    `path` contains the records of each checkpoint, the newest last.
     Raises: LookupError if the path is too short.
     """
     record = path[-1][channel]
@@ -198,5 +198,5 @@ def _grown(before: ChannelValue, record: Mapping[str, Any]) -> ChannelValue:
 
 
 def window_of(values: Mapping[str, ChannelValue]) -> int:
-    """Return how many checkpoints of the path hold `values`."""
+    """Return how many checkpoints of the path contain `values`."""
     return 1 + max((value.back + value.span for value in values.values()), default=0)

@@ -180,7 +180,7 @@ def without_decisions(text: str) -> str:
 def _decision(state: Any, item: ToolApprovalItem) -> bool | None:
     """Return the program's decision about `item`, or about all calls of its tool.
 
-    Raises: ConfigError for a release of the SDK without the private names that this needs.
+    Raises: ConfigError for a release of the SDK that lacks the private names used here.
     """
     # A nested agent's state holds the decisions about its calls.
     owner, pending = _private(state, "_find_nested_approval_state")(item) or (state, item)

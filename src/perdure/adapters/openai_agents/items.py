@@ -216,7 +216,7 @@ def _message(item: Item) -> Entry | None:
 
 
 def _answer(item: Item) -> tuple[int, int, str, str] | None:
-    """Return a usual answer as `OpenAIItem` holds it; None for another item."""
+    """Return a usual answer in the form stored in `OpenAIItem`; None for another item."""
     keys, id, status = tuple(item), item.get("id"), item.get("status")
     if keys not in _ANSWERS or item["role"] != "assistant":
         return None

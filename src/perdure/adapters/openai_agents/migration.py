@@ -37,7 +37,7 @@ async def import_sqlite(
 ) -> dict[str, int]:
     """Copy the sessions of a file of `SQLiteSession`; return session id -> items added.
 
-    Repeating the call adds only new items. Rows that are no JSON objects are skipped.
+    Repeating the call adds only new items. Rows that are not JSON objects are skipped.
     Durable: each item before the next is read. Raises: WrongArgument if the file is missing or does
     not contain the SDK's tables.
     """
@@ -62,7 +62,7 @@ async def import_sqlite(
 
 
 async def copy_session(source: Session, target: PerdureSession) -> int:
-    """Copy the items of any session of the SDK, such as `SQLAlchemySession`; return how many.
+    """Copy the items of any session of the SDK, such as `SQLAlchemySession`; return the count.
 
     Repeating the call copies only items that were added to the end of `source`. For a session with
     branches, it copies the current branch. Durable: each item, when this returns.

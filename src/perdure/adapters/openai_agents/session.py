@@ -318,7 +318,7 @@ class PerdureSession:
 async def _append_state(
     session: perdure.Session, text: str | None, wanted: Sequence[approvals.WantedApproval]
 ) -> None:
-    """Store the state `text` as the newest, and ask its questions; None removes it."""
+    """Store `text` as the newest state, and ask its questions; None removes the state."""
     before = await _state_in(session)
     asked = {} if before is None else await approvals.asked_about(session, *before)
     waiting = {each.id for each in await session.questions()} if asked else set[str]()

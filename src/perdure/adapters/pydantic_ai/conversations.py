@@ -198,7 +198,7 @@ class Conversations:
         self._remember(session, [record.head_id])
 
     async def _move(self, session: perdure.Session, leaf: perdure.Entry | None) -> None:
-        """Show the branch that the record names. The record is also valid without this step."""
+        """Move to the branch of the record. The record is also valid without this step."""
         try:
             await session.branch(leaf)
         except TurnOpen:

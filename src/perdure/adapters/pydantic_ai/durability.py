@@ -41,12 +41,13 @@ _Config = dict[str, Any]
 class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
     """Stores every model call and tool call of an agent that runs in a `DurableRun`.
 
-    The agent needs a `name`; unfinished runs start again if the name changes. Outside of a
-    `DurableRun` it has no effect. `on_unknown` is the policy of tools whose call began but has no
-    known outcome after a kill. "never" tells the model that the outcome is unknown, "retry" calls
-    again, and "ask" requests an approval (`DeferredToolRequests`). A tool's metadata can set a
-    policy for this tool: ``metadata={"perdure": {"on_unknown": "retry"}}``. `models` and
-    `event_stream_handler` are as in the other durability capabilities of Pydantic AI.
+    The agent needs a `name`; unfinished runs start again if the name changes. The capability has no
+    effect outside of a `DurableRun`. `on_unknown` is the policy of tools whose call began but has
+    no known outcome after a kill. "never" tells the model that the outcome is unknown, "retry"
+    calls again, and "ask" requests an approval (`DeferredToolRequests`). A tool's metadata can set
+    a policy for this tool: ``metadata={"perdure": {"on_unknown": "retry"}}``. `models` and
+    `event_stream_handler` have the same meaning as in the other durability capabilities of Pydantic
+    AI.
     """
 
     engine_spec = DurabilityEngineSpec(
@@ -86,7 +87,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
         return None if run is None else f"{run.id}:{run.number_of('run id')}"
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return the conversation of a run: the same when the run is repeated."""
+        """Return the conversation id of a run; a repeated run gets the same id."""
         return None if current_run() is None else conversation_id_from_run_id(run_id)
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
@@ -137,7 +138,7 @@ class _LedgerBackend(JournalCallableOperationBackend[_Config]):
         cache_key: tuple[object, ...],
         config: _Config,
     ) -> object:
-        """Return the outcome of the unit `name`; run `body` only if it has none."""
+        """Return the outcome of the unit `name`; run `body` only if there is no outcome."""
         run = current_run()
         if run is None:
             return await body()
@@ -170,8 +171,8 @@ class _LedgerBackend(JournalCallableOperationBackend[_Config]):
 def unknown_outcome(policy: OnUnknown | None, failure: str | None) -> dict[str, Any] | None:
     """Return the outcome of a call that began and did not end; None to call again.
 
-    Shape: as Pydantic AI records the results of tools in journals. `failure` is the text of the
-    error with which the call ended in an earlier process.
+    Shape: the format in which Pydantic AI records tool results in journals. `failure` is the text
+    of the error with which the call ended in an earlier process.
     """
     if policy == "ask":
         return {"kind": "approval_required", "metadata": {"outcome": failure or "unknown"}}

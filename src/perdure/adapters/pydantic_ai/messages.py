@@ -1,6 +1,6 @@
 """Messages of Pydantic AI as entries of a session, and back without loss.
 
-A request may hold texts of several roles; each role becomes a message, which every reader of the
+A request can contain texts of several roles. Each role becomes a message, which every reader of the
 session shows. `Message.foreign` of the last message stores the whole message of Pydantic AI, except
 the long texts and pictures that the entry itself contains. `StoredMessage.taken` records where they
 belong.
@@ -84,7 +84,7 @@ def dumped(message: ModelMessage) -> Fields:
 
 
 def items_of(entry: ConversationEntry) -> list[Item]:
-    """Return the items to append for `entry`; the last one has the whole message."""
+    """Return the items to append for `entry`; the last item contains the whole message."""
     message = dumped(entry.message)
     said = _response(message) if message["kind"] == "response" else _requests(message)
     groups = list(said)

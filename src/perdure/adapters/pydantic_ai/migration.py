@@ -63,7 +63,7 @@ async def _copy(
 async def _missing(
     target: PerdureConversationStore, line: list[ConversationEntry]
 ) -> list[ConversationEntry]:
-    """Return the end of `line` that `target` does not have."""
+    """Return the end of `line` that is missing in `target`."""
     for number, entry in enumerate(reversed(line)):
         try:
             await target.read_entry(entry.id)

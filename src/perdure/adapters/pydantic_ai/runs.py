@@ -1,8 +1,9 @@
 """Durable runs: a ledger of model calls and tool calls, stored in a separate session.
 
 Each call is noted before it begins (its intent) and after it ends (its outcome). A run that begins
-again with the same id gets the outcomes of calls that ended, without calling again. Every note
-expects the session's head: of two processes that continue a run, the slower one stops.
+again with the same id gets the outcomes of calls that ended, without calling again. Every note is
+appended at the expected head of the session. If two processes continue a run, the slower process
+stops.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ def current_run() -> DurableRun | None:
 class DurableRun:
     """A run that continues after a kill: ``async with DurableRun("job-17", store): ...``.
 
-    Runs of agents with `PerdureDurability` in it store every model call and tool call. With the
-    same `id` the code in it can run again, in this process or another: calls that ended are not
+    Inside the run, agents with `PerdureDurability` store every model call and tool call. The code
+    inside can run again with the same `id`, in this process or another. Calls that ended are not
     repeated. The code must make the same calls in the same order, as with every durable engine.
-    `store` is a `perdure.Store` or a `perdure.blocking.Store`. Only one process runs it at a time.
+    `store` is a `perdure.Store` or a `perdure.blocking.Store`. Only one process executes a run at a
+    time.
     """
 
     def __init__(self, id: str, store: perdure.Store | perdure.blocking.Store) -> None:
@@ -84,7 +86,7 @@ class DurableRun:
             self._token = None
 
     def number_of(self, name: str) -> int:
-        """Return how often this was called with `name` before, in this process."""
+        """Return the number of earlier calls with `name` in this process."""
         number = self._numbers.get(name, 0)
         self._numbers[name] = number + 1
         return number
@@ -98,7 +100,7 @@ class DurableRun:
         before: Sequence[Item] = (),
         after: Callable[[object], Sequence[Item]] = lambda _: (),
     ) -> tuple[object, bool]:
-        """Return the outcome of `unit` and whether `body` ran for it now.
+        """Return the outcome of `unit`, and whether this call ran `body`.
 
         `unknown` decides about a call that failed or did not end in an earlier process. It receives
         the error text, if any, and returns the outcome to use, or None to call again. `before` and

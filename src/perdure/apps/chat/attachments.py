@@ -106,7 +106,7 @@ def _mention_of(name: str) -> re.Pattern[str]:
 
 
 def _is_in(folder: Path, name: str) -> bool:
-    """Whether `name` is a file inside `folder`, also after its links are followed."""
+    """Whether `name` is a file inside `folder`, also after its links are resolved."""
     path = folder / name
     try:
         is_inside = path.resolve().is_relative_to(folder.resolve())
@@ -116,7 +116,7 @@ def _is_in(folder: Path, name: str) -> bool:
 
 
 def fenced(text: str) -> str:
-    """Return `text` as a block of Markdown code that it cannot close."""
+    """Return `text` as a block of Markdown code that the text cannot close."""
     fence = "```"
     while fence in text:
         fence += "`"

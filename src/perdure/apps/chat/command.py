@@ -195,7 +195,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
 def display_mode(wanted: str, *, is_asked: bool) -> str:
     """Return how the chat is shown: ``screen``, ``inline`` or ``lines``.
 
-    The first two need a terminal that can move the cursor, and the package textual.
+    ``screen`` and ``inline`` need a terminal that can move the cursor, and the package textual.
     Raises: UsageMistake if the requested mode is not available here.
     """
     if wanted == "lines":
@@ -281,8 +281,8 @@ async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
 async def _needing_model(answering: AnswerOptions) -> list[StreamId]:
     """Return the sessions that cannot be picked, because they need a model and none was chosen.
 
-    An imported session has no model of its own until a turn of it ran here.
-    Raises: ModelMissing if that is every session.
+    An imported session has no model of its own before its first turn here.
+    Raises: ModelMissing if no session can be picked.
     """
     found = await answering.store.recent(None)
     needing = [each.id for each in found if each.origin == "import" and not each.turns]
@@ -374,10 +374,12 @@ def cast_for(
     *,
     is_permitting: bool,
 ) -> Cast:
-    """Return the agent `named`, the configured one or the default one, and the other agents here.
+    """Return the agent `named`, else the configured or default agent, and the other agents here.
 
-    `allowed` are its permissions; `is_permitting` means that the command line set them.
-    Raises: ConfigError, InvalidAgentFile; UsageMistake if the file sets its permissions.
+    `allowed` are the permissions of the agent; `is_permitting` means that the command line set
+    them.
+    Raises: ConfigError, InvalidAgentFile; UsageMistake if both the command line and the agent's
+    file set permissions.
     """
     wanted: str | None = named or configuration.value("chat.agent")
     found = agents_here(Path(), environment)

@@ -1,7 +1,7 @@
 """The conversation behind every presentation: messages, commands, turns, questions.
 
-A `Display` shows it: line by line, or as a program that fills the terminal. Input has the same
-meaning in both: a message, a command with a slash, or ``!command`` for the user's shell.
+A `Display` shows the conversation: line by line, or as a program that fills the terminal. Input has
+the same meaning in both: a message, a command with a slash, or ``!command`` for the user's shell.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Conversation:
         return attached
 
     async def permit(self, typed: TypedPermissions) -> Agent:
-        """Change the permissions of the session, or of the next one; return its agent.
+        """Change the permissions of the session, or of the next session; return its agent.
 
         Raises: as `AnswerOptions.permit`.
         """
@@ -233,11 +233,11 @@ class Conversation:
             raise
 
     def defer(self, text: str) -> None:
-        """Have `take_late` return `text`: a command, which is done after the turn."""
+        """Store the command `text`; `take_late` returns it after the turn."""
         self._late.append(text)
 
     def take_late(self) -> list[str]:
-        """Return what is done next: commands, and texts that came too late for their turn."""
+        """Return the next inputs: commands, and texts that came too late for their turn."""
         late, self._late = self._late, []
         return late
 
@@ -277,7 +277,7 @@ class Conversation:
             await self._display.end_turn(chat)
 
     async def whole_question(self, asked: Asked) -> list[str]:
-        """Return all lines of the open question `asked`, its arguments and diff uncut."""
+        """Return all lines of the open question `asked`, with complete arguments and diff."""
         for each in await self.answering.store.questions():
             if each.id == asked.id:
                 question = await in_full(self.answering.store.backend, each)
@@ -286,7 +286,7 @@ class Conversation:
 
 
 def is_command(word: str) -> bool:
-    """Whether `word` looks like a command: not a path, and not one of the offline model."""
+    """Whether `word` looks like a command: not a path, and not a command of the offline model."""
     return word.startswith("/") and word[1:].isalpha() and word != "/tool"
 
 

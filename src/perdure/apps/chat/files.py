@@ -15,7 +15,7 @@ _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".ve
 def files_below(folder: Path) -> list[str]:
     """Return the names of files in `folder`, the nearest first, at most `MOST_FILES`.
 
-    Leaves out version control, installed packages, and names with control characters.
+    Skips version control, installed packages, and names with control characters.
     """
     found: list[str] = []
     pending = [""]

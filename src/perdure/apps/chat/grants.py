@@ -50,7 +50,8 @@ async def list_grants(
     """List grants: approvals answered with "always".
 
     A grant allows one tool exactly one thing: this content in this file, this command with these
-    scripts, or this request. It holds in one session. Its id is for `perdure grants revoke`.
+    scripts, or this request. It holds in one session. Use the id of a grant with
+    `perdure grants revoke`.
 
     Examples:
         perdure grants list
@@ -84,7 +85,7 @@ def _data(found: Sequence[str]) -> list[dict[str, str]]:
 
 
 def id_of(grant: str) -> str:
-    """Return the id of a grant: the beginning of the digest of its text."""
+    """Return the id of a grant: the first characters of the digest of its text."""
     return hashlib.sha256(grant.encode()).hexdigest()[:_ID_CHARS]
 
 

@@ -66,7 +66,7 @@ class Drafts:
         self._process = process
 
     def take(self, session: str) -> str:
-        """Return the newest unsent text of `session` of a process that has ended, and remove it."""
+        """Remove and return the newest unsent text of `session` from a process that has ended."""
         found: list[tuple[float, str]] = []
         with suppress(OSError):
             self._remove_old()

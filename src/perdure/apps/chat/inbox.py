@@ -23,7 +23,7 @@ async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> 
     """List open questions; an id in `words` shows a question, an answer after the id answers it.
 
     Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered, QuestionClosed, InvalidEntry;
-    UsageMistake for an approval named without the number of its question.
+    UsageMistake for an approval without the number of its question.
     """
     asked = await store.questions()
     id, _, answer = words.partition(" ")

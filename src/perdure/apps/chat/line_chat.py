@@ -189,7 +189,7 @@ class LineChat:
     # ------------------------------------------------------------ lines
 
     async def _line(self, prompt: str) -> str | None:
-        """Return the next line typed at `prompt`; None at the end. Ctrl-C twice leaves."""
+        """Return the next line typed at `prompt`; None at the end of input. Ctrl-C twice leaves."""
         presses = 0
         is_left = asyncio.Event()
 
@@ -221,7 +221,7 @@ class LineChat:
             show(prompt, end="", is_flushed=True)
 
     async def _next_message(self, prompt: str) -> str | None:
-        """Return the next line: one that was typed during the turn but not sent, or a new one."""
+        """Return the next line: a line typed during the turn but not sent, or a new line."""
         if self._lines.has_waiting:
             return await self._lines.next()
         return await self._next(prompt)
@@ -233,7 +233,7 @@ class LineChat:
         return await self._editor.read(prompt)
 
     async def _pass_lines(self) -> None:
-        """Pass lines typed while a turn runs to the question that waits, or to the turn.
+        """Pass lines typed during a turn to the waiting question, or to the turn.
 
         Commands wait until the turn has ended.
         """
@@ -254,7 +254,7 @@ class LineChat:
     async def _with_rest(self, line: str) -> str:
         """Return `line` and the lines that follow immediately: they were pasted together.
 
-        If the turn ends first, they are the next messages instead.
+        If the turn ends first, the lines become the next messages.
         """
         lines = [line]
         try:

@@ -106,7 +106,7 @@ def permission_lines(permissions: Permissions) -> Iterator[str]:
 
 
 def command_lines(permissions: Permissions) -> Iterator[str]:
-    """Return which commands may run, or how to allow one."""
+    """Return lines that list the allowed commands, or explain how to allow a command."""
     commands = (*permissions.allowed_commands, *permissions.allowed_command_globs)
     if not commands:
         yield NO_COMMANDS
@@ -127,7 +127,8 @@ def permissions_of(
 ) -> Permissions:
     """Return the permissions of a new chat, from the command line or else the settings.
 
-    A command with ``*`` or ``?`` is a pattern. The default `configuration` belongs to this folder.
+    A command with ``*`` or ``?`` is a pattern. The default `configuration` is the configuration of
+    this folder.
     Raises: ConfigError.
     """
     configured = configuration or Configuration(Path(), environment)

@@ -61,7 +61,7 @@ Ask = Callable[[Asked], Awaitable[Given]]
 
 
 class QuestionLoop:
-    """Gets answers to the questions of a chat's turns with `ask`; None without a person to ask."""
+    """Gets answers to the questions of a chat's turns with `ask` (None if there is no person)."""
 
     def __init__(self, store: Store, chat: Chat, teller: Teller, ask: Ask | None) -> None:
         self._store = store

@@ -132,8 +132,8 @@ class Resumed:
 class AnswerOptions:
     """Starts and resumes chats in one store, with the available models and one agent.
 
-    `cast` has the agent and the agents that it may invoke, from the settings and the command line;
-    None: the default agent, with `permissions`.
+    `cast` contains the agent and the agents that it may invoke, from the settings and the command
+    line; None: the default agent, with `permissions`.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class AnswerOptions:
         """Start a session in `cwd` or the current folder; `said` is its first message.
 
         Raises: ModelMissing; ModelNotHere; LimitExceeded and SecretPasted for a message that the
-        session would reject; no session is created then.
+        session would reject. In these cases, no session is created.
         """
         self.require_choice()
         await self._require_loaded(self.agent.model)
@@ -190,13 +190,13 @@ class AnswerOptions:
     async def go_on(
         self, session: str, cwd: Path | None = None, *, at_most: Permissions | None = None
     ) -> Resumed:
-        """Resume a session, and an interrupted turn of it.
+        """Resume a session and its interrupted turn, if there is one.
 
         The session keeps its agent, tools and permissions. The command line restricts the
         permissions, or extends them with a recorded grant. `at_most`, or the permissions that
-        `permit` left, limit both. `cwd` and variables change its workspace. A session whose agent
-        is not in force here gets the agent of this command, in `cwd` or the current folder, where
-        lists show it from then on.
+        `permit` left, limit both. `cwd` and variables change the workspace of the session. A
+        session whose agent is not in force here gets the agent of this command and moves to `cwd`
+        or the current folder. From then on, lists show the session in that folder.
         Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs it;
         TurnOpen for a grant or a move during a turn; FlowRefusal for the role of a flow that is not
         completed.
@@ -246,7 +246,7 @@ class AnswerOptions:
     async def _as_typed(
         self, session: StreamId, agent: Agent, at_most: Permissions | None
     ) -> Agent:
-        """Return `agent` with the permissions of the command line; grant wider ones."""
+        """Return `agent` with the permissions of the command line; grant wider permissions."""
         allowed = self._typed.apply_to(agent.permissions)
         if at_most is not None:
             allowed = within(allowed, at_most)
@@ -260,7 +260,7 @@ class AnswerOptions:
     async def _permitted(
         self, session: StreamId | None, agent: Agent, allowed: Permissions
     ) -> Agent:
-        """Return `agent` with the permissions `allowed`; record wider ones of `session`."""
+        """Return `agent` with the permissions `allowed`; record wider permissions of `session`."""
         if is_within(allowed, agent.permissions):
             return msgspec.structs.replace(agent, permissions=allowed)
         names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
@@ -350,7 +350,7 @@ class AnswerOptions:
         await asyncio.to_thread(self.require, model)
 
     async def _require_next(self, session: Session) -> None:
-        """As `require`, for the next call of `session`; an interrupted turn keeps its model."""
+        """Check the model of the next call of `session`; an interrupted turn uses its own model."""
         interrupted = await _is_interrupted(self.store, session)
         wanted = await _next_model(self.store, session, is_interrupted=interrupted)
         if wanted is None or not interrupted:
@@ -384,7 +384,7 @@ class AnswerOptions:
 async def _is_interrupted(store: Store, session: Session) -> bool:
     """Whether `session` has an open turn that no process runs, and that continues here.
 
-    The turn of an imported session ends when it is resumed.
+    The turn of an imported session ends when the session is resumed.
     """
     if (await session.info()).open_turn is None:
         return False
@@ -475,7 +475,7 @@ async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> Compa
 async def branch_session(
     store: Store, session: str, entry: str | None, model: str | None, focus: str | None
 ) -> Entry | None:
-    """Continue from `entry` with a summary of the abandoned branch; None: already there.
+    """Continue from `entry` with a summary of the abandoned branch; return None if already there.
 
     Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed; EntryNotFound; HookBlocked;
     FlowRefusal for the role of a flow that is not completed.

@@ -1,7 +1,7 @@
 """``!command`` in a chat: run a command of the user, and record it for the model.
 
-The command is the user's own, so it runs in the user's shell without an approval. Its output is
-part of the conversation, unless it was typed with ``!!``.
+The command is the user's own, so it runs in the user's shell without an approval. The output is
+part of the conversation, unless the command was typed with ``!!``.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Place(Protocol):
 
     @property
     def chat(self) -> Chat | None:
-        """The current chat; None before the first message of a new one."""
+        """The current chat; None before the first message of a new chat."""
         ...
 
     @property
@@ -354,7 +354,7 @@ class SlashCommands:
             await self._permit(TypedPermissions(commands=(line,)))
 
     async def _permit(self, typed: TypedPermissions) -> None:
-        """Change the permissions of this session, or of the next one before its first message."""
+        """Change the permissions of this session, or of the next session before it begins."""
         if self._is_free():
             agent = await self._place.permit(typed)
             for told in permission_lines(agent.permissions):

@@ -43,7 +43,7 @@ async def resuming_remark(chat: Chat, requested: str | None) -> str:
 
 
 def pasted_remark(text: str, chat: Chat) -> str | None:
-    """Return a remark about a credential in `text`; None without one, or if an error reports it."""
+    """Return a remark if `text` contains a credential that no error reports; otherwise None."""
     told = _PASTED.get(chat.agent.on_pasted)
     kinds = credentials_in(text) if told else ()
     return told.format(", ".join(kinds)) if told and kinds else None
@@ -72,7 +72,8 @@ async def show_turn(
 ) -> Reply | None:
     """Print the events of `turn` after seq `after`, and return its end; None if it was stopped.
 
-    `pending` are its earlier questions. Questions of invoked agents are asked, too.
+    `pending` contains the earlier questions of the turn. Questions of invoked agents are asked,
+    too.
 
     Raises: Left; NeedsAnswer if the turn asks a question and no person can answer; the errors of
     the turn.

@@ -127,7 +127,7 @@ def _place(program: Program) -> Path:
 
 
 def _write(file: Path, made: Continuation) -> bool:
-    """Write the file once: the program may have continued it since. False: the file existed.
+    """Write the file once; the other program may have changed it since. False: the file existed.
 
     Raises: PathExists for a file that does not begin with the conversation.
     """

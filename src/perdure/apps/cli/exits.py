@@ -92,7 +92,7 @@ class StoreNotFound(PerdureError):
 
 
 class ImportNeeded(NotImported):
-    """A file was named instead of a session, and it was not imported."""
+    """A command got a file instead of a session, and the file was not imported."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

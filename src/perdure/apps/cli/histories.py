@@ -1,4 +1,4 @@
-"""The folders in which known programs keep their sessions."""
+"""The folders in which known programs store their sessions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def known_histories(
 
 
 def _files_above(folder: Path | None) -> Iterator[Path]:
-    """Yield where Aider's history may be: up to the folder of the repository."""
+    """Yield the possible paths of Aider's history, up to the folder of the repository."""
     for each in () if folder is None else (folder, *folder.parents):
         yield each / _AIDER
         if (each / ".git").exists():
@@ -60,7 +60,7 @@ def _files_above(folder: Path | None) -> Iterator[Path]:
 
 
 def folder_of(program: str, home: Path, environment: Mapping[str, str]) -> Path:
-    """Return the folder in which `program` keeps its sessions."""
+    """Return the folder in which `program` stores its sessions."""
     variable, usual, part = _PLACES[program]
     named = environment.get(variable) if variable is not None else None
     return (Path(named) if named else home / usual) / part

@@ -138,15 +138,15 @@ async def import_sessions(
 ) -> int:
     """Import recorded sessions.
 
-    --format lists the supported programs. Without PATH, imports the histories of those programs
-    that are on this machine, and Aider's in this folder. Importing a file again adds only what is
-    new. Erased sessions are not imported again.
+    --format lists the supported programs. Without PATH, imports the histories of these programs
+    found on this machine, and Aider's history in this folder. Importing a file again adds only new
+    entries. Erased sessions are not imported again.
 
     Every line is stored. Files of a folder that are not sessions are skipped and counted. If a
-    session cannot be imported, the others still are, and the exit code is 1. For a single file, the
-    exit code is that of its error: 2 if the file is not a session. --json prints one object per
-    session. --watch prints a line per change; a session with a running turn is imported after the
-    turn.
+    session cannot be imported, the import continues with the other sessions, and the exit code is
+    1. For a single file, the exit code is that of its error: 2 if the file is not a session. --json
+    prints one object per session. --watch prints a line per change; a session with a running turn
+    is imported after the turn.
 
     Examples:
         perdure import                             # what known programs left on this machine

@@ -183,8 +183,8 @@ async def answer(
 async def resolve_question(store: Store, typed: str) -> str:
     """Resolve `typed` to the id of an open question.
 
-    An approval needs the number of its question, because the session may have asked another one
-    since the person read it.
+    An approval needs the number of its question, because the session may have asked another
+    question since the person read the list.
     Raises: UsageMistake; QuestionNotFound, AmbiguousId.
     """
     stream = stream_asking(typed)

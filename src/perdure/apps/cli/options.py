@@ -17,7 +17,7 @@ from perdure.models.catalogue import require_model_name
 def only_text(words: str | None) -> str | None:
     """Return `words` unchanged; for an option or argument that is stored in the log.
 
-    Raises: typer.BadParameter when they are not UTF-8.
+    Raises: typer.BadParameter when `words` are not UTF-8.
     """
     try:
         (words or "").encode()
@@ -52,7 +52,7 @@ EmbedderOption = Annotated[
 def named_path(typed: str | Path) -> Path:
     """Return the path of an option or argument; "" is not the current folder.
 
-    Raises: typer.BadParameter when it is empty, for example from an unset variable.
+    Raises: typer.BadParameter when the path is empty, for example from an unset variable.
     """
     if typed == "":
         raise typer.BadParameter("an empty path names nothing; name a file or a folder")
@@ -62,7 +62,7 @@ def named_path(typed: str | Path) -> Path:
 def stored_path(typed: str | Path) -> Path:
     """Like `named_path`, for a path that is stored in the log.
 
-    Raises: typer.BadParameter when it is empty or not UTF-8.
+    Raises: typer.BadParameter when the path is empty or not UTF-8.
     """
     only_text(str(typed))
     return named_path(typed)
@@ -82,7 +82,7 @@ def model_name(named: str | None) -> str | None:
 
 
 def model_names(named: list[str] | None) -> list[str] | None:
-    """Like `model_name`, for an option that names several."""
+    """Like `model_name`, for an option that names several models."""
     for each in named or ():
         model_name(each)
     return named

@@ -190,7 +190,7 @@ def whole_program() -> typer.Typer:
 
 
 def _program(loaded: Collection[str]) -> typer.Typer:
-    """Return the program with the commands `loaded`; if empty, with the names of all."""
+    """Return the program with the commands `loaded`; if empty, with the names of all commands."""
     program = typer.Typer(rich_markup_mode=None, no_args_is_help=True, add_completion=False)
     program.callback()(_perdure)
     for module in dict.fromkeys(COMMANDS[name] for name in loaded):

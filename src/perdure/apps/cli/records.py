@@ -169,10 +169,11 @@ async def _dearer_parts(
     models: Sequence[UsageTotal],
     prices: Mapping[str, Price],
 ) -> list[_DearerPart]:
-    """Return the parts that own prices lack, of models that have tokens priced as other input.
+    """Return the parts that have tokens but no price of their own, which are priced as input.
 
-    `read` reads the totals at other prices: one micro-cent more per token of a part adds as many
-    micro-cents as it has tokens. Calls with a cost in the log add nothing.
+    `read` returns the totals at other prices. If the price of a part increases by one micro-cent
+    per token, the total increases by the number of its tokens. Calls with a cost in the log add
+    nothing.
     """
     lacking: dict[str, dict[str, Price]] = {"cache_read": {}, "cache_write": {}}
     for each in models:

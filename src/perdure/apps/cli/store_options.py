@@ -1,8 +1,8 @@
 """Options for the store, namespace and session of a command, and the form of results.
 
 A session is named by its id, a prefix of its id, or a session file. Text with a slash is a path,
-because ids contain none. Text with the suffix of a session file is a path, unless it is the id of a
-session. A file name refers to the session of the file in the store; nothing is imported.
+because ids contain no slash. Text with the suffix of a session file is a path, unless it is the id
+of a session. A file name refers to the session of the file in the store; nothing is imported.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class CommonOptions(msgspec.Struct, frozen=True):
 def existing_address(store: str | None) -> str:
     """Return the store of a command.
 
-    Raises: StoreNotFound if it does not exist; UsageMistake for an empty address.
+    Raises: StoreNotFound if the store does not exist; UsageMistake for an empty address.
     """
     if store is not None and not store.strip():
         raise UsageMistake("--store is empty: write an address, such as sqlite:///agents.db")
@@ -100,7 +100,7 @@ def existing_address(store: str | None) -> str:
 
 
 def require_store_folder(address: str) -> None:
-    """Require the folder in which the store at `address` is, or would be created.
+    """Require that the folder of the store at `address` exists, also for a new store.
 
     The default address is exempt: its folder is created with the store.
     Raises: StoreFolderNotFound.

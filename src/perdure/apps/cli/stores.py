@@ -145,7 +145,7 @@ async def _verify(common: CommonOptions) -> Verification:
 async def reindex(*, common: CommonOptions) -> None:
     """Rebuild the search index from the log.
 
-    Use it if a search reports a damaged index. It does not change the results of searches.
+    Use this command if a search reports a damaged index. Search results do not change.
 
     Examples:
         perdure store reindex

@@ -309,7 +309,7 @@ def _require_workflow(
 def _output_file(
     output: Path | None, exported: Exported, selection: ExportSelection
 ) -> Path | None:
-    """Return the file to write; in a folder it is named after the session."""
+    """Return the file to write; in a folder, the file is named after the session."""
     if output is None or not output.is_dir():
         return output
     return output / workflow.file_name(exported.session, selection.dialect)

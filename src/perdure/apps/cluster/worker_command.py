@@ -47,17 +47,17 @@ async def worker(
     ] = DRAIN_S,
     common: CommonOptions,
 ) -> None:
-    """Run queued turns of a store on PostgreSQL, beside other workers.
+    """Run queued turns of a store on PostgreSQL, together with other workers.
 
-    Start it as often as you like, on any machine. Programs queue turns with
-    Runtime(runner="workers") or PERDURE_RUNNER=workers. A worker takes the turns whose agent and
-    tools it has, and the flows of which it has all agents and the folders. If it dies, the others
-    continue its turns within two seconds. SIGTERM and Ctrl-C drain it: running turns may end, and
-    other workers continue the rest.
+    Start any number of workers, on any machine. Programs queue turns with Runtime(runner="workers")
+    or PERDURE_RUNNER=workers. A worker runs the turns whose agent and tools it has, and the flows
+    whose agents and folders it has. If a worker dies, other workers continue its turns within two
+    seconds. SIGTERM and Ctrl-C drain the worker: running turns get time to end, and other workers
+    continue the rest.
 
-    While the database cannot be reached at the start, the worker prints the reason and tries again,
-    at most every five seconds; also for a wrong password and a missing role or database. It ends if
-    a grant is missing or the server is too old.
+    If the database cannot be reached at the start, the worker prints the reason and retries,
+    waiting at most five seconds each time. It also retries after a wrong password or a missing role
+    or database. The worker ends if a grant is missing or the server is too old.
 
     Examples:
         perdure worker shop.agents:runtime --store postgresql://me@db.example/agents

@@ -1,4 +1,4 @@
-"""``perdure mcp``: list and test the MCP servers of agents, and run perdure as one."""
+"""``perdure mcp``: list and test the MCP servers of agents, and run perdure as an MCP server."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def add_to(program: typer.Typer) -> None:
 def mcp_itself() -> None:
     """List and test the MCP servers of your settings and agent files, or run perdure as one.
 
-    Define a server in the settings as [mcp.servers.NAME]. Agents refer to it by name;
-    `chat.mcp_servers` gives it to every chat without an agent file.
+    Define a server in the settings as [mcp.servers.NAME]. Agents refer to a server by its name;
+    `chat.mcp_servers` gives a server to every chat without an agent file.
 
     Examples:
         perdure mcp list
@@ -129,12 +129,12 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     """Serve the sessions and the memory of a store to MCP clients.
 
     On stdin and stdout it is started by the client: docs/guides/mcp.md shows its configuration.
-    Without --subject the client sees the sessions that have no subject. With --http it serves many
-    clients. Each client sends a token of `perdure token create`. The token decides which sessions
-    the client sees; a token of the role read can only read. It listens on this machine only, unless
-    --tls-certificate or --behind-proxy is given. A client can search, recall and read; it changes
-    nothing without --allow-write. Secrets are masked, and long texts are cut. `perdure serve`
-    offers the same at /mcp of its address.
+    Without --subject the client sees the sessions that have no subject. With --http the command
+    serves many clients. Each client sends a token of `perdure token create`. The token decides
+    which sessions the client sees; a token of the role read can only read. The command listens on
+    this machine only, unless --tls-certificate or --behind-proxy is given. A client can search,
+    recall and read; with --allow-write it can also change facts. Secrets are masked, and long texts
+    are cut. `perdure serve` offers the same tools at /mcp of its address.
 
     Examples:
         perdure mcp serve
@@ -192,7 +192,8 @@ async def try_server(
 ) -> None:
     """Connect to a server, and show which tools an agent gets, and why others are missing.
 
-    Connects as for a session in this folder, and disconnects. Calls no tool.
+    Connects to the server in the same way as a session in this folder, and disconnects. Calls no
+    tool.
 
     Examples:
         perdure mcp test git

@@ -29,7 +29,7 @@ _LABEL = "the other way"
 
 
 async def bring_in(stage: Stage, store: Store, file: Path) -> ImportReport:
-    """Import `file`, and check that nothing of it was lost."""
+    """Import `file`, and check that no data was lost."""
     content = await asyncio.to_thread(file.read_bytes)
     report = await _import_file(store, file)
     lines = content.count(b"\n") + (not content.endswith(b"\n"))

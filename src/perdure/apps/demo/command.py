@@ -38,7 +38,9 @@ async def demo(
     ] = False,
     is_clustered: Annotated[
         bool,
-        typer.Option("--cluster", help="Instead: three workers on PostgreSQL, one is killed."),
+        typer.Option(
+            "--cluster", help="Run a different demo: three workers on PostgreSQL, one is killed."
+        ),
     ] = False,
     common: CommonOptions,
 ) -> int:
@@ -46,7 +48,7 @@ async def demo(
 
     The demo imports the session, continues it in a process that is killed inside a tool call,
     resumes it, and then branches, forks and searches. It runs offline, in a new temporary folder
-    that is not deleted, or in the store that you name. Every claim that it prints is checked.
+    that is not deleted, or in the store that you name. Every claim that the demo prints is checked.
     --json prints the claims.
 
     With --cluster three workers share a queue of turns on PostgreSQL, and one of them is killed.
@@ -72,7 +74,7 @@ async def demo(
 
 
 def _recorded(file: Path) -> Path:
-    """Return the whole path of `file`. Raises: PathNotFound; UsageMistake if it is no file."""
+    """Return the whole path of `file`. Raises: PathNotFound; UsageMistake if it is not a file."""
     if file.exists() and not file.is_file():
         kind = "a folder" if file.is_dir() else "not a file"
         raise UsageMistake(f"{file} is {kind}; name the file of a recorded session")

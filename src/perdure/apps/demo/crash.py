@@ -1,6 +1,6 @@
-"""The main act: a process is killed inside a tool call, and another one continues.
+"""The main act: a process is killed inside a tool call, and another process continues.
 
-The process and the SIGKILL are real: it cannot write anything afterwards.
+The process and the SIGKILL are real: a killed process cannot write anything.
 """
 
 from __future__ import annotations

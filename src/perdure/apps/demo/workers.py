@@ -1,6 +1,6 @@
 """The demonstration of many machines: workers on PostgreSQL, one of which is killed.
 
-The workers are processes of their own, the SIGKILL is real, and so is the server.
+The workers are separate processes; the SIGKILL and the server are real.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def postgres(folder: Path) -> Generator[str]:
 
 
 async def play(stage: Stage, address: str, namespace: str, folder: Path) -> str:
-    """Run the acts on the store at `address`. Return its address without a password.
+    """Run the acts on the store at `address`. Return the address of the store without a password.
 
     Raises: ConfigError for a store that several machines cannot share.
     """

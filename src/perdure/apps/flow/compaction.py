@@ -67,7 +67,7 @@ async def compact(
 async def role_compacted(
     store: Store, session: StreamId, flow: StreamId, model: str | None, focus: str | None
 ) -> tuple[Entry | None] | None:
-    """Compact `session` if it is a role's of `flow`. Return the compaction in a tuple, or None.
+    """Compact `session` if a role of `flow` owns it. Return the compaction in a tuple, or None.
 
     Raises: as `Flow.compact`.
     """
@@ -85,7 +85,7 @@ async def role_compacted(
 
 
 async def _model_of(typed: RunSettings) -> str | None:
-    """Return the model for a summary as `typed`; None for the role's. Raises: ConfigError."""
+    """Return the model for a summary, as `typed`; None: the role's model. Raises: ConfigError."""
     if typed.model is not None or typed.scenario is None:
         return typed.model
     scenario = await asyncio.to_thread(scenario_in, Path(typed.scenario))

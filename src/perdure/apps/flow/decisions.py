@@ -198,7 +198,7 @@ async def consent(
 
     no-access: roles ask for everything. partial-access: roles write files, and run exactly those
     commands and MCP tools that were allowed. full-access: roles ask for nothing. The change also
-    answers open questions that it allows.
+    answers open questions that the new consent allows.
 
     Examples:
         perdure flow consent 20260527T14 partial-access

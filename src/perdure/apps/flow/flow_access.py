@@ -26,7 +26,7 @@ from perdure.client.store import Store
 async def flows_of(
     store: Store, acting: RoleOptions | None = None, *, is_run: bool = False
 ) -> AsyncGenerator[Flows]:
-    """Open the flows of `store`; `acting` gives their roles agents.
+    """Open the flows of `store`; `acting` provides the agents of their roles.
 
     With `is_run`, models without a price are reported if their roles have a budget.
     """

@@ -84,8 +84,8 @@ async def import_folder(
 ) -> FolderOutcome:
     """Import the flow in `folder`; a failure is the `error` of the outcome.
 
-    Reads only `readable` files, by default those of `folder`. A flow that was erased stays erased;
-    with `again` it is imported under its own id.
+    Reads only `readable` files, by default all files of `folder`. A flow that was erased stays
+    erased; with `again` it is imported under its own id.
     """
     try:
         read = await asyncio.to_thread(read_folder, folder, readable)

@@ -35,9 +35,9 @@ async def init(
 ) -> None:
     """Create a project for flows: a workflow, its roles, and their readings.
 
-    Existing files are not changed. The workflow runs offline with the scenario beside it. With
-    --greenfield or --takeover a flow begins in which the owner role writes the workflow and roles
-    with you.
+    Existing files are not changed. The workflow runs offline with the scenario in the same folder.
+    With --greenfield or --takeover a flow begins in which the owner role writes the workflow and
+    roles with you.
 
     Examples:
         perdure flow init  # then: perdure flow run workflow.yaml --scenario scenario.yaml

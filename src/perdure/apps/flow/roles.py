@@ -111,7 +111,7 @@ def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
     """Return the default model of roles.
 
     `model`, or the first of `others`, or the model of the user's settings.
-    Raises: UsageMistake when there is none.
+    Raises: UsageMistake when there is no model.
     """
     if model is not None or others:
         return model or others[0]

@@ -275,7 +275,7 @@ async def resume(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Continue a flow with the settings of `flow run`, until it is done or waits for you.
 
-    Turns that another process left open are continued. Several processes may run one flow.
+    Turns that another process left open are continued. Several processes can run one flow.
     Options of this command replace the stored options and are stored; a model replaces a scenario
     and vice versa. --allow-command and --allow-domain add commands and hosts that are not allowed
     yet. If all the given commands and hosts are already allowed, roles are limited to them.
@@ -310,10 +310,10 @@ async def resumed_flow(
     *,
     is_for_one_call: bool = False,
 ) -> AsyncGenerator[Flow]:
-    """Open the flow at `state` with its stored settings and the `typed` ones.
+    """Open the flow at `state` with its stored settings and the `typed` settings.
 
-    With `is_for_one_call` the settings are not stored, and the typed model applies to this call: a
-    role uses it only if nothing else sets the role's model.
+    With `is_for_one_call` the settings are not stored. The typed model then applies to this call
+    only, and only to roles whose model is not set elsewhere.
     """
     settings = resumed_settings(state.settings, typed, os.environ)
     acting = await asyncio.to_thread(acting_of, settings, os.environ)

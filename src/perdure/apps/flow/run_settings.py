@@ -41,7 +41,7 @@ def typed_settings(
 ) -> RunSettings:
     """Return the settings of a command line; the scenario is an absolute path.
 
-    Raises: UsageMistake when it names a model and a scenario.
+    Raises: UsageMistake if the command line names both a model and a scenario.
     """
     if model is not None and scenario is not None:
         raise UsageMistake(
@@ -75,8 +75,8 @@ def resumed_settings(
 ) -> RunSettings:
     """Return the stored settings `kept`, changed by the command line.
 
-    A model replaces a scenario and the reverse. If the given commands and hosts are already
-    allowed, the flow is limited to them; otherwise they are added.
+    A model replaces a scenario, and a scenario replaces a model. If the given commands and hosts
+    are already allowed, the flow is limited to them; otherwise they are added.
     Raises: ConfigError.
     """
     if kept is None:
@@ -149,7 +149,7 @@ class _Written(msgspec.Struct):
 async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: str) -> None:
     """Grant the missing commands and hosts of `acting` to the roles that have begun.
 
-    A role with an open turn gets them at the next resume.
+    A role with an open turn receives the grants at the next resume.
     Raises: ConfigError.
     """
     async with Runtime(store) as runtime:

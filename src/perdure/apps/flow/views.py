@@ -60,7 +60,7 @@ async def show_flow(
         bool, typer.Option("--feed", help="With --json: the feed, not the session.")
     ] = False,
     after: Annotated[
-        str | None, typer.Option(metavar="ITEM", help="Only items of the feed after this one.")
+        str | None, typer.Option(metavar="ITEM", help="Only items of the feed after this item.")
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, max=MOST, help="Maximum number of items of the feed.")

@@ -186,7 +186,7 @@ def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
 def _partial(folder: Path) -> Generator[Path]:
     """Create a folder that is later renamed to `folder`; first clear one left by a killed backup.
 
-    Raises: StoreExists, also during another backup to it; StoreFull, StoreUnavailable.
+    Raises: StoreExists, also during another backup to the same folder; StoreFull, StoreUnavailable.
     """
     try:
         _check_free(folder)
@@ -248,7 +248,7 @@ async def backup(
     *,
     common: CommonOptions,
 ) -> None:
-    """Back up the store to a new folder and verify every hash, while others write.
+    """Back up the store to a new folder and verify every hash, while other processes write.
 
     A backup of an SQLite store contains all namespaces and uses the store's key. A backup of
     another store contains this namespace.

@@ -25,7 +25,7 @@ from perdure.stores.maintenance.protocol import MigrationPlan
 async def vacuum(*, common: CommonOptions) -> None:
     """Remove media and import originals that nothing refers to, and free space.
 
-    No entry changes. Other processes can use the store meanwhile.
+    No entry changes. Other processes can use the store during this.
 
     Examples:
         perdure store vacuum
@@ -67,7 +67,7 @@ async def migrate(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Migrate the store to the schema of this version, as every command does on opening it.
+    """Migrate the store to the schema of this version, as every command does when opening a store.
 
     Examples:
         perdure store migrate --dry-run  # try the migration and roll it back

@@ -36,12 +36,12 @@ async def copy_sessions(
     sessions: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> CopyReport:
-    """Copy all sessions and flows of `source`'s namespace, or `sessions`, to `target`'s.
+    """Copy all sessions and flows of `source`'s namespace, or `sessions`, to `target`'s namespace.
 
     The copy contains the entries that existed at its start; other processes can write to both
     stores meanwhile. A repeated copy continues and adds new entries. Entries keep ids, salts,
     digests and hashes; forks stay pointers, and their origins are copied, too. If the target cannot
-    store a session in this way, its hashes are computed again, and the report says so. Leases and
+    store a session in this way, the copy computes new hashes and reports this. Leases and
     idempotency keys are not copied.
     Shape: `sessions` are whole ids.
     Durable: each part after its commit; everything on return.
@@ -103,8 +103,8 @@ async def copy(
 ) -> int:
     """Copy all sessions to another store of any kind, and verify their hashes.
 
-    Other processes can write meanwhile. Run it again to continue after a kill, or to add new
-    entries. A store of the last unreleased perdure can be copied too.
+    Other processes can write during the copy. Run the command again to continue after a kill, or to
+    add new entries. A store of the last unreleased perdure can be copied too.
 
     Examples:
         perdure store copy postgresql://me@host/agents --store sqlite:///agents.db

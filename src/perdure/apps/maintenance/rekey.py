@@ -57,7 +57,7 @@ class Wanted:
 class Change:
     """The new key of a store, and its location: ``file``, ``keyring`` or ``environment``.
 
-    `made` is the file created for it.
+    `made` is the file created for the key.
     """
 
     key: StoreKey | None
@@ -78,8 +78,8 @@ async def rekey_store(
     Its current key is `key`, or the key that `perdure.open` finds. The caller must store the new
     key before the call: after the return, only the new key opens the store. Needs space for a copy.
     Durable: when this returns; after a kill one of the two keys opens the complete store.
-    Raises: StoreInUse while another process has it open; KeyMissing, KeyWrong; as `perdure.open`;
-    ValueError for an invalid key; Unsupported for a store without encryption.
+    Raises: StoreInUse while another process has the store open; KeyMissing, KeyWrong; as
+    `perdure.open`; ValueError for an invalid key; Unsupported for a store without encryption.
     """
     address, path = place_of(address, "encryption")
     new = StoreKey.of(new_key) if isinstance(new_key, bytes | str) else new_key
@@ -121,8 +121,8 @@ async def rekey(
     """Encrypt or decrypt the store, or change its key.
 
     No other process may have the store open. Without options, a plain store gets the key in
-    PERDURE_KEY or PERDURE_KEY_FILE. A copy with the new key replaces the store in one step; if the
-    command is killed before, nothing has changed.
+    PERDURE_KEY or PERDURE_KEY_FILE. A copy with the new key replaces the store in one step. If the
+    command is killed before this step, the store is unchanged.
 
     Examples:
         perdure store rekey --generate  # a new key in the keyring of the system

@@ -108,7 +108,7 @@ async def repair_store(
 
 
 def _check_target(address: str, to: str | None) -> None:
-    """Raises: ConfigError when `to` cannot hold the repaired store of `address`."""
+    """Raises: ConfigError when the repaired store of `address` cannot be written to `to`."""
     if to is None:
         return
     if to.partition(":")[0] not in _HOLDING:
@@ -231,7 +231,7 @@ async def repair(
 
     An SQLite file is repaired in its place, and the damaged file is moved to the folder
     NAME-damaged. With --to, the damaged store stays unchanged. A PostgreSQL store and session files
-    need --to, and each run repairs one namespace of them. A store without damage stays unchanged.
+    need --to, and each run repairs one namespace. A store without damage stays unchanged.
 
     Examples:
         perdure store repair --store sqlite:///agents.db

@@ -93,10 +93,10 @@ async def restore_backup(
 ) -> RestoreReport:
     """Restore the backup in `folder` to `address`, after checking it against its manifest.
 
-    With `until`, a time or the id of an entry of `namespace`, the store ends with the last commit
-    at that time, or with the commit of the entry. An existing store is an error, or is moved aside
-    with `is_forced`. Restoring to a store that is not SQLite copies the sessions; existing sessions
-    remain.
+    `until` is a time or the id of an entry of `namespace`. The restored store ends with the last
+    commit at that time, or with the commit of that entry. An existing store is an error; with
+    `is_forced` it is moved aside. Restoring to a store that is not SQLite copies the sessions;
+    existing sessions remain.
     Durable: on return; after a kill the existing store is unchanged.
     Raises: BackupDamaged; StoreExists, StoreInUse, CopyConflict; EntryNotFound; KeyMissing,
     KeyWrong; as `perdure.open`.
@@ -150,7 +150,7 @@ def _alone(path: Path) -> Generator[None]:
 async def _keys_of(
     manifest: Manifest, address: str, key: bytes | str | StoreKey | None
 ) -> Sequence[StoreKey | None]:
-    """Return the keys that may open the backup, the likeliest first."""
+    """Return the keys that might open the backup, the likeliest first."""
     if not manifest.is_encrypted:
         return (None,)
     return await likely_keys(address, key, "the backup")
@@ -204,7 +204,7 @@ async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> Restore
 
 
 async def _earlier(fetched: _Fetched, path: Path, bound: _Bound) -> Path:
-    """Make a store beside `path` with the content of the backup at an earlier moment."""
+    """Create a store beside `path` with the content of the backup at an earlier moment."""
     earlier: Path = upkeep_of_sqlite("restore").earlier_store(path)
     await asyncio.to_thread(upkeep_of_sqlite("restore").remove_with_logs, earlier)
     moments = await asyncio.to_thread(_moments, fetched, bound)
@@ -279,7 +279,7 @@ async def restore(
     is_trusting: TrustOption = False,
     common: CommonOptions,
 ) -> None:
-    """Create a store from a backup, and verify it. Replaces nothing without --force.
+    """Create a store from a backup, and verify it. An existing store is replaced only with --force.
 
     Permissions and open turns that your perdure wrote stay in force.
 

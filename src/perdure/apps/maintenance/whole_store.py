@@ -38,7 +38,7 @@ async def is_encrypted(address: str | None = None) -> bool:
 async def present_keys(
     address: str, path: Path, key: bytes | str | StoreKey | None
 ) -> tuple[StoreKey | None, ...]:
-    """Return the keys that may open the store, the likeliest first; (None,) for a plain one."""
+    """Return the keys that might open the store, the likeliest first; (None,) if it is plain."""
     if not await asyncio.to_thread(upkeep_of_sqlite("rekey").is_encrypted, path):
         return (None,)
     return await likely_keys(address, key, address)
@@ -61,7 +61,7 @@ async def likely_keys(
 
 
 def place_of(address: str | None, capability: str) -> tuple[str, Path]:
-    """Return the address and the file it names. Raises: Unsupported if it names another store."""
+    """Return the address and the file it names. Raises: Unsupported for another kind of store."""
     address = address or default_address(os.environ, sys.platform)
     if not address.startswith(SQLITE):
         raise Unsupported(capability, address.partition(":")[0])

@@ -289,7 +289,7 @@ class Notebook:
 
 
 def _recalled(hit: MemoryHit, whole: str) -> str:
-    """Return `hit` in the text `whole` of its entry: a passage may begin or end within a secret."""
+    """Return `hit` as text, masked within `whole`: a passage may begin or end inside a secret."""
     head = f"{minute(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  "
     head += hit.author or hit.role
     if hit.kind == "fact":

@@ -1,6 +1,6 @@
 """The MCP server over a history: its tools, its resources, and how it runs on stdio.
 
-Over HTTP it runs in ``perdure serve``: ``apps/server/routes/mcp.py``.
+Over HTTP the server runs in ``perdure serve``: ``apps/server/routes/mcp.py``.
 """
 
 from __future__ import annotations

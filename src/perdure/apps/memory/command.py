@@ -48,7 +48,7 @@ from perdure.memory.scope import ScopeName
 memory = typer.Typer(
     help="""Search earlier sessions; list, remember, correct and forget facts; list episodes.
 
-A fact belongs to a subject, the person it is about, or to none. An episode is the
+A fact belongs to a subject (the person it is about) or to no subject. An episode is the
 record of a session that ended.
 
 Examples:
@@ -188,7 +188,7 @@ async def facts(
     ] = False,
     limit: LimitOption = 50,
     after: Annotated[
-        str | None, typer.Option(metavar="FACT", help="The facts after this one: the next page.")
+        str | None, typer.Option(metavar="FACT", help="The facts after this fact: the next page.")
     ] = None,
     common: CommonOptions,
 ) -> None:
@@ -266,7 +266,7 @@ async def correct(
     valid_to: ToOption = None,
     common: CommonOptions,
 ) -> None:
-    """Replace the text of a fact; its history keeps the earlier one.
+    """Replace the text of a fact; its history contains the earlier text.
 
     Examples:
         perdure memory correct memory-1f2e/0 "Ana is allergic to peanuts"
@@ -319,7 +319,7 @@ async def episodes(
     limit: LimitOption = 50,
     after: Annotated[
         str | None,
-        typer.Option(metavar="EPISODE", help="The episodes after this one: the next page."),
+        typer.Option(metavar="EPISODE", help="The episodes after this episode: the next page."),
     ] = None,
     common: CommonOptions,
 ) -> None:
@@ -458,7 +458,7 @@ async def _episode(opened: Store, named: str) -> Episode:
 
 
 async def _whole_id(opened: Store, named: str) -> str:
-    """Return the id of the fact that `named` means; `named` itself if there is none.
+    """Return the id of the fact that `named` identifies; `named` itself if no fact matches.
 
     Raises: AmbiguousId.
     """
@@ -471,7 +471,7 @@ async def _whole_id(opened: Store, named: str) -> str:
 
 
 async def _matching(opened: Store, named: str) -> tuple[str, ...]:
-    """Return the ids of the facts that `named`, a part of an id, means."""
+    """Return the ids of the facts that match `named`, a part of an id."""
     every = await opened.memory.facts(scope="namespace", include_past=True, limit=None)
     return tuple(fact.id for fact in every if _is_named(fact.id, named))
 

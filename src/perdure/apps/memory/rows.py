@@ -26,7 +26,7 @@ _TITLE = 40
 
 
 def hit_data(hit: MemoryHit, titles: Mapping[StreamId, str]) -> dict[str, object]:
-    """Return the JSON of a hit; `titles` has the titles of sessions."""
+    """Return the JSON of a hit; `titles` contains the titles of sessions."""
     return {
         "session": hit.session_id,
         "title": titles.get(hit.session_id) or None,
@@ -46,7 +46,7 @@ def hit_data(hit: MemoryHit, titles: Mapping[StreamId, str]) -> dict[str, object
 def hit_lines(
     hits: Sequence[MemoryHit], titles: Mapping[StreamId, str], width: int, style: Style
 ) -> Iterator[str]:
-    """Return the lines of hits for people; `titles` has the titles of sessions."""
+    """Return the lines of hits for people; `titles` contains the titles of sessions."""
     for hit in hits:
         title = one_line(titles.get(hit.session_id, ""), _TITLE)
         named = [f"“{title}”"] if title else []

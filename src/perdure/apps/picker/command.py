@@ -44,8 +44,8 @@ async def pick(
 
     Type to filter by title, id or folder. All words must match, fuzzily; "words in quotes" match
     exactly. Arrow keys (or Ctrl-P, Ctrl-N) move, Enter selects, Esc cancels, Ctrl-U clears the
-    text. If this folder has sessions, only those are listed; Tab switches to all. The list is drawn
-    on the terminal, so you can use the output in another command.
+    text. If this folder has sessions, only these sessions are listed; Tab switches to all sessions.
+    The list is drawn on the terminal, so you can use the output in another command.
 
     Examples:
         perdure sessions pick
@@ -75,7 +75,7 @@ async def pick_session(
 ) -> SessionInfo | None:
     """Return the session that the person chooses, those of `folder` first; None: no choice.
 
-    Those of the ids `hidden` are not offered. Raises: NothingToPick; NoTerminal.
+    Sessions with an id in `hidden` are not offered. Raises: NothingToPick; NoTerminal.
     """
     listed = await store.recent(None, scope="all" if is_all else "listed")
     found = [info for info in listed if info.id not in hidden]

@@ -69,7 +69,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """The typed text, the matching `choices`, and the selected one.
+    """The typed text, the matching `choices`, and the selected choice.
 
     `folder` is the current folder; only its sessions are offered unless `is_everywhere`.
     """
@@ -88,7 +88,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """The final choice; None: the user left without one."""
+    """The final choice; None: the user left without a choice."""
 
     choice: Choice | None
 
@@ -146,7 +146,7 @@ def _move(state: State, key: str) -> int:
 
 
 def _refit(state: State) -> State:
-    """Return `state` with its matches, the best one selected."""
+    """Return `state` with its matches; the best match is selected."""
     offered = [
         choice for choice in state.choices if state.is_everywhere or choice.info.cwd == state.folder
     ]
@@ -212,7 +212,7 @@ def fold(text: str) -> str:
 
 
 def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
-    """Return the matches of `texts`, best first; equal ones in the given order.
+    """Return the matches of `texts`, best first; matches with equal scores in the given order.
 
     Shape: each item has the folded texts of one session, the most important first; every word and
     phrase must match one of them.
@@ -285,7 +285,7 @@ def fuzzy_score(text: str, word: str) -> int | None:
 
 
 def _nearest(text: str, word: str) -> list[int] | None:
-    """Return the letters' places: the nearest ones before the leftmost end of a match of `word`."""
+    """Return the positions of the nearest letters before the leftmost end of a match of `word`."""
     end = -1
     for letter in word:
         end = text.find(letter, end + 1)

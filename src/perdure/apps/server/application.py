@@ -210,15 +210,15 @@ def app(
 ) -> Server:
     """Return the server of `runtime` as an ASGI application, to run or to mount.
 
-    It serves the API under ``/v1`` and the console under ``/``. `tokens` finds the caller of each
-    request. `hosts` are the host names of the server, besides those of loopback. `signing_in`
-    accepts the one-time codes of the console; without it people sign in with a token. `projects`
-    are the folders in which flows can be started, also below them: by default none. `limits` apply
-    to each caller. `embedder` compares the meaning of questions in recalls and
-    at ``/mcp``; by default the first that an agent of the runtime has (`MemoryConfig`).
-    While it runs it continues interrupted turns, sends messages that are due, and ends idle
-    sessions and expired questions. The caller of this function closes the runtime and its store,
-    after the application has ended.
+    The application serves the API under ``/v1`` and the console under ``/``. `tokens` finds the
+    caller of each request. `hosts` are the host names of the server, besides those of loopback.
+    `signing_in` accepts the one-time codes of the console; without it people sign in with a token.
+    `projects` are the folders in which flows can be started, also below them: by default none.
+    `limits` apply to each caller. `embedder` compares the meaning of questions in recalls and at
+    ``/mcp``; default: the first embedder of an agent of the runtime (`MemoryConfig`).
+    While the application runs, it continues interrupted turns, sends messages that are due, and
+    ends idle sessions and expired questions. The caller of this function closes the runtime and its
+    store, after the application has ended.
     """
     outside = runtime.host.store.outside
     codes = signing_in or sign_in_of(runtime.host.store, tokens)
@@ -228,7 +228,7 @@ def app(
 
 
 def _embedder_of(runtime: Runtime) -> Embedder | EmbedderName | None:
-    """Return the embedder of the first agent that has one."""
+    """Return the embedder of the first agent with an embedder."""
     memories = (agent.memory for agent in runtime.host.agents.values())
     found = (each.embedder for each in memories if each is not None)
     return next((each for each in found if each not in (None, "program")), None)
@@ -244,7 +244,7 @@ def sign_in_of(store: Store, tokens: TokenFile) -> SignIn:
 def _routes() -> Litestar:
     """Return the routes of all servers of this process: Litestar takes 80 ms to make them.
 
-    They find the server of a request in its scope.
+    The routes find the server of a request in the scope of the request.
     """
     return Litestar(
         [

@@ -21,7 +21,7 @@ class SentTool(Value, frozen=True, kw_only=True):
     """A tool that a request declared.
 
     Without `is_loaded` the server has no tool of this name with the schema that the session
-    recorded: an MCP server is not connected, or the program has changed since. The log has no
+    recorded: an MCP server is not connected, or the program has changed since. The log contains no
     descriptions: they come from the program as it is loaded now.
     """
 
@@ -52,7 +52,7 @@ class OverflowView(Value, frozen=True, kw_only=True):
 
 
 class TrimmedView(Value, frozen=True, kw_only=True):
-    """The content omitted from a request. `limit` says which limit, `tokens` how many it leaves.
+    """The content omitted from a request. `limit` names the limit; `tokens` is the size it allows.
 
     `recalled` counts the recalled texts that were left out.
     """
@@ -78,7 +78,7 @@ class RecalledPart(Value, frozen=True, kw_only=True):
 class ContextView(Value, frozen=True, kw_only=True):
     """The context that a model would receive now, or received in the call `call`.
 
-    `dropped` counts the entries left out to fit, `earlier` the messages before those shown.
+    `dropped` counts the entries left out to fit, `earlier` the messages before the shown messages.
     `overflow` is set if the rest still exceeds the requested `budget`. Only the view of a call has
     `reported` tokens, the `system` text, `tools`, `options`, the `trimmed` content, and the texts
     `recalled` before the history.

@@ -121,7 +121,7 @@ def _awaited(each: ContextMessage) -> ContextMessage:
 async def context_of_call(host: Host, session: Session, seq: int, last: int | None) -> ContextView:
     """Return the context that the call at `seq` sent, from the log as it was then.
 
-    The log has the names and the hashes of the tools: their schemas come from the tools in
+    The log contains the names and the hashes of the tools. The schemas come from the tools in
     `host` with the same hash.
     Raises: Problem 404 if no model call is at `seq`; 409 for a call that only summarized.
     """
@@ -183,7 +183,7 @@ def _system(bound: Binding | None, options: SentOptions) -> str | None:
 def _tools(
     snapshot: Mapping[str, object], workspace: Mapping[str, object], agents: Mapping[str, Agent]
 ) -> list[SentTool]:
-    """Return the tools in `snapshot`, with the schemas of those that `agents` still have."""
+    """Return the tools in `snapshot`, with the schemas of the tools that `agents` still have."""
     agent, here = agents.get(str(snapshot.get("id"))), ToolRegistry(())
     if agent is not None:
         with contextlib.suppress(ConfigError):  # its descriptions use a name that is missing here

@@ -1,4 +1,4 @@
-"""The conversations of a server: messages start turns, or are queued while one runs."""
+"""The conversations of a server: messages start turns, or are queued while a turn runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class Conversations:
-    """The chats of a runtime by session. Calls for one session follow each other."""
+    """The chats of a runtime by session. Calls for one session run one after another."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -54,8 +54,9 @@ class Conversations:
     async def send(self, caller: Caller, new: NewMessage) -> Sent:
         """Send a message; the turn continues in the server, even if the caller disconnects.
 
-        Durable: when this returns. Raises: Problem 409 for a running turn if `new` says so;
-        Erased; ConfigError for an unknown agent; the errors of `Runtime.start`.
+        Durable: when this returns. Raises: Problem 409 if a turn runs and `new` requests a
+        rejection in this case; Erased; ConfigError for an unknown agent; the errors of
+        `Runtime.start`.
         """
         caller.require("write")
         caller.subject_or(new.subject)
@@ -149,7 +150,7 @@ class Conversations:
         await chat.cancel()
 
     def running(self, session: str) -> Chat | None:
-        """Return the chat whose turn runs in this server, None if none does."""
+        """Return the chat whose turn runs in this server; None if no turn runs."""
         chat = self._chats.get(session)
         return chat if chat is not None and chat.is_running else None
 

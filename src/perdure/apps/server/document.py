@@ -89,7 +89,7 @@ def document_of(app: Litestar) -> dict[str, Any]:
 
 
 def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler) -> None:
-    """Complete `operation` with its headers, and the problem document that it may answer with."""
+    """Complete `operation` with its headers and the problem document of its errors."""
     responses = operation.responses = dict(operation.responses or {})
     responses.pop("400", None)
     sent: list[Parameter | Reference] = []

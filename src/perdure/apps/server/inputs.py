@@ -51,9 +51,9 @@ class NewContent(Input, frozen=True, kw_only=True):
 class NewMessage(Input, frozen=True, kw_only=True):
     """A message for a session, which is created if it does not exist yet.
 
-    `contents` are images, audio, video or PDF after its text, which may be empty then.
-    `if_running` says what happens while a turn runs: the message is queued as steering, or it is
-    rejected with 409.
+    `contents` are images, audio, video or PDF after the text; the text may then be empty.
+    `if_running` defines the behaviour while a turn runs: the message is queued as steering, or it
+    is rejected with 409.
     """
 
     text: str
@@ -67,7 +67,7 @@ class NewMessage(Input, frozen=True, kw_only=True):
     def said(self) -> Message | InFlightMessage:
         """Return the message.
 
-        Raises: WrongArgument if it is empty, or if a content is not allowed in a message.
+        Raises: WrongArgument if the message is empty, or if a content is not allowed in a message.
         """
         held = [each.medium() for each in self.contents]
         if not held and not self.text.strip():

@@ -163,7 +163,7 @@ class Replayed(Exception):
 
 
 def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Return the answer for `error`; an unknown one is logged and its text is not shown."""
+    """Return the answer for `error`; an unknown error is logged and its text is not shown."""
     if isinstance(error, Replayed):
         return Response(
             error.answer["body"].encode(),
@@ -202,7 +202,7 @@ def _unreadable(request: Request[Any, Any, Any], error: HTTPException) -> Respon
 
 
 def known(error: Exception) -> Problem:
-    """Return `error` as a problem; an unknown one is logged and its text is not shown."""
+    """Return `error` as a problem; an unknown error is logged and its text is not shown."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, _OF_THE_MACHINE):

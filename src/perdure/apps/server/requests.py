@@ -33,7 +33,7 @@ _FAILED = 500
 
 
 class Requests:
-    """Logs and traces the requests that it serves. `random` returns that many random bytes.
+    """Logs and traces the requests that it serves. `random` returns a given number of random bytes.
 
     A request keeps the id of its ``X-Request-ID``; without this header it gets a new id. The answer
     has it too.

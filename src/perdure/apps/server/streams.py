@@ -38,7 +38,7 @@ async def pieces(
     """Yield the events of `watch`, which begins after `start`; None after a long silence.
 
     `caught-up` follows the event at `head`. Events that the caller may not see are left out. The
-    stream ends when its token is not valid any more.
+    stream ends when its token becomes invalid.
     """
     view = _View(caller)
     shape = visible if caller.principal.is_visitor else _whole
@@ -82,7 +82,7 @@ class _View:
 
 
 async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator[AnyEvent | None]:
-    """Yield the events of `watch`, and None after each `HEARTBEAT_S` without one.
+    """Yield the events of `watch`, and None after each `HEARTBEAT_S` without an event.
 
     Ends within about `CHECK_S` when `is_valid` returns False.
     """

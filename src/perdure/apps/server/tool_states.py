@@ -19,7 +19,7 @@ CallStates = Mapping[EntryId, Mapping[str, CallStatus]]
 
 
 async def call_states(session: Session, messages: Sequence[Entry]) -> CallStates:
-    """Return the states of the calls in `messages`, which are of one branch, oldest first.
+    """Return the states of the calls in `messages`: one branch, oldest first.
 
     The states of calls that a fork shares with its origin are not in the log of the fork.
     """

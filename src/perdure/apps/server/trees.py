@@ -49,8 +49,8 @@ class TreeReader:
 async def tree_since(session: Session, shown: Sequence[Entry]) -> list[Entry]:
     """Return the newest entries of all branches, back to the parents of the messages `shown`.
 
-    The children of these parents are newer, so they are included too. The newest messages of a long
-    session need few entries.
+    The children of these parents are newer, so they are included too. For the newest messages of a
+    long session, few entries are enough.
     """
     parents = {entry.parent_id for entry in shown}
     last = _FIRST

@@ -1,7 +1,7 @@
 """The JSON values of the API.
 
-Names are camelCase, times ISO 8601 in UTC with milliseconds, ids whole. The OpenAPI document is
-made from these classes.
+Names are camelCase, times are ISO 8601 in UTC with milliseconds, and ids are complete. The OpenAPI
+document is made from these classes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Page(Value, Generic[T], frozen=True, kw_only=True):
-    """Part of a list. `next` is the cursor of the following part, null after the last."""
+    """Part of a list. `next` is the cursor of the next page, null after the last page."""
 
     items: list[T]
     next: str | None = None
@@ -109,7 +109,7 @@ class CompactionView(Value, frozen=True, kw_only=True):
 
 
 class Messages(Value, frozen=True, kw_only=True):
-    """Messages of the active branch, oldest first. `has_more`: earlier ones exist.
+    """Messages of the active branch, oldest first. `has_more`: earlier messages exist.
 
     `compactions` lists the compactions that follow one of `items`, also undone ones.
     """
@@ -167,7 +167,7 @@ class TreeRow(Value, frozen=True, kw_only=True):
 
 
 class Tree(Value, frozen=True, kw_only=True):
-    """The newest entries of all branches, in log order. `has_more`: older ones exist."""
+    """The newest entries of all branches, in log order. `has_more`: older entries exist."""
 
     leaf: str | None
     items: list[TreeRow]
@@ -237,7 +237,7 @@ class HitView(Value, frozen=True, kw_only=True):
 
 
 class ToolCallView(Value, frozen=True, kw_only=True):
-    """A tool call. `success` is null while it has no outcome."""
+    """A tool call. `success` is null while the call has no outcome."""
 
     id: str
     session: str
@@ -264,7 +264,7 @@ class SessionValues(Value, frozen=True, kw_only=True):
 class UsageView(Value, frozen=True, kw_only=True):
     """Usage of one group, on one `day` if the usage is requested by day.
 
-    `unpriced_calls` are not in its cost.
+    `unpriced_calls` are not included in the cost.
     """
 
     key: str
@@ -349,7 +349,7 @@ class RecalledView(Value, frozen=True, kw_only=True):
 
 
 class Recollection(Value, frozen=True, kw_only=True):
-    """What was recalled. `problem` says why an embedder did not compare meanings, else null."""
+    """What was recalled. `problem`: why no embedder compared meanings; null if one did."""
 
     items: list[RecalledView]
     problem: str | None
@@ -370,7 +370,7 @@ class StoreView(Value, frozen=True, kw_only=True):
 
 
 class WorkerView(Value, frozen=True, kw_only=True):
-    """A worker as it last reported. `agents` is empty if it serves other namespaces, too.
+    """The last report of a worker. `agents` is empty if it serves other namespaces, too.
 
     Units: seconds; `silentS` is since its last report.
     """
@@ -387,7 +387,7 @@ class WorkerView(Value, frozen=True, kw_only=True):
 
 
 class QueueView(Value, frozen=True, kw_only=True):
-    """Turns of one kind of agent. It is stuck if turns wait and no worker serves it.
+    """Turns of one kind of agent. The queue is stuck if turns wait and no worker serves it.
 
     Units: `oldestS` is the waiting time of the oldest waiting turn, in seconds.
     """

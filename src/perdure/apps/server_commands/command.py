@@ -86,10 +86,10 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     """Serve the API and the console over a store.
 
     Prints an address that signs you in once; other callers need a token (`perdure token create`).
-    Without MODULE:FACTORY it serves the agents of your settings and agent files. It listens on this
-    machine only, unless --tls-certificate or --behind-proxy is given. Ctrl-C and SIGTERM suspend
-    running turns; the next start continues them. Recalls in the console, the API and at /mcp use
-    --embedder, or else the embedder of an agent.
+    Without MODULE:FACTORY the server offers the agents of your settings and agent files. The server
+    listens on this machine only, unless --tls-certificate or --behind-proxy is given. Ctrl-C and
+    SIGTERM suspend running turns; the next start continues them. Recalls in the console, the API
+    and at /mcp use --embedder, or else the embedder of an agent.
 
     Examples:
         perdure serve
@@ -158,7 +158,7 @@ async def serve_store(
 
 @asynccontextmanager
 async def _runtime_of(factory: str, store: Store, idle_s: float) -> AsyncGenerator[Runtime]:
-    """Yield the runtime of the program, or one with the agents of the settings."""
+    """Yield the runtime of the program, or a runtime with the agents of the settings."""
     made = await made_by(factory, store) if factory else _configured(store, idle_s)
     runtime = made if isinstance(made, Runtime) else Runtime(store, made, idle_timeout_s=idle_s)
     async with runtime:

@@ -80,7 +80,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return self.names if self.host in LOOPBACK else (*self.names, self.host)
 
     def address(self, port: int) -> str:
-        """The address for a browser: that of the proxy, if its name is known."""
+        """The address for a browser: the proxy's address, if its name is known."""
         if self.is_proxied and self.names:
             return f"https://{self.names[0]}"
         scheme = "http" if self.certificate is None else "https"

@@ -28,7 +28,7 @@ FactoryArgument = Annotated[
 
 
 async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
-    """Call the function that `factory` names. Raises: ConfigError when it cannot be used."""
+    """Call the function that `factory` names. Raises: ConfigError for an unusable factory."""
     module_name, colon, name = factory.partition(":")
     if not (colon and module_name and name):
         raise UsageMistake(f"{factory!r} is not MODULE:FACTORY, for example shop.agents:runtime")

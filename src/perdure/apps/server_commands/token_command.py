@@ -32,7 +32,7 @@ def _only_days(days: float | None) -> float | None:
 token = typer.Typer(
     help="""Create, list and revoke the bearer tokens of the API of a store.
 
-A token is shown once; only a hash of it is kept. Running servers apply a change at once.
+A token is shown once; only its hash is stored. Running servers apply a change at once.
 
 Examples:
     perdure token create --role write --subject ana

@@ -16,7 +16,7 @@ def advice_to_set(words: Sequence[str]) -> str | None:
     """Return the line to write for ``perdure config set KEY VALUE``, and the file for it.
 
     `words` is the command line. Returns None for an unknown key or without a value.
-    There is no such command: the file is edited by hand and may have comments.
+    The command does not exist: the file is edited by hand and may contain comments.
     """
     key, *values = words[2:] or [""]
     section, _, name = key.partition(".")

@@ -1,8 +1,8 @@
 """The keys of a settings file, the layers that may set them, and their defaults.
 
 A project's file comes with a cloned repository. So the file can only set the project's namespace
-and restrict the user's permissions. It cannot choose a model or a store (which would send data
-elsewhere), and cannot allow commands, hosts or spending.
+and restrict the user's permissions. A project's file cannot choose a model or a store (which would
+send data elsewhere), and cannot allow commands, hosts or spending.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
 def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> Permissions:
-    """Return permissions for `commands` (patterns if they have ``*`` or ``?``) and `domains`.
+    """Return permissions for `commands` (patterns if they contain ``*`` or ``?``) and `domains`.
 
     Raises: ConfigError for an invalid command or domain.
     """

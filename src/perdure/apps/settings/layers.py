@@ -134,7 +134,7 @@ class Configuration:
         return {model: price.price for model, price in filed.items()}
 
     def is_set(self, key: str) -> bool:
-        """Whether any layer except the built-in one sets `key`."""
+        """Whether any layer except the built-in layer sets `key`."""
         return self.explain(key, has_lines=False).said.source != "built-in"
 
     def explain(
@@ -171,7 +171,7 @@ class Configuration:
 
 
 def _nearer(key: str, now: Said, before: Said) -> tuple[Said, Said]:
-    """Return the effective one of two values, and the other."""
+    """Return the effective value of the two, and the other value."""
     if now.source != "project" or key not in AT_MOST:
         return now, before
     if AT_MOST[key](before.value, now.value) == now.value:

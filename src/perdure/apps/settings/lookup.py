@@ -22,7 +22,7 @@ def setting(
     """Return the value of `key` in the settings files and `environment`; None without one.
 
     Invalid MCP servers are reported only by commands that use servers. `start` and `environment`
-    default to those of this process.
+    default to the values of this process.
     Raises: as `layers.Configuration`.
     """
     folder = Path() if start is None else start
@@ -37,7 +37,7 @@ def setting(
 def apply_limits(environment: Mapping[str, str] | None = None) -> None:
     """Apply the limits of the user's settings to this process.
 
-    Commands that use the settings report unreadable ones.
+    Commands that use the settings report unreadable settings.
     """
     environment = os.environ if environment is None else environment
     try:
@@ -72,7 +72,7 @@ def person_file(environment: Mapping[str, str]) -> Path:
 def project_file(start: Path) -> Path | None:
     """Return the settings file of the project around `start`; None outside of a project.
 
-    The home folder is not a project: its files do not concern the folders below.
+    The home folder is not a project: its files do not apply to the folders below.
     """
     for each in _folders_around(start):
         if (each / FILE).is_file():
@@ -81,7 +81,7 @@ def project_file(start: Path) -> Path | None:
 
 
 def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path]:
-    """Return the folders of agent files: ``project`` if `start` is in one, then ``user``.
+    """Return the folders of agent files: ``project`` if `start` is in a project, then ``user``.
 
     A folder of agents needs no settings file: the nearest folder with agents or settings is the
     project.

@@ -56,7 +56,7 @@ def servers_of(configuration: Configuration) -> tuple[McpServer, ...]:
 def known_servers(
     configuration: Configuration, found: Iterable[FoundAgentFile]
 ) -> tuple[Known, ...]:
-    """Return every server: first those of the settings, then those defined in agent files."""
+    """Return every server: first the servers of the settings, then the servers of agent files."""
     return (
         *(Known(server, SETTINGS) for server in servers_of(configuration)),
         *(known for filed in found for known in _in_agent(filed)),

@@ -111,7 +111,7 @@ _WHY = {
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make ``perdure init`` known."""
+    """Add the command ``perdure init``."""
     program.command("init")(init)
 
 

@@ -1,4 +1,4 @@
-"""Commands to type, in place of library calls in error messages."""
+"""Replaces library calls in error messages with commands to type."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Display the context of a model in full: messages, sizes, entries and reasons.
 
 Shape of the JSON: ``{"model", "thinking_level", "tokens", "messages": [{"role", "parts",
-"entry_id"}], "dropped", "last_turn"}``, and ``"system"`` if an agent has instructions. The last
-turn is null before the first one, else ``{"turn", "recalled": [{"kind", "id", "text", "words",
-"why", "score", "source"}], "problem", "trimmed"}``.
+"entry_id"}], "dropped", "last_turn"}``, and ``"system"`` if an agent has instructions.
+``"last_turn"`` is null before the first turn. Afterwards it is ``{"turn", "recalled": [{"kind",
+"id", "text", "words", "why", "score", "source"}], "problem", "trimmed"}``.
 """
 
 from __future__ import annotations

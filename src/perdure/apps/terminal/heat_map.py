@@ -18,7 +18,7 @@ _PLAIN_SHADES = ".:+*#"
 
 
 def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterator[str]:
-    """Return the messages of each day in `found`, up to the week of the newest one.
+    """Return the messages of each day in `found`, up to the week of the newest day.
 
     Shows a year, or as many weeks as fit into `width` cells. Each shade covers a quarter of the
     days.

@@ -81,7 +81,7 @@ class LineEditor:
         return line
 
     def show_again(self, prompt: str) -> None:
-        """Show the prompt and what is typed so far below text that was printed meanwhile."""
+        """Show the prompt and the typed text again, below text that was printed in between."""
         sys.stdout.write(prompt + str(self._readline.get_line_buffer()))
         sys.stdout.flush()
 

@@ -21,8 +21,8 @@ _PATIENCE_S = 1.0
 def piped_text(most_bytes: int) -> str | None:
     """Return the text piped into this process, cut a little after `most_bytes`.
 
-    "" at a terminal and for an empty input. None if the pipe stays silent for a second: some
-    programs start others with a pipe that they never close.
+    Returns "" at a terminal and for an empty input. Returns None if the pipe stays silent for a
+    second: some programs start others with a pipe that they never close.
     """
     descriptor = sys.stdin.fileno()
     if os.isatty(descriptor):

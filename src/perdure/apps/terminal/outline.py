@@ -131,7 +131,7 @@ def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
 def _siblings(
     nodes: Sequence[TreeNode], to_leaf: set[EntryId], depth: int, *, is_root: bool
 ) -> list[tuple[TreeNode, int, bool]]:
-    """Return the nodes in reverse drawing order; the one on the current branch is drawn last."""
+    """Return the nodes in reverse drawing order; the node on the current branch is drawn last."""
     if not nodes:
         return []
     straight = next((node for node in nodes if node.entry.id in to_leaf), nodes[-1])

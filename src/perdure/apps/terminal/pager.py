@@ -1,4 +1,4 @@
-"""The user's pager: long output of a terminal goes through it."""
+"""The user's pager, which shows long output to a terminal."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Report(msgspec.Struct, frozen=True):
     """A session at one moment.
 
     Shape: `branch` contains the entries root -> leaf, `system_prompt` the prompt at the start.
-    `cut` is the partial answer after the last message of the branch, which is not in the context.
+    `cut` is the partial answer after the last message of the branch; it is not in the context.
     `branches` counts the ends of branches in the tree. `spent` is the usage of the calls in its own
     log. `earlier` counts the entries of the branch before those in `branch`. `branches` covers the
     `newest` entries of the tree (None: all). With `is_context_larger` the context has more tokens
@@ -107,7 +107,7 @@ async def report_of(
 ) -> Report:
     """Return the report about `session`, whose log is in `store` and whose usage is `spent`.
 
-    With `last`, reads at most the newest `last` entries of its tree and of its branch.
+    With `last`, reads at most the newest `last` entries of the tree and of the branch.
     """
     state = await store.state(session.id)
     entries = await store.tree(session.id, None if last is None else last + 1)
@@ -148,7 +148,7 @@ async def _context_of(
 ) -> tuple[Context, bool]:
     """Return the context of `session`, or of a window's end, and whether the context is larger.
 
-    For the end of a window, `tokens` is correct if usage was reported in it.
+    If the context covers only the end of a window, `tokens` is exact if its messages report usage.
     """
     if not window.earlier:
         return await session.context(), False
@@ -160,7 +160,7 @@ async def _context_of(
 
 
 async def cut_answer(session: Session, store: SessionStore, last: Entry | None) -> str | None:
-    """Return the text of the partial answer after `last`, the end of the branch; None without one.
+    """Return the text of the partial answer after `last`, the end of the branch, or None.
 
     The partial answer can belong to the open turn, whose process was killed or is still receiving
     the answer. A damaged turn has none.

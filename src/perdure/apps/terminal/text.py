@@ -45,7 +45,7 @@ def one_line(text: str, width: int) -> str:
 def shorten_echoes(message: str, words: Iterable[str]) -> str:
     """Shorten each of the typed `words` that `message` repeats in full.
 
-    An error that quotes a pasted page would hide its own message.
+    Without this, a long quoted text would hide the message of the error.
     """
     for word in words:
         for part in (word, word.partition("=")[2], word.removeprefix("./")):

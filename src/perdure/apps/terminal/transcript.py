@@ -21,7 +21,7 @@ _ONE_LINE = 400
 
 
 def transcript_lines(entries: Iterable[Entry], session: StreamId, style: Style) -> Iterator[str]:
-    """Return `entries` of the tree of `session` in full, with a blank line between two."""
+    """Return `entries` of the tree of `session` in full, separated by blank lines."""
     for number, entry in enumerate(entries):
         if number:
             yield ""

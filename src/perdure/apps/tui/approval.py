@@ -181,8 +181,8 @@ class Approval(Vertical, can_focus=True):
 def facts_content(lines: Iterable[str], width: int) -> Content:
     """Return `approval_lines` with at most `width` cells, the change to a file first.
 
-    The rest of a longer line has a mark of its own: text of a model never begins a line. Colours
-    repeat the signs of a diff.
+    The rest of a wrapped line begins with its own mark, so text of a model never begins a line.
+    Colours repeat the signs of a diff.
     """
     change: list[Content] = []
     others: list[Content] = []

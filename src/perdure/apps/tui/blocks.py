@@ -1,4 +1,4 @@
-"""The widgets of a transcript, one for each item. Only `text` makes their content."""
+"""The widgets of a transcript, one for each item. Only the module `text` creates their content."""
 
 from __future__ import annotations
 

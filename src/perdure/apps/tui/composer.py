@@ -70,7 +70,7 @@ class Composer(TextArea):
     # ------------------------------------------------------------ keys
 
     async def _on_key(self, event: events.Key) -> None:
-        """Act on keys in the order in which they were typed; bindings would overtake letters."""
+        """Act on keys in the order in which they were typed; bindings would change the order."""
         actions = {
             "enter": self.action_submit,
             "ctrl+j": self.action_newline,
@@ -134,7 +134,7 @@ class Composer(TextArea):
             self.show_text(self._draft if self._place < 0 else self._earlier[self._place])
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Insert a paste with its line breaks and indentation; it never sends anything."""
+        """Insert a paste with its line breaks and indentation, without sending the message."""
         event.stop()
         event.prevent_default()
         text = safe(event.text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -21,7 +21,7 @@ _NARROW = 100
 class Numbers(msgspec.Struct, frozen=True):
     """The figures of the gauge. None: unknown. Units: tokens, micro-cents.
 
-    `imported` is the cost of imported messages, `cost_microcents` that of the calls of perdure.
+    `imported` is the cost of imported messages, `cost_microcents` the cost of perdure's own calls.
     """
 
     model: str = ""
@@ -133,7 +133,7 @@ class Gauge(Static):
         self.update(plain(line))
 
     def hint(self, text: str, seconds: float = 0.0) -> None:
-        """Show `text` instead of the numbers for some seconds; it covers no messages."""
+        """Show `text` instead of the numbers for some seconds, without covering messages."""
         self._hint = text
         if self._ending is not None:
             self._ending.stop()

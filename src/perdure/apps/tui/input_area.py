@@ -180,7 +180,7 @@ class InputArea(Vertical):
         self.show_attached()
 
     def drop_unmentioned(self, text: str) -> None:
-        """Forget the files whose ``@name`` was deleted from the message `text`."""
+        """Remove the files whose ``@name`` was deleted from the message `text`."""
         gone = {name for name in self._mentioned if not is_mentioned(name, text)}
         attached = self._conversation.attached
         attached[:] = [each for each in attached if each.name not in gone]

@@ -67,7 +67,7 @@ Item: TypeAlias = Said | Answer | Thought | Call | Remark
 
 @dataclass
 class Folded:
-    """The result of one event: new items, and earlier ones that changed."""
+    """The result of one event: new items, and earlier items that changed."""
 
     added: list[Item] = field(default_factory=list[Item])
     changed: list[Item] = field(default_factory=list[Item])
@@ -203,7 +203,7 @@ class ItemFold:
         folded.changed.append(call)
 
     def settle(self) -> list[Item]:
-        """End the calls without a result, as no turn runs; return them."""
+        """End the calls without a result, because no turn runs; return them."""
         left: list[Item] = []
         for call in self._calls.values():
             if call.outcome is None:

@@ -86,7 +86,7 @@ class ScreenDisplay:
                 self.input.composer.focus()
 
     def _rows_for_questions(self) -> int:
-        """Return the rows of the terminal, without those of the messages in inline mode."""
+        """Return the rows of the terminal, minus the rows of the messages in inline mode."""
         rows = self._program.size.height
         return rows * 7 // 10 if self._program.is_inline else rows
 
@@ -137,7 +137,7 @@ class ScreenDisplay:
         await self.input.use_folder(conversation.folder)
 
     async def _show_imported_cost(self, chat: Chat) -> None:
-        """Show the cost of the imported messages. A long session is read meanwhile."""
+        """Show the cost of the imported messages. Reads a long session in the background."""
         prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
         found = await imported_spending(self.conversation.answering.store, chat.session, prices)
         if self.conversation.chat is not None and self.conversation.chat.id == chat.id:

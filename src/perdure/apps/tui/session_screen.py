@@ -31,7 +31,7 @@ _TIME_CELLS = 18
 
 
 class SessionScreen(ModalScreen[str | None]):
-    """All sessions of `store`, those of `folder` first. Returns the chosen id; None: none."""
+    """All sessions of `store`, sessions of `folder` first. Returns the chosen id; None: none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "Continue it"),
@@ -135,7 +135,7 @@ class SessionScreen(ModalScreen[str | None]):
             sessions.highlighted = min(max(sessions.highlighted + step, 0), last)
 
     def action_everywhere(self) -> None:
-        """List the sessions of this folder, or of all."""
+        """List the sessions of this folder, or of all folders."""
         found = after(self._state, "everywhere")
         assert isinstance(found, State)
         self._state = found

@@ -17,7 +17,7 @@ def shown(text: str) -> str:
 
 
 def plain(text: str, style: str = "") -> Content:
-    """Return `text` in one style. Square brackets in it are no markup."""
+    """Return `text` in one style. Square brackets in it are not markup."""
     content = Content(shown(text))
     return content.stylize(style) if style else content
 

@@ -1,4 +1,4 @@
-"""The visible part of a session: its newest entries, and earlier ones when they are scrolled to."""
+"""The visible part of a session: its newest entries, and earlier entries after scrolling up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST_OUTCOMES = 10 * PAGE
 
 
 class Transcript(VerticalScroll, can_focus=True):
-    """The messages of one session. It stays at the end until the user scrolls up."""
+    """The messages of one session. The view shows the end until the user scrolls up."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("home", "earlier", "Earlier", show=False),
@@ -97,7 +97,7 @@ class Transcript(VerticalScroll, can_focus=True):
     # ------------------------------------------------------------ earlier entries
 
     async def read_earlier(self) -> None:
-        """Show the entries before the first one, if there are any."""
+        """Show the entries before the first visible entry, if there are any."""
         first, session = self._first, self._session
         if self._is_reading or session is None or first is None or first.parent_id is None:
             return

@@ -101,7 +101,7 @@ class TreeLines(OptionList):
         self._found = matches(self.state, text)
 
     def go_to_match(self, step: int) -> tuple[int, int] | None:
-        """Select the next match, or with a negative `step` the previous one.
+        """Select the next match, or the previous match if `step` is negative.
 
         Returns the number of the match from 1 on, and the number of all matches; None without a
         match.

@@ -73,7 +73,7 @@ def _without_closed(state: TreeState) -> Iterator[Visible]:
 
 
 def _branch_end(rows: Sequence[Row], start: int) -> int:
-    """Return the place after the last row of the branch that begins at `start`."""
+    """Return the position after the last row of the branch that begins at `start`."""
     depth = rows[start].depth
     for at in range(start + 1, len(rows)):
         if rows[at].depth < depth or (rows[at].starts and rows[at].depth == depth):

@@ -40,7 +40,7 @@ Obey = Callable[[str], Awaitable[None]]
 
 
 class TreeScreen(ModalScreen[str | None]):
-    """The tree of `session`. Returns the command that the user chose; None: none."""
+    """The tree of `session`. Returns the command that the user chose; None: no choice."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "edit", "Edit"),
@@ -119,7 +119,7 @@ class TreeScreen(ModalScreen[str | None]):
         self.action_go("/branch")
 
     def _hint(self, text: str) -> None:
-        """Show `text` in place of the selected entry, until another one is selected."""
+        """Show `text` in place of the selected entry, until another entry is selected."""
         self.query_one("#tree-entry", Static).update(plain(text))
 
     # ------------------------------------------------------------ keys

@@ -51,7 +51,7 @@ _CATALOGUE = "perdure.tools.builtin.catalogue"
 
 
 class Fallback(ShortRepr, frozen=True):
-    """A model that is called if the previous one in the chain fails.
+    """A model that is called if the previous model in the chain fails.
 
     `max_attempts` includes the first attempt.
     """
@@ -193,7 +193,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
     @property
     def chain(self) -> tuple[Fallback, ...]:
-        """Its models in call order, its own first."""
+        """The agent's models in call order, its own model first."""
         fallbacks = cast("tuple[Fallback, ...]", self.fallbacks)
         return (Fallback(self.model), *fallbacks)
 
@@ -217,8 +217,8 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
         """Return the agent with only the named tools and commands, and a scope within its own.
 
         None changes nothing.
-        Raises: ConfigError for a tool or permission that it lacks: a session can only restrict its
-        agent.
+        Raises: ConfigError for a tool or permission that the agent lacks: a session can only
+        restrict its agent.
         """
         agent = self
         if tools is not None:
@@ -307,9 +307,10 @@ class _Snapshot(AgentSettings, frozen=True, kw_only=True):
 
 
 def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
-    """Return the agent of `snapshot`, with those of its tools that `tools` contains.
+    """Return the agent of `snapshot`, with the tools of the agent that are in `tools`.
 
-    A tool whose name or schema changed is not bound: calls of it are answered as unknown.
+    A tool whose name or schema changed is not bound: calls of it are answered as calls of an
+    unknown tool.
     Raises: ConfigError when the snapshot cannot be read.
     """
     try:

@@ -137,7 +137,7 @@ class Bindings:
     async def in_force(
         self, session: StreamId, given: Agent | None, workspace: Workspace | None
     ) -> Binding:
-        """Return the agent in force in the session; without one, bind `given`.
+        """Return the agent in force in the session; bind `given` if there is none.
 
         If `workspace` differs from the current one, the session moves there.
         Raises: ConfigError if no agent is in force and none is given; TurnOpen for a move during a

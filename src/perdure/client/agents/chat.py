@@ -143,8 +143,8 @@ class Chat(Generic[OutputT]):
         turns of a higher `priority` begin first; turns of one session stay in order. With
         `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as the turn
         waits for a person. The turn stays open: answer its question, then await it again.
-        With `idempotency_key` the message waits in the log while the session has another turn, and
-        a repeated call in the session, also by another process, follows the turn of the first one.
+        With `idempotency_key` the message waits in the log while the session has another turn. A
+        repeated call in the session, also by another process, follows the turn of the first call.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
         raises LeaseHeld if another process has begun a turn meanwhile; TurnOpen if a turn was
@@ -186,9 +186,9 @@ class Chat(Generic[OutputT]):
     ) -> Entry:
         """Add a message to the running turn; the model gets it with its next call.
 
-        If the turn has just ended, it becomes an ordinary message, unless `expected_head` says
-        otherwise. Messages are stored in the order of the calls, even if `send` has not stored its
-        message yet. Raises: HeadConflict; WrongArgument for a message without text and media.
+        If the turn has just ended, the message becomes an ordinary message. `expected_head`
+        prevents this. Messages are stored in the order of the calls, even if `send` has not stored
+        its message yet. Raises: HeadConflict; WrongArgument for a message without text and media.
         """
         async with _screened(self._order, said, self.agent.on_pasted) as (message, contents):
             appended = await self.session.append_many(
@@ -213,7 +213,7 @@ class Chat(Generic[OutputT]):
         """Abort the running turn; its messages remain stored. No effect without a running turn.
 
         A closed handle aborts no turn of another chat.
-        Raises: LeaseHeld if another process runs it: only that process can abort it.
+        Raises: LeaseHeld if another process runs the turn: only that process can abort it.
         """
         await _abort(self, self._running.environment, None if self._is_closed else self._follow)
 
@@ -373,7 +373,7 @@ def _require_idle(chat: Chat, host: Services, wanted: str, *, is_later: bool = F
 async def _unless_rejected(
     work: TurnWork, take_back: Callable[[], None], signals: Signals
 ) -> TurnState:
-    """Do `work`; call `take_back` if its message is rejected."""
+    """Run `work`; call `take_back` if its message is rejected."""
     try:
         return await work(signals)
     except (SecretPasted, LeaseHeld, QueueFull):

@@ -1,4 +1,4 @@
-"""The workspace of a chat: its session's, changed by messages and other handles."""
+"""The workspace of a chat: the session's, with changes by messages and other handles."""
 
 from __future__ import annotations
 
@@ -53,10 +53,11 @@ class ChatWorkspace:
         self.place = self._narrowed(kept)
 
     def show(self, shown: Shown, *, is_later: bool, key: str | None) -> Record:
-        """Apply `shown` to the workspace from the next turn on; return what records it.
+        """Apply `shown` to the workspace from the next turn on; return a function that records it.
 
-        For a message with a `key` only that applies it, since the message may be a repeated one.
-        Raises: WrongArgument if it belongs to a message that is sent later.
+        For a message with a `key`, only the returned function applies the change, because the
+        message may be a repetition.
+        Raises: WrongArgument if the change belongs to a message that is sent later.
         """
         if shown and is_later:
             raise WrongArgument(

@@ -1,7 +1,7 @@
 """Extract facts from the sessions that ended: in the background, once for each end.
 
 The commit of an end records that facts are due; the commit of the facts records that they are
-captured. So a crash between them loses nothing, and no fact is stored twice.
+captured. So a crash between the two commits loses nothing, and no fact is stored twice.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ExtractionModels(msgspec.Struct, frozen=True):
 class Extraction:
     """Runs the extractors of one runtime's agents, one episode at a time.
 
-    Episodes of unknown agents are left to a runtime that has these agents.
+    Episodes of unknown agents are skipped; a runtime with these agents extracts their facts.
     """
 
     def __init__(

@@ -26,8 +26,8 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
     """Return the message of `said` under `policy`; a warning goes to the log of the program.
 
     A long message is not scanned here: `screen_message` scans it before it is stored.
-    Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, for one with
-    neither text nor media, and for anything else than text or a valid message.
+    Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, for a
+    message with neither text nor media, and for anything other than text or a valid message.
     """
     message = user(said) if isinstance(said, str) else said
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told

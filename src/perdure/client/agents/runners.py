@@ -42,12 +42,13 @@ _QUEUED = "perdure.client.cluster.runner"
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A message that begins a turn; `contents` are the media it names.
+    """A message that begins a turn; `contents` are the media that the message names.
 
-    `follow` applies the settings of the session up to an entry. `record` stores the changes of the
-    workspace that come with the message, before it; `record_keyed` does after one with a key. The
-    turn does not begin before `due_at`. Waiting turns of a higher `priority` begin before it.
-    Another message with the same `key` is the same message. Units: Unix milliseconds.
+    `follow` applies the settings of the session up to an entry. `record` stores the workspace
+    changes of a message before the message. For a message with a key, `record_keyed` stores the
+    changes after it. The turn does not begin before `due_at`. Waiting turns of a higher `priority`
+    begin before this turn. Another message with the same `key` is the same message. Units: Unix
+    milliseconds.
     """
 
     message: Message
@@ -59,7 +60,7 @@ class NewTurn:
     key: str | None = None
 
     async def record_keyed(self, environment: Environment, request: int) -> None:
-        """Call `record` for a message with a key, unless its turn has begun: then it is repeated.
+        """Call `record` for a message with a key, unless its turn has begun (a repeated message).
 
         Durable: when this returns.
         """
@@ -79,7 +80,7 @@ class Runner(Protocol):
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         """Return the state of the turn that `new` begins, once it has ended.
 
-        Raises: as `SessionTurns.new_turn`; as `room`, before anything is written.
+        Raises: as `SessionTurns.new_turn`; the errors of `room`, before anything is written.
         """
         ...
 

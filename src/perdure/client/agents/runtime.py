@@ -58,8 +58,8 @@ class Runtime:
     ``provider:*``), override every price list. `budget` overrides that of the agents; so does each
     field of `limits` that is not the default.
     `renew_credentials` is called at most once a turn for another key if a provider rejects the
-    current one. Agents may name `mcp_servers`, which stop with the runtime. `idle_timeout_s` closes
-    sessions without a message for that long, on `end_idle` and when they are resumed.
+    current one. Agents may name `mcp_servers`, which stop with the runtime. Sessions without a
+    message for `idle_timeout_s` are closed by `end_idle` and when they are resumed.
     `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT).
     `on_question` is called, beside the turn, with each `OpenQuestion` that a turn here waits for,
     and again if the turn is resumed unanswered. The question stays open if `on_question` raises.
@@ -244,7 +244,7 @@ class Runtime:
         return self._store.hooks.on(name, hook, is_guard=is_guard)
 
     async def close(self) -> None:
-        """Wait for the running turns, and suspend those that wait for a person or are not due.
+        """Wait for the running turns, and suspend turns that wait for a person or are not due.
 
         `resume` continues a suspended turn. For turns that workers run, `close` waits only until
         they cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
@@ -303,7 +303,7 @@ class Runtime:
 
 
 async def _recovered(chat: Chat, claim: Claim) -> None:
-    """Continue the turn that is still open, or follow it: then it is known when this returns."""
+    """Continue the open turn, or follow it; on return it is known which of the two happens."""
     state = await claim.store.state(claim.stream)
     if state.open_turn is None:
         return
@@ -324,7 +324,7 @@ async def _stop(turns: Iterable[Turn]) -> None:
 
 
 async def _stop_stored(turns: Iterable[Turn]) -> None:
-    """Stop `turns` once none of them can be lost, and wait until they have stopped."""
+    """Stop `turns` once no turn can be lost, and wait until the turns have stopped."""
     for turn in turns:
         with suppress(PerdureError):  # awaiting the turn raises it
             await turn.stored()

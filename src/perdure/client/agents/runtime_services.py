@@ -120,7 +120,7 @@ class Host:
             self.extraction.know(agent)
 
     def agent(self, agent: Agent | str) -> Agent:
-        """Return `agent`, or the agent with that id.
+        """Return `agent`, or the agent with the id `agent`.
 
         Raises: AgentNotFound, which lists the known agents.
         """
@@ -272,7 +272,7 @@ _OFFERED = "perdure.tools.mcp.server_tools"
 
 
 class Servers:
-    """`known` are the servers that agents may name; `vault` has their secrets.
+    """`known` are the servers that agents may name; `vault` contains their secrets.
 
     Raises: ConfigError for two servers with the same name.
     """
@@ -292,8 +292,8 @@ class Servers:
     ) -> Agent:
         """Return `agent` with the tools of its servers after its own.
 
-        `wanted` are the names of the tools to use (None: all); a server without any of them is not
-        connected. Offered tools that `agent` does not get are logged.
+        `wanted` are the names of the tools to use (None: all); a server without any of these tools
+        is not connected. Offered tools that `agent` does not get are logged.
         Raises: McpUnavailable; ConfigError for an unknown server.
         """
         tools = agent.registry.tools

@@ -66,7 +66,7 @@ async def standing_of(store: Store, session: str) -> SessionUsage:
 
 
 async def grants_by_session(store: Store) -> dict[str, tuple[str, ...]]:
-    """Return the grants of each session that has some, newest activity first."""
+    """Return the grants of each session with grants, newest activity first."""
     found: dict[str, tuple[str, ...]] = {}
     answered = {answer.stream for answer in await store.backend.notes_of_all((Answer.kind,))}
     async for info in newest_sessions(store.backend):
@@ -139,7 +139,7 @@ def _is_silent(store: Store, info: SessionInfo, timeout_s: float | None) -> bool
 
 
 async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> bool:
-    """Close the open turn of `session` if its question has expired, then do as `end_if_idle`."""
+    """Close the open turn of `session` if its question has expired, then call `end_if_idle`."""
     stream, clock = StreamId(session), store.outside.clock
     state = await store.backend.state(stream)
     if state.header.kind != "session" or state.header.origin == "knowledge":

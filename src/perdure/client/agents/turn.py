@@ -33,9 +33,10 @@ REFUSED = "session:turn_refused"
 class Reply(ShortRepr, Generic[OutputT], frozen=True):
     """How a turn ended. `message` is the last answer, None if there was none.
 
-    After an abort, `message` is the part that had arrived; without an `entry_id` it is not on the
-    branch (`Agent.on_interrupt`). `output` is the value of the answer, of the type `Agent.output`.
-    It is None if the agent has no such type, after an abort, and if the turn ended the session.
+    After an abort, `message` is the partial answer. Without an `entry_id`, the message is not on
+    the branch (`Agent.on_interrupt`). `output` is the value of the answer, of the type
+    `Agent.output`. It is None if the agent has no such type, after an abort, and if the turn ended
+    the session.
     Units: `usage` sums all model calls of the turn.
     """
 
@@ -84,9 +85,9 @@ _TASKS: set[asyncio.Task[TurnState]] = set()
 class Turn(Generic[OutputT]):
     """A running or ended turn.
 
-    ``await turn`` returns its `Reply`, or raises TurnFailed, or TurnSuspended if it was stopped
-    here. ``async for event in turn`` yields its events from the beginning, any number of times. The
-    last event comes when the turn has ended, so the chat is idle then.
+    ``await turn`` returns its `Reply`, or raises TurnFailed, or TurnSuspended if the turn was
+    stopped here. ``async for event in turn`` yields its events from the beginning, any number of
+    times. The last event comes when the turn has ended, so the chat is idle then.
     If `while_waiting` is "raise", both raise Waiting while the turn waits for a person; the loop
     yields the newest event first.
     Leaving the loop, or never entering it, does not stop the turn. A running turn is a member of
@@ -238,7 +239,7 @@ class Turn(Generic[OutputT]):
         return Reply(finished.end, state.answer, state.answer_id, usage, state.number, output)
 
     def _value(self, state: TurnState, end: TurnEnd) -> OutputT | None:
-        """Return the value of the answer, None if the agent need not give one."""
+        """Return the value of the answer; None if the agent does not require a value."""
         if self._output is None or end != "stop" or state.answer is None or state.ends_session:
             return None
         return self._output.value(state.answer.text)

@@ -1,8 +1,8 @@
-"""Take work by priority, and the work of each session in order.
+"""Claim work by priority, and the work of each session in order.
 
 DBOS selects the sessions whose work a worker takes, and uses the priority only within a session.
-But within a session perdure needs the order of the requests. So `claim_by_priority` replaces its
-claim by one statement.
+But within a session perdure needs the order of the requests. So `claim_by_priority` replaces the
+claim of DBOS with one statement.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ logging.getLogger("dbos").setLevel(logging.ERROR)
 class DbosQueue:
     """Takes work from queues and passes it to `perform`. Its methods block, except `perform`.
 
-    `flows` are the flows whose work it may take, by queue.
+    `flows` contains, for each queue, the flows that this worker may run.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Flows as work: a worker runs a flow until it is completed or waits for a person.
 
 The log contains all finished work of a flow, so another worker can continue the flow. A flow that
-waits for a person uses no slot. The worker that ran it watches its log and the sessions of its
-roles, and queues it again. If that worker dies, the sweep of another worker (`recovery.py`) queues
-the flow again.
+waits for a person uses no slot. The worker that ran the flow watches the flow's log and the
+sessions of its roles, and queues the flow again. If that worker dies, the sweep of another worker
+(`recovery.py`) queues the flow again.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class FlowWork:
             task.add_done_callback(lambda _: self._watching.pop(flow, None))
 
     async def queue_lost(self) -> None:
-        """Queue the requested flows that can continue and that no queue has. Raises: StoreError."""
+        """Queue the requested flows that can continue and are in no queue. Raises: StoreError."""
         requests = await self._store.open_of_all(FlowRequested.kind)
         if not requests:
             return
@@ -214,7 +214,7 @@ class FlowWork:
     async def _queue_if_ready(self, request: Entry) -> bool:
         """Queue the flow of `request` if it can continue, or close `request` if it is completed.
 
-        Return whether either was done.
+        Return whether the flow was queued or the request was closed.
         """
         body, now = body_of(request), self._clock.now_ms()
         state = await self._journal(request.stream).state()

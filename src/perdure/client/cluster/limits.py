@@ -96,7 +96,7 @@ class Slots:
                 self._is_changed.set()
 
     async def _granted(self, turn: _Turn, is_over: Callable[[], Awaitable[bool]]) -> bool:
-        """Return True once the turn may run, False if it is over before."""
+        """Return True once the turn may run, or False if the turn ends before."""
         changes, timeout_s = turn.store.changes(turn.work.stream), AGAIN_S
         while not (turn.may_run.is_set() or self._is_stopped):
             waits = (

@@ -1,7 +1,7 @@
 """Turns of workers that wait for a person use no slot, and are queued again to continue.
 
 The worker that stopped such a turn watches its session. If that worker dies, the sweep of another
-one (`recovery.py`) finds the turn.
+worker (`recovery.py`) finds the turn.
 """
 
 from __future__ import annotations

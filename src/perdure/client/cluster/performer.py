@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 
 class _WaitsForPerson(Exception):
-    """The turn of the session waits for a person, and does not run here any more."""
+    """The turn of the session waits for a person, and no longer runs here."""
 
 
 class _LeftOpen(Exception):
@@ -295,7 +295,8 @@ class Performer:
 async def end_tasks(*tasks: asyncio.Task[None]) -> None:
     """Cancel `tasks`, again if they continue: a store read may end with an error of its own.
 
-    Raises: CancelledError once all are done, however often the caller was cancelled meanwhile.
+    Raises: CancelledError, after all tasks have ended, if the caller was cancelled meanwhile, once
+    or several times.
     """
     cancelled: asyncio.CancelledError | None = None
     while left := [task for task in tasks if not task.done()]:

@@ -153,7 +153,7 @@ async def queue_flow(
 
 
 async def queue_open_turn(store: SessionStore, stream: StreamId) -> bool:
-    """Queue the open turn of `stream` if workers run it; return whether they do.
+    """Queue the open turn of `stream` if workers run it; return whether it was queued.
 
     Raises: SessionNotFound.
     """

@@ -120,7 +120,7 @@ class Scheduler:
         await asyncio.gather(*await self._begin_planning())
 
     async def keep_planned(self, every_s: float) -> None:
-        """Do as `plan`, repeatedly. An agent that starts slowly delays no other."""
+        """Do as `plan`, repeatedly. An agent that starts slowly does not delay other agents."""
         try:
             while True:
                 try:

@@ -1,4 +1,4 @@
-"""A worker: takes queued turns of its namespaces, and takes over from workers that died."""
+"""A worker: runs queued turns of its namespaces, and continues turns of workers that died."""
 
 from __future__ import annotations
 
@@ -155,8 +155,8 @@ class Worker:
     def _session(self, work: Work) -> asyncio.Lock:
         """Return the lock of the session: its work can be assigned here again while it still runs.
 
-        That happens if others declared this worker dead while it was alive. The running work
-        continues the turn, and the repeated work then finds the turn finished.
+        This happens if other workers declare this worker dead although it is alive. The running
+        work continues the turn, and the repeated work then finds the turn finished.
         """
         return self._sessions.setdefault((work.namespace, work.stream), asyncio.Lock())
 
@@ -240,7 +240,7 @@ class Worker:
         return missing - lost
 
     async def _end_idle(self) -> None:
-        """End idle sessions and expired questions, and have due facts extracted.
+        """End idle sessions and expired questions, and extract facts that are due.
 
         Every worker looks. Among several workers, the first commit at the checked head ends a
         session, and the lease of the facts decides which worker extracts them.
@@ -263,7 +263,7 @@ class Worker:
         return found
 
     async def _servable(self, flows: Mapping[str, list[StreamId]]) -> set[str]:
-        """Return the queues whose work this worker can do; of flows only those in `flows`."""
+        """Return the queues that this worker can serve; flow queues only if they are in `flows`."""
         found: set[str] = set()
         for namespace, runtime in self._runtimes.items():
             agents = runtime.host.agents

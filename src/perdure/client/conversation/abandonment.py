@@ -25,7 +25,7 @@ else:
 async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> bool:
     """Close the open turn of `session`, and the open turns of agents it invoked, as aborted.
 
-    Shape: whether a turn was open in `session`.
+    Shape: True if a turn was open in `session`.
     Raises: LeaseHeld if a live process runs the turn, or if its lease is valid and the state of its
     process is unknown.
     """

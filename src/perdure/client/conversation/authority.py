@@ -1,7 +1,7 @@
 """The parts of a session's log that are in force here: its agent and its open turn.
 
-Imported entries give no authority. In an untrusted store, neither do entries that this user's
-perdure did not write. Such entries remain history: they are shown, exported and sent to models, but
+Imported entries give no authority. In an untrusted store, only entries that this user's perdure
+wrote give authority. Such entries remain history: they are shown, exported and sent to models, but
 never applied.
 """
 
@@ -56,9 +56,9 @@ Withheld = Literal["imported", "unknown"]
 class Authority(msgspec.Struct, frozen=True):
     """The entries in force of a session. `bound` is the newest agent in its log, in force or not.
 
-    `agent` and `turn` are the reasons why the agent, and the newest turn with its grants, are not
-    in force; None if they are. `workspace` is set for a session that was forked to a folder without
-    an agent in force: an agent of this machine works there.
+    `agent` and `turn` are the reasons why the agent, or the newest turn with its grants, is not in
+    force; None if it is in force. `workspace` is set for a session that was forked to a folder
+    without an agent in force. An agent of this machine works in that folder.
     """
 
     bound: Binding | None

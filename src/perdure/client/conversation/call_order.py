@@ -33,10 +33,10 @@ class CallOrder:
 
     @property
     def is_free(self) -> bool:
-        """Whether a call needs no place because it reaches the store before any other runs.
+        """Whether a call can skip the order because it reaches the store before all other calls.
 
-        A store can then write many such calls at once. The first call always takes a place: it may
-        have to wait until the store can write.
+        A store can then write many such calls at once. The first call always enters the order,
+        because it may have to wait until the store can write.
         """
         return self._last is not None and self._last.done()
 

@@ -32,7 +32,7 @@ _HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")
 class Selection(ShortRepr, frozen=True):
     """A selection in an editor: lines of a file, counted from 1, inclusive.
 
-    Raises: WrongArgument when it ends before it begins.
+    Raises: WrongArgument when the selection ends before it begins.
     """
 
     file: str
@@ -233,7 +233,7 @@ def change_of(kept: Binding, place: Workspace) -> WorkspaceChanged | None:
 def moved_prompt(
     told: str, where: str, prompt: str | None, before: Workspace, place: Workspace
 ) -> str | None:
-    """Return the system prompt in `place`, which is `prompt` in the workspace `before`.
+    """Return the system prompt for the workspace `place`; `prompt` is the prompt for `before`.
 
     `told` are the instructions; errors call them `where`. A prompt that contains more than the
     instructions, such as the prompt of a flow's role, does not change.
@@ -255,7 +255,7 @@ def kept_workspace(snapshot: Mapping[str, object] | None) -> Workspace:
 def usable(given: Workspace) -> Workspace:
     """Return `given` with an absolute directory, if it names one.
 
-    Raises: ConfigError when that is not a folder; as `Shown`.
+    Raises: ConfigError when the directory is not a folder; as `Shown`.
     """
     shown = Shown(given.active_file, given.selection, given.variables)
     folder = absolute(given.working_dir or None)

@@ -39,8 +39,8 @@ async def delete_flow(
 
     Shape: `others` are all flows of the store; none of them may use that folder.
     Durable: when this returns.
-    Raises: FlowRefusal while a role runs, and when another flow or file uses the record folder;
-    nothing is deleted then.
+    Raises: FlowRefusal while a role runs, and when another flow or file uses the record folder. In
+    these cases, nothing is deleted.
     """
     flow = state.run.flow_id
     chose = {id: role for role, ids in state.selectors.items() for id in ids}

@@ -73,7 +73,7 @@ class Execution:
         await self._waker.close()
 
     async def _requested(self, journal: Journal) -> int | None:
-        """Return the seq of the request that workers run the flow; None if it runs here.
+        """Return the seq of the request to workers to run the flow; None if the flow runs here.
 
         The flow runs here if the agent of a role comes from `Equipment.default_agent`, which is a
         function of this program. Raises: FlowRefusal if the folders of the flow are not on this

@@ -1,7 +1,7 @@
 """The feeds of a flow's roles, read from the store incrementally.
 
-Each read covers only entries after a point. A point is a few values, however long the logs are: a
-client that reconnects passes its last point, a new client passes none.
+Each read covers only entries after a point. The size of a point does not depend on the length of
+the logs. A client that reconnects passes its last point; a new client passes no point.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class RoleFeed:
         return encode_point(self._point)
 
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items new or changed since the last read; with `limit` a page of them.
+        """Return the items new or changed since the last read; with `limit`, one page of items.
 
         Shape: () when there are none.
         Raises: WrongArgument when `limit` is less than 1.
@@ -207,6 +207,6 @@ def encode_point(point: FeedPoint) -> str:
 def decode_point(text: str) -> FeedPoint:
     """Return the point encoded as `text`.
 
-    Raises: ValueError when it is invalid.
+    Raises: ValueError when `text` is invalid.
     """
     return msgspec.json.decode(text, type=FeedPoint)

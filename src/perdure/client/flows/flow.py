@@ -1,7 +1,7 @@
 """The handle of one flow: read its state, record decisions, run it.
 
 A decision applies to the newest state of the flow and is rejected if the flow does not wait for
-it. So any number of processes may decide at once, whichever process runs the flow.
+it. So several processes can record decisions at once, and any process can run the flow.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class Flow:
         """Summarise the work of a role instance at its node, for its next turns.
 
         Role, node, edges, contract and inputs remain in the context unchanged. `focus` names
-        details that the summary must contain. `model` (default: the role's) writes only this
+        details that the summary must contain. `model` (default: the role's model) writes only this
         summary.
         Shape: the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
         WrongArgument for a `model` that is not ``provider:name``; ConfigError when its provider is
-        unknown, or the role has no agent; TurnFailed when no usable summary came.
+        unknown, or the role has no agent; TurnFailed when the model returned no usable summary.
         """
         self._equipment.check_models(() if model is None else (model,), "model")
         return await self._execution.compact(self._journal, role, focus, model)
@@ -126,7 +126,7 @@ class Flow:
     async def stop(self, target: str, *, by: str = "user") -> FlowState:
         """Stop the turn of a node or role instance; it then waits for a reply.
 
-        Raises: FlowRefusal when it is not running.
+        Raises: FlowRefusal when the node or role is not running.
         """
         return await self._decide(lambda state: people.stop(state, by, target))
 
@@ -161,7 +161,7 @@ class Flow:
         """Change the consent of the flow: its `mode`, or grants of exact commands (MCP tools).
 
         Grants or revokes every `command`, or none if one of them is rejected.
-        Open questions that this settles are answered: their turns continue.
+        Open questions that the new consent allows are answered, and their turns continue.
         Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow is
         completed; ConfigError for a command or a tool that no role can use or that the mode ignores
         (no-access), and for revoking one that was not granted.
@@ -201,9 +201,9 @@ class Flow:
     ) -> FlowState:
         """Set model, skills and tools of a role instance from its next turn; None: the agent's.
 
-        Raises: FlowRefusal when the workflow has no such role, and for skills after it has begun;
-        ConfigError for a skill that the project lacks, a tool that the role lacks, and a model of
-        an unknown provider that was not offered; WrongArgument.
+        Raises: FlowRefusal when the workflow has no such role, and for skills after the role has
+        begun; ConfigError for a skill that the project lacks, a tool that the role lacks, and a
+        model of an unknown provider that was not offered; WrongArgument.
         """
         chosen = None if skills is None else tuple(skills)
         named = None if tools is None else tuple(tools)
@@ -232,14 +232,14 @@ class Flow:
     async def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
         """Choose the mode of the improvement phase after the work is closed.
 
-        Raises: FlowRefusal when the flow does not wait for that.
+        Raises: FlowRefusal when the flow does not wait for this decision.
         """
         return await self._decide(lambda state: people.choose_improvement(state, mode, by))
 
     async def decide_feedback(self, *, is_granted: bool, by: str = "user") -> FlowState:
         """Decide whether feedback is written after the improvement phase.
 
-        Raises: FlowRefusal when the flow does not wait for that.
+        Raises: FlowRefusal when the flow does not wait for this decision.
         """
         return await self._decide(
             lambda state: people.decide_feedback(state, by, is_granted=is_granted)
@@ -248,7 +248,7 @@ class Flow:
     async def session(self, role: str) -> Session:
         """Return the session of a role instance.
 
-        Raises: FlowRefusal when it has not begun.
+        Raises: FlowRefusal when the role has not begun.
         """
         state = await self.state()
         if role not in state.sessions:
@@ -259,8 +259,8 @@ class Flow:
     def feed(self, role: str, after: str | None = None) -> RoleFeed:
         """Return the feed of a role instance: thoughts, messages, tool calls, handoffs.
 
-        It begins at the start, or after the `RoleFeed.cursor` of an earlier feed of the role.
-        Raises: WrongArgument for a cursor that is not of this role.
+        The feed begins at the start, or after the `RoleFeed.cursor` of an earlier feed of the role.
+        Raises: WrongArgument for a cursor of another role.
         """
         return RoleFeed(self._store.backend, self.id, role, after)
 
@@ -336,7 +336,7 @@ def check_in_force(state: FlowState, mode: ConsentMode | None) -> None:
 def revoked_name(state: FlowState, tool: GrantedTool, name: str) -> str:
     """Return the stored grant that `name` revokes.
 
-    Raises: ConfigError when it was not granted.
+    Raises: ConfigError when `name` was not granted.
     """
     found: set[str] = set()
     for consent in (state.run.consent_state, state.consent):

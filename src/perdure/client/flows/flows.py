@@ -79,7 +79,7 @@ STANDARD = FeedbackContext("standard")
 
 @takes_all_declared
 class Flows:
-    """The flows of the store of `runtime`; its agents are their roles.
+    """The flows of the store of `runtime`; the agents of `runtime` are the roles of the flows.
 
     A role instance runs under the agent with its own id (``developer_2``), or under the agent with
     the id of its base role (``developer``). `on_interrupt` applies to the partial answer of a
@@ -129,15 +129,15 @@ class Flows:
 
         Nothing runs before `Flow.run`. The record folder, by default ``.perdure/records/<flow>`` in
         `workspace`, is created, with the workflow in it as ``workflow.yaml``: the flow uses that
-        file from then on. `project` (default: the name of the workspace's folder) is the folder of
-        the workspace whose ``a-docs`` the roles read. A document runs with `inputs`, under the
+        file from then on. `project` (default: the name of the workspace's folder) is a folder in
+        the workspace; the roles read its ``a-docs``. A document runs with `inputs`, under the
         agents of the runtime that its nodes name, or under the agents that the document defines.
-        Its file is copied; the version in the log is authoritative. `roles` sets models, skills and
-        tools of role instances. For the others, `configuring` "ask" waits for a person if there is
-        a choice; "auto" lets a model choose, and a person after three failures. `configuring` can
-        differ by dimension: ``{"model": "auto", "skills": "ask"}``; an omitted dimension is
-        "given". `settings` is stored for the program that runs the flow next, in
-        `FlowState.settings`.
+        The document's file is copied; the version in the log is authoritative. `roles` sets models,
+        skills and tools of role instances. For the other role instances, `configuring` "ask" waits
+        for a person if there is a choice; "auto" lets a model choose, and a person after three
+        failures. `configuring` can differ by dimension: ``{"model": "auto", "skills": "ask"}``; an
+        omitted dimension is "given". `settings` is stored for the program that runs the flow next,
+        in `FlowState.settings`.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, unknown
         values in `roles`, and a record folder of another flow; WrongArgument; SecretPasted;
@@ -255,8 +255,8 @@ class Flows:
         """Return the flow with the whole id `flow`.
 
         With `workspace` the flow moves to that folder. Its record folder has the same relative
-        path; if that is missing, the record of an imported flow is written below
-        ``.perdure/records``. `settings` are stored if they differ from the stored ones.
+        path. If this folder is missing, the record of an imported flow is written below
+        ``.perdure/records``. `settings` are stored if they differ from the stored settings.
         Raises: FlowNotFound; FlowRefusal when the workspace or the record folder of the flow is not
         on this machine, or came with a received flow: then `workspace` must name a folder.
         """

@@ -144,7 +144,7 @@ def place_of(state: FlowState) -> FlowPlace:
 
 
 def shelf_of(state: FlowState) -> SkillShelf:
-    """Return the skills of a flow's project. Raises: FlowRefusal when it is not on this machine."""
+    """Return the skills of a flow's project. Raises: FlowRefusal if the project is not here."""
     place = place_of(state)
     return SkillShelf(project_folder(place.workspace, place.project))
 
@@ -210,8 +210,8 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
     """Create the record folder of `flow`, with a mark of its owner. Blocks.
 
     An identical workflow in it is not changed.
-    Raises: ConfigError when it has another workflow, or belongs to another flow, whose artifacts
-    would be overwritten.
+    Raises: ConfigError when the folder contains another workflow, or belongs to another flow, whose
+    artifacts would be overwritten.
     """
     findings = record / "findings"
     if record.is_symlink() and not record.exists():
@@ -255,7 +255,7 @@ def _own_file(path: Path) -> BinaryIO:
 
 
 def _is_there(record: Path, text: str) -> bool:
-    """Whether the record has a workflow. Raises: ConfigError when it differs from `text`."""
+    """Whether the record has a workflow. Raises: ConfigError if the workflow is not `text`."""
     if not is_there(record, WORKFLOW):
         return False
     if text_inside(record, WORKFLOW, record=record) != text:
@@ -265,7 +265,7 @@ def _is_there(record: Path, text: str) -> bool:
 
 
 def belongs_to(flow: StreamId, record: Path) -> bool:
-    """Whether the record folder is marked as `flow`'s. Raises: ConfigError for another flow's."""
+    """Whether the record folder is marked for `flow`. Raises: ConfigError for a different flow."""
     owner = record / OWNED_BY
     if not is_there(record, OWNED_BY):
         return False

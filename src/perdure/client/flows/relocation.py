@@ -40,8 +40,8 @@ async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> No
     """Bind the flow of `journal` to `workspace`; restore its imported record if it is missing.
 
     Durable: when this returns. A second call after a crash completes the first.
-    Raises: FlowRefusal when there is no record folder; ConfigError when it cannot be written;
-    ValueError for a flow id that is not a folder name.
+    Raises: FlowRefusal when there is no record folder; ConfigError when the folder cannot be
+    written; ValueError for a flow id that is not a folder name.
     """
     state = await journal.state()
     record = record_in(state, workspace)

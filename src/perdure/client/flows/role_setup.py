@@ -1,7 +1,7 @@
 """The model, tools and skills of a role before it begins.
 
-They come from its agent and its files, or were chosen for the role. If people or selectors choose
-in this flow, the role waits for the choice. Invalid choices are rejected at once.
+These settings come from the role's agent and files, or were chosen for the role. If people or
+selectors choose in this flow, the role waits for the choice. Invalid choices are rejected at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from perdure.session.ledger import InterruptPolicy
 class Equipment:
     """The agents, models and hooks that a program provides for roles. See `Flows` for the fields.
 
-    `agents` has the agents of its runtime, by id.
+    `agents` contains the agents of its runtime, by id.
     """
 
     models: ModelClient
@@ -51,7 +51,7 @@ class Equipment:
     def required_agent(self, role: str) -> Agent:
         """Like `agent`, but return the default agent of the base role if there is no agent.
 
-        Raises: ConfigError when there is none.
+        Raises: ConfigError if the program has no agent for the role.
         """
         agent = self.agent(role)
         if agent is None and self.default_agent is not None:
@@ -92,7 +92,7 @@ class Equipment:
         """Reject tools that `role` lacks; the tools of an unknown agent are not checked.
 
         `begun_with` are the tools at the start of its session, None before it.
-        Raises: ConfigError, which lists its tools.
+        Raises: ConfigError, which lists the role's tools.
         """
         if begun_with is None:
             agent = self.agent(role)
@@ -110,7 +110,7 @@ def no_tool(role: str, unknown: Iterable[str], known: Iterable[str]) -> str:
 
 
 def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
-    """Return the agent of a role instance: its own or its base role's; for feedback the owner's."""
+    """Return the agent of a role instance or of its base role; for feedback, the owner's agent."""
     names = (role, base_role(role), *((OWNER,) if role == FEEDBACK_ROLE else ()))
     return next((agents[name] for name in names if name in agents), None)
 

@@ -171,7 +171,7 @@ class RoleTurns:
         return said_in(message for entry in entries if (message := entry.message) is not None)
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """See ``Roles``. First closes an open turn that is not the flow's."""
+        """See ``Roles``. First closes an open turn that does not belong to the flow."""
         running = await self._running(session)
         try:
             with self._working(session, companion) as signals:
@@ -324,7 +324,7 @@ class RoleTurns:
     def _agent(self, role: str) -> Agent:
         """Return the agent of a role instance, adapted to sessions of roles.
 
-        Raises: ConfigError when there is none.
+        Raises: ConfigError when there is no agent.
         """
         return as_role(self._equipment.required_agent(role), self._equipment.on_interrupt)
 
@@ -362,7 +362,7 @@ def as_role(agent: Agent, on_interrupt: InterruptPolicy) -> Agent:
 def apply_configuration(agent: Agent, chosen: RoleConfiguration | None) -> Agent:
     """Return `agent` with the choices for its role.
 
-    Raises: ConfigError for a tool that it lacks.
+    Raises: ConfigError for a tool that the agent lacks.
     """
     if chosen is None:
         return agent
@@ -416,7 +416,7 @@ async def binding_of_role(
 async def has_ended_foreign_turn(host: Host, session: StreamId) -> bool:
     """End an open turn that is not in force here as interrupted; return whether there was one.
 
-    Raises: LeaseHeld while a process runs it.
+    Raises: LeaseHeld while a process runs the turn.
     """
     store = host.store.backend
     try:

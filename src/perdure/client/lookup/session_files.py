@@ -35,7 +35,7 @@ class FoundFile(msgspec.Struct, frozen=True):
 async def find_file(store: SessionStore, path: Path) -> FoundFile:
     """Return the session of `store` with the file `path`, or the session imported from it.
 
-    Raises: NotImported, also if there is no file; Erased; FormatError if `path` is no readable
+    Raises: NotImported, also if there is no file; Erased; FormatError if `path` is not a readable
     session.
     """
     if isinstance(store, SessionFiles):

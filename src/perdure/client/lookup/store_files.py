@@ -58,8 +58,8 @@ def intended_address(typed: str) -> str | None:
 def near_address(address: str) -> str | None:
     """Return the address of the existing store that the missing `address` probably means.
 
-    ``sqlite:///tmp/x.db`` is relative, ``sqlite:////tmp/x.db`` absolute. None without such a file
-    or folder.
+    ``sqlite:///tmp/x.db`` is relative, ``sqlite:////tmp/x.db`` absolute. Returns None without such
+    a file or folder.
     """
     if address.startswith(FOLDER_ADDRESS):
         name = _folder_name(address)

@@ -38,7 +38,7 @@ LEFT_OUT = (SecretPasted, EntryNotFound, LimitExceeded)
 
 @takes_all_declared
 class ModelExtractor:
-    """Has a model list the facts in an episode, for `Memory.capture`.
+    """Asks a model to list the facts in an episode, for `Memory.capture`.
 
     `client` is a model client, `model` its model as ``provider:name``. `usage` is the usage of the
     newest call, None before the first answer.

@@ -80,7 +80,7 @@ async def _is_added(
     subject: str | None,
     agent: str | None,
 ) -> bool:
-    """Remember `new`; return False if it is known, also if it was remembered meanwhile."""
+    """Remember `new`; return False if it is already known, even if it was stored meanwhile."""
     said = (new.text, agent, new.valid_from, new.valid_to)
     if subject not in there:
         there[subject] = await _there(store, subject)

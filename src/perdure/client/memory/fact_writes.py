@@ -171,7 +171,7 @@ async def find_fact(store: SessionStore, fact: EntryId) -> Fact:
 
 
 async def facts_in(store: SessionStore, scope: MemoryFilter) -> list[Fact]:
-    """Return the facts of `scope`, in no order."""
+    """Return the facts of `scope`, in no particular order."""
     by_stream: dict[StreamId, list[Entry]] = {}
     if scope.name == "subject":
         stream = memory_stream(scope.subject)
@@ -261,7 +261,7 @@ async def require_alive(
 
 
 def _subject_of(sources: Iterable[_Source]) -> str | None:
-    """Return the one subject of `sources`. Raises: WrongArgument if they have several."""
+    """Return the one subject of `sources`. Raises: WrongArgument if there are several subjects."""
     subjects = {source.subject for source in sources}
     if len(subjects) > 1:
         raise WrongArgument(

@@ -130,8 +130,8 @@ class Memory:
     async def embed(self, *, is_only: bool = False) -> int:
         """Compute the missing vectors of all texts with the embedder; return their number.
 
-        Recalls and turns continue meanwhile. Call it after a change of the embedder, or an import;
-        after a kill, a new call continues the work. `is_only` removes the vectors of other
+        Recalls and turns continue during the call. Call it after a change of the embedder, or an
+        import; after a kill, a new call continues the work. `is_only` removes the vectors of other
         embedders.
         Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
         embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
@@ -232,7 +232,7 @@ class Memory:
         return _page(found, after, limit, "fact", lambda fact: (fact.at, *entry_place(fact.id)))
 
     async def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
-        """Store the facts that `extractor` finds in `episode`; return the new ones.
+        """Store the facts that `extractor` finds in `episode`; return the new facts.
 
         The facts belong to the episode's subject and agent, and come from its entries. A text that
         is known already, was forgotten, or looks like a credential is skipped. A repeated call,

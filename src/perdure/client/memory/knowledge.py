@@ -259,7 +259,7 @@ class _Folder(NamedTuple):
 
 
 def _folders_in(root: Path, on_error: Callable[[Path, OSError], None]) -> Iterator[_Folder]:
-    """Yield `root`, which may be a link, and the folders below it, which may not.
+    """Yield `root`, which may be a link, and the folders below it, without following links.
 
     `on_error` is called for a folder that cannot be read, with its path below `root`.
     """

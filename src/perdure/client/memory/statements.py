@@ -1,4 +1,4 @@
-"""Facts and summaries of episodes as statements that a recall ranks beside the texts."""
+"""Facts and summaries of episodes as statements that a recall ranks together with the texts."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ Id = Annotated[str, Meta(max_length=200)]
 def memory_tools(memory: Memory) -> list[ToolSpec]:
     """Return the tools with which an agent reads and changes `memory`.
 
-    They are recall, search_sessions, read_session, facts, remember, correct and forget. A call
+    The tools are recall, search_sessions, read_session, facts, remember, correct and forget. A call
     works on the subject of its session only. The calls that change a fact need approval.
     """
     calls = _Calls(memory)

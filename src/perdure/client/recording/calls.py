@@ -50,8 +50,8 @@ _STOPS: dict[str | None, StopReason] = {
 class RecordedRequest(msgspec.Struct, frozen=True):
     """A request to a model: the conversation so far.
 
-    `previous` is the id of the response that the request continues; then `messages` come after it.
-    `contents` are the bytes of the media in `messages`.
+    `previous` is the id of the response that the request continues; `messages` then follow that
+    response. `contents` are the bytes of the media in `messages`.
     """
 
     api: Api
@@ -74,7 +74,7 @@ def api_of(path: str) -> Api | None:
 
 
 def request_of(api: Api, content: bytes) -> RecordedRequest | None:
-    """Return the request with the body `content`; None if it is no JSON object."""
+    """Return the request with the body `content`; None if it is not a JSON object."""
     fields = fields_of(read_line(content).value)
     if fields is None:
         return None
@@ -95,7 +95,7 @@ def request_of(api: Api, content: bytes) -> RecordedRequest | None:
 
 
 def response_of(api: Api, content: bytes) -> RecordedResponse | None:
-    """Return the response with the body `content`; None if it is no JSON object."""
+    """Return the response with the body `content`; None if it is not a JSON object."""
     fields = fields_of(read_line(content).value)
     return None if fields is None else read_response(api, fields)
 

@@ -56,11 +56,11 @@ def record(
     Without a `store` the default store is used: ``$PERDURE_STORE``, or a file in the user data
     directory.
     The client is used as before: chat completions, responses and messages, streamed or not.
-    Messages that a request repeats are stored once; if a request differs, the session branches.
-    With `session_id` a later recording continues the session. An async client accepts a store of
-    `perdure.open` or of `perdure.blocking.open`; a sync client accepts a store of
+    Messages that a request repeats are stored once; if a request differs, the session branches. A
+    later recording with the same `session_id` continues the session. An async client accepts a
+    store of `perdure.open` or of `perdure.blocking.open`; a sync client accepts a store of
     `perdure.blocking.open`. Headers, keys and the tools' definitions are not stored.
-    Durable: the request before it is sent, and the answer when the program has read it.
+    Durable: the request before it is sent; the answer after the program has read it.
     Shape: the recording; `close` or the end of a ``with`` stops it. Copies of the client that share
     its connections (`with_options`) are recorded, too.
     Raises: WrongArgument for an unsupported client, and for a client that is already recorded.
@@ -92,7 +92,7 @@ def record(
 
 
 def _default_store(portal: Portal) -> Store:
-    """Open the default store on the loop of `portal`, which closes it when the program ends."""
+    """Open the default store on `portal`'s loop; the portal closes it when the program ends."""
 
     async def opened() -> Store:
         return await open_store(default_address(os.environ, sys.platform))
@@ -200,7 +200,7 @@ class Recording:
 
 
 class _Call:
-    """One call of a model: its messages, then its answer or its failure, once."""
+    """One model call: records its messages, then either its answer or its failure."""
 
     def __init__(self, recorder: Recorder, api: Api) -> None:
         self._recorder = recorder
@@ -280,7 +280,7 @@ class _Call:
 def _record_sync(
     response: Any, call: _Call, told: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
-    """Record the bytes of `response` while the program reads them, and its end."""
+    """Record the bytes of `response` as the program reads them, and the end of the response."""
     decoded, as_sent, close = response.iter_bytes, response.iter_raw, response.close
     call.status = response.status_code
 
@@ -336,7 +336,7 @@ def _as_sent(pieces: Iterator[bytes], call: _Call, end: Callable[[], None]) -> I
 def _record_async(
     response: Any, call: _Call, told: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 ) -> None:
-    """Record the bytes of `response` while the program reads them, and its end."""
+    """Record the bytes of `response` as the program reads them, and the end of the response."""
     decoded, as_sent, close = response.aiter_bytes, response.aiter_raw, response.aclose
     call.status = response.status_code
 

@@ -1,7 +1,7 @@
 """Write recorded calls to a session: the conversation grows, and branches where it differs.
 
-Each request repeats the conversation. Digests identify the messages that the session already has;
-only the rest is appended, below the last known message.
+Each request repeats the conversation. Digests identify the messages that the session already
+contains. Only new messages are appended, after the last known message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FAILURE: Final = "recorded.failure"
 
 
 class Recorder:
-    """Appends calls to one session of `store`; used on the loop of the store."""
+    """Appends calls to one session of `store`; runs on the event loop of the store."""
 
     def __init__(
         self, store: Store, session_id: str | None, title: str | None, subject: str | None

@@ -1,1 +1,1 @@
-"""Figures of a store that are read from its log: tool calls, usage, activity, edited files."""
+"""Statistics of a store, read from its log: tool calls, usage, activity, edited files."""

@@ -23,7 +23,8 @@ async def newest_sessions(
 ) -> AsyncIterator[SessionInfo]:
     """Yield all sessions, newest activity first, down to `since_ms`.
 
-    Lists grow as they are read, so a caller that stops early reads few sessions.
+    The limit of the list grows as sessions are read, so a caller that stops early reads few
+    sessions.
     Units: Unix milliseconds.
     """
     seen: set[StreamId] = set()

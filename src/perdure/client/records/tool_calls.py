@@ -20,7 +20,7 @@ from perdure.stores.session_store import SessionStore
 class ToolCallFold:
     """The tool calls of one session, from its entries in order.
 
-    Without `with_copies`, it skips entries that were imported as copies of another session.
+    Without `with_copies`, the fold skips entries that were imported as copies of another session.
     """
 
     def __init__(self, *, with_copies: bool = True) -> None:

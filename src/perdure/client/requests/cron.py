@@ -62,7 +62,7 @@ class Recurring(ShortRepr, frozen=True):
 
     @property
     def key(self) -> str:
-        """A short name, the same for equal values."""
+        """A short name; equal values have the same name."""
         content = msgspec.json.encode((self.cron, self.message, self.timezone))
         return hashlib.blake2b(content, digest_size=4).hexdigest()
 

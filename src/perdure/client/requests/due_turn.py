@@ -35,8 +35,9 @@ async def store_request(
 ) -> int:
     """Append the request of a turn, and return its seq. Durable: when this returns.
 
-    `key` is the idempotency key of the message in its session, `place` that of the commit of a
-    message without a key. Raises: IdempotencyMismatch for another message with `key`.
+    `key` is the idempotency key of the message in its session. `place` is the idempotency key of
+    the commit of a message without a key. Raises: IdempotencyMismatch for another message with
+    `key`.
     """
     write = Write(stream=environment.stream, entries=(new_side(request),))
     at = environment.clock.now_ms()

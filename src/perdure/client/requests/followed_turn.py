@@ -22,9 +22,9 @@ from perdure.stores.wakeups import change
 class FollowedTurn:
     """A turn of another process: it answers `request`, or it began at `turn`.
 
-    The state is up to date with every entry that was read, so `ended` can be cancelled and called
-    again. While the turn waits for a person, the session is marked as waiting here too. With
-    `is_told`, `on_wait` gets the question: no other program asks it for a requested turn.
+    The state includes every entry that was read, so `ended` can be cancelled and called again.
+    While the turn waits for a person, the session is marked as waiting here too. With `is_told`,
+    `on_wait` gets the question: no other program asks it for a requested turn.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class FollowedTurn:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the turn asks a person, as of the entries read."""
+        """Whether the turn asks a person, according to the entries read so far."""
         return self._state is not None and self._state.phase is Phase.ASKING
 
     async def ended(self) -> TurnState:
@@ -108,7 +108,7 @@ class FollowedTurn:
             self._state = fold(self._state, (entry,))
 
     def _refused(self, entry: Entry) -> None:
-        """End as aborted if the request was stopped. Raises: TurnFailed for another reason."""
+        """Mark the turn as aborted if it was stopped. Raises: TurnFailed for another reason."""
         body = body_of(entry)
         assert isinstance(body, TurnRefused)
         if body.code != STOPPED[0]:

@@ -67,7 +67,7 @@ class Schedule:
         return f"<Schedule of {self._store.namespace!r}>"
 
     async def list(self, session: str | None = None) -> list[ScheduledMessage]:
-        """List the messages that were not sent yet, the earliest first, of any process.
+        """List the messages of all processes that were not sent yet, the earliest first.
 
         A cancelled message is not listed, even if another process has not closed it yet.
         """

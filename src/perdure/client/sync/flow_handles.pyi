@@ -41,7 +41,7 @@ class RoleFeed(Handle[AsyncRoleFeed]):
         """The position of this feed; pass it to `Flow.feed`, in any process, to continue."""
 
     def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items new or changed since the last read; with `limit` a page of them.
+        """Return the items new or changed since the last read; with `limit`, one page of items.
 
         Shape: () when there are none.
         Raises: WrongArgument when `limit` is less than 1.
@@ -79,12 +79,12 @@ class Flow(Handle[AsyncFlow]):
         """Summarise the work of a role instance at its node, for its next turns.
 
         Role, node, edges, contract and inputs remain in the context unchanged. `focus` names
-        details that the summary must contain. `model` (default: the role's) writes only this
+        details that the summary must contain. `model` (default: the role's model) writes only this
         summary.
         Shape: the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
         WrongArgument for a `model` that is not ``provider:name``; ConfigError when its provider is
-        unknown, or the role has no agent; TurnFailed when no usable summary came.
+        unknown, or the role has no agent; TurnFailed when the model returned no usable summary.
         """
 
     def workers(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class Flow(Handle[AsyncFlow]):
     def stop(self, target: str, *, by: str = "user") -> FlowState:
         """Stop the turn of a node or role instance; it then waits for a reply.
 
-        Raises: FlowRefusal when it is not running.
+        Raises: FlowRefusal when the node or role is not running.
         """
 
     def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
@@ -139,7 +139,7 @@ class Flow(Handle[AsyncFlow]):
         """Change the consent of the flow: its `mode`, or grants of exact commands (MCP tools).
 
         Grants or revokes every `command`, or none if one of them is rejected.
-        Open questions that this settles are answered: their turns continue.
+        Open questions that the new consent allows are answered, and their turns continue.
         Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow is
         completed; ConfigError for a command or a tool that no role can use or that the mode ignores
         (no-access), and for revoking one that was not granted.
@@ -156,34 +156,34 @@ class Flow(Handle[AsyncFlow]):
     ) -> FlowState:
         """Set model, skills and tools of a role instance from its next turn; None: the agent's.
 
-        Raises: FlowRefusal when the workflow has no such role, and for skills after it has begun;
-        ConfigError for a skill that the project lacks, a tool that the role lacks, and a model of
-        an unknown provider that was not offered; WrongArgument.
+        Raises: FlowRefusal when the workflow has no such role, and for skills after the role has
+        begun; ConfigError for a skill that the project lacks, a tool that the role lacks, and a
+        model of an unknown provider that was not offered; WrongArgument.
         """
 
     def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
         """Choose the mode of the improvement phase after the work is closed.
 
-        Raises: FlowRefusal when the flow does not wait for that.
+        Raises: FlowRefusal when the flow does not wait for this decision.
         """
 
     def decide_feedback(self, *, is_granted: bool, by: str = "user") -> FlowState:
         """Decide whether feedback is written after the improvement phase.
 
-        Raises: FlowRefusal when the flow does not wait for that.
+        Raises: FlowRefusal when the flow does not wait for this decision.
         """
 
     def session(self, role: str) -> Session:
         """Return the session of a role instance.
 
-        Raises: FlowRefusal when it has not begun.
+        Raises: FlowRefusal when the role has not begun.
         """
 
     def feed(self, role: str, after: str | None = None) -> RoleFeed:
         """Return the feed of a role instance: thoughts, messages, tool calls, handoffs.
 
-        It begins at the start, or after the `RoleFeed.cursor` of an earlier feed of the role.
-        Raises: WrongArgument for a cursor that is not of this role.
+        The feed begins at the start, or after the `RoleFeed.cursor` of an earlier feed of the role.
+        Raises: WrongArgument for a cursor of another role.
         """
 
     def watch(self, after: int = -1) -> Watch:
@@ -223,15 +223,15 @@ class Flows(Handle[AsyncFlows]):
 
         Nothing runs before `Flow.run`. The record folder, by default ``.perdure/records/<flow>`` in
         `workspace`, is created, with the workflow in it as ``workflow.yaml``: the flow uses that
-        file from then on. `project` (default: the name of the workspace's folder) is the folder of
-        the workspace whose ``a-docs`` the roles read. A document runs with `inputs`, under the
+        file from then on. `project` (default: the name of the workspace's folder) is a folder in
+        the workspace; the roles read its ``a-docs``. A document runs with `inputs`, under the
         agents of the runtime that its nodes name, or under the agents that the document defines.
-        Its file is copied; the version in the log is authoritative. `roles` sets models, skills and
-        tools of role instances. For the others, `configuring` "ask" waits for a person if there is
-        a choice; "auto" lets a model choose, and a person after three failures. `configuring` can
-        differ by dimension: ``{"model": "auto", "skills": "ask"}``; an omitted dimension is
-        "given". `settings` is stored for the program that runs the flow next, in
-        `FlowState.settings`.
+        The document's file is copied; the version in the log is authoritative. `roles` sets models,
+        skills and tools of role instances. For the other role instances, `configuring` "ask" waits
+        for a person if there is a choice; "auto" lets a model choose, and a person after three
+        failures. `configuring` can differ by dimension: ``{"model": "auto", "skills": "ask"}``; an
+        omitted dimension is "given". `settings` is stored for the program that runs the flow next,
+        in `FlowState.settings`.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, unknown
         values in `roles`, and a record folder of another flow; WrongArgument; SecretPasted;
@@ -255,8 +255,8 @@ class Flows(Handle[AsyncFlows]):
         """Return the flow with the whole id `flow`.
 
         With `workspace` the flow moves to that folder. Its record folder has the same relative
-        path; if that is missing, the record of an imported flow is written below
-        ``.perdure/records``. `settings` are stored if they differ from the stored ones.
+        path. If this folder is missing, the record of an imported flow is written below
+        ``.perdure/records``. `settings` are stored if they differ from the stored settings.
         Raises: FlowNotFound; FlowRefusal when the workspace or the record folder of the flow is not
         on this machine, or came with a received flow: then `workspace` must name a folder.
         """

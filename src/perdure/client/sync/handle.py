@@ -33,7 +33,7 @@ class Handle(Generic[H]):
     asynchronous: H
 
     def __init_subclass__(cls, *, of: type | None = None, made_from: str | None = None) -> None:
-        """`of` is the class with async; programs make the handle from its argument `made_from`."""
+        """`of` is the async class; programs construct the handle with its argument `made_from`."""
         if of is not None:
             _HANDLES[of] = cls
             _copy_members(of, cls)
@@ -53,7 +53,7 @@ class Handle(Generic[H]):
 
 
 def _copy_members(original: type, to: type[Handle[Any]]) -> None:
-    """Give the class `to` the public members of `original`, without async."""
+    """Copy the public members of the class `original` to the class `to`, without async."""
     for name, value in inspect.getmembers_static(original):
         if name in HIDDEN or name in vars(to):
             continue

@@ -143,9 +143,9 @@ class Session(Handle[AsyncSession]):
     ) -> list[Entry]:
         """Return the entries from the root to `leaf` (default: the session's leaf).
 
-        With `kind` only entries of it, such as "message"; with `last` only the newest.
-        Raises: EntryNotFound; Erased without `leaf`; ValueError when `last` is negative, or
-        greater than any store can count.
+        `kind` selects entries of one kind, such as "message"; `last` selects the newest entries.
+        Raises: EntryNotFound; Erased without `leaf`; ValueError when `last` is negative or too
+        large for a store.
         """
 
     def entry(self, reference: str) -> Entry:
@@ -159,7 +159,7 @@ class Session(Handle[AsyncSession]):
         """Return every branch as nested nodes, roots first, with their labels.
 
         Shape: with `last` those of `tree_entries(last)`; one whose parent is older is a root.
-        Raises: ValueError when `last` is negative, or greater than any store can count.
+        Raises: ValueError when `last` is negative or too large for a store.
         """
 
     def tree_entries(self, last: int | None = None) -> list[Entry]:
@@ -172,7 +172,7 @@ class Session(Handle[AsyncSession]):
     def messages(self, last: int | None = None) -> list[Message]:
         """Return the newest `last` messages of the branch (default: all), oldest first.
 
-        Raises: ValueError when `last` is negative, or greater than any store can count; Erased.
+        Raises: ValueError when `last` is negative or too large for a store; Erased.
         """
 
     def entries(
@@ -203,8 +203,8 @@ class Session(Handle[AsyncSession]):
         """Watch the events after seq `after` (default: after `head`), including future ones.
 
         Shape: durable events of all processes without gap or repetition; live events and snapshots
-        of open calls of this process (on PostgreSQL of all processes). Ends when the store is
-        closed.
+        of open calls of this process (on PostgreSQL of all processes). The watch ends when the
+        store is closed.
         Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
         ValueError) when `after` is past the newest entry: then `after` belongs to another log.
         """
@@ -220,7 +220,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def questions(self) -> list[OpenQuestion]:
-        """List the session's open questions, oldest first. A fork does not inherit its origin's.
+        """List the session's open questions, oldest first. A fork does not inherit questions.
 
         Questions from an import or an unknown store are not listed: nothing waits for them.
         """
@@ -228,9 +228,9 @@ class Session(Handle[AsyncSession]):
     def context(self, budget_tokens: int | None = None) -> build.Context:
         """Return what a model would be sent now, with the entry of each message.
 
-        For an agent's session it uses that agent's `history` and `max_messages`. `model` is the
-        model of the last switch on the branch, or of the session's agent. Without an agent, `model`
-        is the model of the last switch or answer.
+        For an agent's session, the context uses the agent's `history` and `max_messages`. `model`
+        is the model of the last switch on the branch, or of the session's agent. Without an agent,
+        `model` is the model of the last switch or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -245,7 +245,7 @@ class Session(Handle[AsyncSession]):
         """Return the entries that `compaction` (default: the one in effect) removed and retained.
 
         Shape: None when no compaction is in effect.
-        Raises: EntryNotFound; InvalidEntry when it is not a compaction.
+        Raises: EntryNotFound; InvalidEntry when the entry is not a compaction.
         """
 
     @overload
@@ -296,15 +296,15 @@ class Session(Handle[AsyncSession]):
     def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Set the label of `entry`; None or blanks remove it.
 
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
-        for a label above ``limits.name_characters``; FlowRefusal for a flow.
+        Raises: EntryNotFound; InvalidEntry when the entry is not part of the conversation;
+        LimitExceeded for a label above ``limits.name_characters``; FlowRefusal for a flow.
         """
 
     def pin(self, entry: EntryRef) -> Entry:
         """Keep `entry` unchanged in the context, even if a compaction hides it.
 
         Pinning a call also pins its results, and pinning a result also pins its call.
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
+        Raises: EntryNotFound; InvalidEntry when the entry is not part of the conversation.
         """
 
     def unpin(self, entry: EntryRef) -> Entry:
@@ -329,9 +329,9 @@ class Session(Handle[AsyncSession]):
     def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
         """Answer a question of this session. The first answer wins.
 
-        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is not a
-        question of this session or `choice` is not offered; AlreadyAnswered after another
-        answer; QuestionClosed once the question expired or its turn ended.
+        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when the entry is not a
+        question of this session or `choice` is not offered; AlreadyAnswered after another answer;
+        QuestionClosed once the question expired or its turn ended.
         """
 
     def ask(
@@ -342,11 +342,11 @@ class Session(Handle[AsyncSession]):
         call: ToolCallPart | None = None,
         about: EntryRef | None = None,
     ) -> Entry:
-        """Ask people a question in the name of the program; no turn waits for it.
+        """Ask people a question in the name of the program; no turn waits for the answer.
 
-        The inbox lists it until it is answered or withdrawn; see `answer_to`. Without `choices`,
-        the answer is a text. The inbox shows the arguments of the tool `call`, secrets masked, and
-        on request all of them if the entry `about` has it.
+        The inbox lists the question until it is answered or withdrawn; see `answer_to`. Without
+        `choices`, the answer is a text. The inbox shows the arguments of the tool `call`, secrets
+        masked, and on request all of them if the entry `about` has it.
         Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
         """
 
@@ -365,7 +365,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def is_in_force(self, entry: EntryRef) -> bool:
-        """Return False for an entry that gives no authority here: programs only show it.
+        """Return whether `entry` has authority here; programs only display entries without it.
 
         These are imported entries and, in a store opened with ``is_trusted=False``, all entries
         without a mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
@@ -380,10 +380,10 @@ class Session(Handle[AsyncSession]):
     ) -> Entry | None:
         """Continue the conversation from `entry` (None: from before the root).
 
-        With `expected_leaf` the leaf moves only if it is still that entry, checked in the same
-        commit, so entries of another writer are never left behind. Repeating a call with its
+        With `expected_leaf`, the leaf moves only if it is still that entry. The check is part of
+        the commit, so entries of another writer are never abandoned. A repeated call with the same
         `idempotency_key` moves nothing and returns the first call's entry.
-        Durable: also without a following entry. Shape: None when `entry` is already the leaf.
+        Durable: even if no entry follows. Shape: None when `entry` is already the leaf.
         Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
         LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
         not completed. A hook may add a summary of the abandoned branch instead.
@@ -399,7 +399,7 @@ class Session(Handle[AsyncSession]):
     ) -> Entry:
         """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 
-        `expected_leaf` and `idempotency_key` as for `branch`. Raises: as `branch`.
+        `expected_leaf` and `idempotency_key` work as in `branch`. Raises: as `branch`.
         """
 
     def fork(
@@ -415,9 +415,9 @@ class Session(Handle[AsyncSession]):
         """Create a session that shares this session's tree, or with `at` only the path to `at`.
 
         Nothing is copied, except if a store cannot share entries (`entry_ids` then contains the
-        copies). Labels are inherited as they are now; an open turn is not. With `cwd` its
+        copies). A fork inherits the current labels, but not an open turn. With `cwd` its
         agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
-        `metadata` is the fork's own; `subject` is this session's unless given.
+        `metadata` is the fork's own; `subject` defaults to the subject of this session.
         Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
         ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`; FlowRefusal.
         """
@@ -466,8 +466,8 @@ class Session(Handle[AsyncSession]):
         "perdure" contains everything, and `Store.import_files` restores it. Markdown and workflows
         hold one branch, the others all; `leaf` selects the branch that ends there, and with
         `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is the
-        dialect of a workflow. `Exported.warnings` lists what the format cannot represent. A draft
-        is stored first.
+        dialect of a workflow. `Exported.warnings` lists the data that the format cannot represent.
+        A draft is stored first.
         Durable: the file is complete when this returns. Only its owner can read it.
         Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
         WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
@@ -494,7 +494,7 @@ class Session(Handle[AsyncSession]):
         Also erases labels, tool call records, summaries and search texts that repeat them, media
         without another reference, and the stored original of an import. Contexts skip the entries.
         `forks` applies to entries that forks share: "refuse" fails, "keep" retains them there,
-        "erase" erases them for forks too. `by` as for `erase`; see docs/guides/erasure.md.
+        "erase" erases them for forks too. `by` works as in `erase`; see docs/guides/erasure.md.
         Durable: as `Store.erase`.
         Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
         part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
@@ -520,10 +520,10 @@ class Store(Handle[AsyncStore]):
         subject: str | None = None,
         reuse_erased: bool = False,
     ) -> Session:
-        """Create a session; with `lazy` a draft, unstored until its first assistant message.
+        """Create a session; with `lazy`, it is a draft until its first assistant message.
 
-        With `reuse_erased` the `id` may be that of an erased session, unless forks still show
-        its entries; the certificate of the erasure stays.
+        With `reuse_erased`, `id` can be the id of an erased session if no fork still shows its
+        entries. The certificate of the erasure remains.
         `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; LimitExceeded for the title; WrongArgument for an invalid `id`, an
@@ -673,9 +673,9 @@ class Store(Handle[AsyncStore]):
         """Import session files of perdure and other programs; folders are scanned.
 
         Each file is imported separately: `ImportedFiles.errors` lists failures. Importing a file
-        again adds only new entries. An erased session stays erased unless `again` is set, which
-        imports it under a new id. New sessions get `subject`. `on_progress` gets (file, bytes
-        read), from any thread. docs/formats.md lists the content of each format.
+        again adds only new entries. An erased session stays erased; with `again`, it is imported
+        under a new id. New sessions get `subject`. `on_progress` gets (file, bytes read), from any
+        thread. docs/formats.md lists the content of each format.
         Durable: every imported session, when this returns.
         Raises: WrongArgument.
         """
@@ -807,7 +807,7 @@ class Store(Handle[AsyncStore]):
 
         `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
         share, "erase" erases the forks too. With a subject, or everything, forks are always erased.
-        `by` names the requester in the certificate; docs/guides/erasure.md lists what is removed.
+        `by` names the requester in the certificate; docs/guides/erasure.md lists the removed data.
         With `expected_head` a session is erased only if its head is unchanged.
 
         Durable: when this returns. If the process dies, the next open of the store completes the
@@ -879,8 +879,8 @@ class Memory(Handle[AsyncMemory]):
     def embed(self, *, is_only: bool = False) -> int:
         """Compute the missing vectors of all texts with the embedder; return their number.
 
-        Recalls and turns continue meanwhile. Call it after a change of the embedder, or an import;
-        after a kill, a new call continues the work. `is_only` removes the vectors of other
+        Recalls and turns continue during the call. Call it after a change of the embedder, or an
+        import; after a kill, a new call continues the work. `is_only` removes the vectors of other
         embedders.
         Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
         embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
@@ -953,7 +953,7 @@ class Memory(Handle[AsyncMemory]):
         """
 
     def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
-        """Store the facts that `extractor` finds in `episode`; return the new ones.
+        """Store the facts that `extractor` finds in `episode`; return the new facts.
 
         The facts belong to the episode's subject and agent, and come from its entries. A text that
         is known already, was forgotten, or looks like a credential is skipped. A repeated call,
@@ -1019,7 +1019,7 @@ class Schedule(Handle[AsyncSchedule]):
     """`perdure.client.requests.schedule.Schedule` without async."""
 
     def list(self, session: str | None = None) -> list[ScheduledMessage]:
-        """List the messages that were not sent yet, the earliest first, of any process.
+        """List the messages of all processes that were not sent yet, the earliest first.
 
         A cancelled message is not listed, even if another process has not closed it yet.
         """
@@ -1148,8 +1148,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         turns of a higher `priority` begin first; turns of one session stay in order. With
         `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as the turn
         waits for a person. The turn stays open: answer its question, then await it again.
-        With `idempotency_key` the message waits in the log while the session has another turn, and
-        a repeated call in the session, also by another process, follows the turn of the first one.
+        With `idempotency_key` the message waits in the log while the session has another turn. A
+        repeated call in the session, also by another process, follows the turn of the first call.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
         raises LeaseHeld if another process has begun a turn meanwhile; TurnOpen if a turn was
@@ -1170,9 +1170,9 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def steer(self, said: Said | InFlightMessage, *, expected_head: int | None = None) -> Entry:
         """Add a message to the running turn; the model gets it with its next call.
 
-        If the turn has just ended, it becomes an ordinary message, unless `expected_head` says
-        otherwise. Messages are stored in the order of the calls, even if `send` has not stored its
-        message yet. Raises: HeadConflict; WrongArgument for a message without text and media.
+        If the turn has just ended, the message becomes an ordinary message. `expected_head`
+        prevents this. Messages are stored in the order of the calls, even if `send` has not stored
+        its message yet. Raises: HeadConflict; WrongArgument for a message without text and media.
         """
 
     def follow_up(self, said: Said | InFlightMessage) -> Entry:
@@ -1186,7 +1186,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """Abort the running turn; its messages remain stored. No effect without a running turn.
 
         A closed handle aborts no turn of another chat.
-        Raises: LeaseHeld if another process runs it: only that process can abort it.
+        Raises: LeaseHeld if another process runs the turn: only that process can abort it.
         """
 
     def cancel(self) -> None:
@@ -1355,7 +1355,7 @@ class Runtime(Handle[AsyncRuntime]):
         """
 
     def close(self) -> None:
-        """Wait for the running turns, and suspend those that wait for a person or are not due.
+        """Wait for the running turns, and suspend turns that wait for a person or are not due.
 
         `resume` continues a suspended turn. For turns that workers run, `close` waits only until
         they cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).

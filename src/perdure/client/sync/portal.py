@@ -82,8 +82,9 @@ class Portal:
 class _Call(Generic[T]):
     """A coroutine that the loop runs for another thread.
 
-    Ctrl-C can arrive between any two instructions of the calling thread. So it waits on a queue
-    implemented in C: an exception at the wrong moment could leave an Event locked for ever.
+    Ctrl-C can arrive between any two instructions of the calling thread. So the calling thread
+    waits on a queue implemented in C: an exception at the wrong moment could leave an Event locked
+    forever.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -109,7 +110,7 @@ class _Call(Generic[T]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Cancel the coroutine; one that was not submitted to a loop ends at once."""
+        """Cancel the coroutine; it ends at once if it was not submitted to a loop."""
         if self._loop is None:
             self._end()
             return

@@ -2,8 +2,8 @@
 
 Shape of a record: its ``type`` and its own fields, in Operator's order; `placed` puts ``id``,
 ``timestamp`` and ``parent_id`` before them. Operator uses times in seconds, one message for a batch
-of tool results, and names in snake case. Like Operator's own writer, it omits fields without a
-value, so a root has no ``parent_id``.
+of tool results, and names in snake case. This module omits fields without a value, like Operator's
+own writer, so a root has no ``parent_id``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def place_record(record: Mapping[str, object], id: str, parent: str | None, at: 
 def records_of(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
     """Return the records for `entry`, at least one; the parent of each is the record before it.
 
-    Shape: by Operator's own rules they give the same messages as the entry.
+    Shape: Operator reads the same messages from the records as the entry contains.
     """
     made = [] if entry.id in writing.undone else _records(entry, body, writing)
     return made or [custom(OURS + entry.kind, carried_fields(entry, is_escaped=True))]
@@ -220,7 +220,7 @@ def is_written(part: Part, role: str) -> bool:
 
 
 def custom(custom_type: str, data: object) -> Fields:
-    """Return a record outside every context."""
+    """Return a record that is never part of a context."""
     fields: Fields = {"type": "custom", "custom_type": custom_type}
     return fields if data is None else {**fields, "data": data}
 

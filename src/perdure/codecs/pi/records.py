@@ -219,7 +219,7 @@ def usage(usage: Usage) -> Fields:
 
 
 def custom(custom_type: str, data: object) -> Fields:
-    """Return a record outside every context."""
+    """Return a record that is never part of a context."""
     fields: Fields = {"type": "custom", "customType": custom_type}
     return fields if data is None else {**fields, "data": data}
 

@@ -36,9 +36,9 @@ class Conversation(msgspec.Struct, frozen=True):
 
     `tail` contains the `open` messages, paired after the settled ones; `sizes` contains the sizes
     of its messages. `leaf`
-    is the end of the branch, `state` its inherited state. `is_fresh`: usage reported from now on
-    counts. `pins` and `pinned` come from the window; `pinned_calls` are the ids of calls whose
-    result would be pinned too.
+    is the end of the branch, `state` its inherited state. `is_fresh`: usage that is reported from
+    now on is valid for the context. `pins` and `pinned` come from the window; `pinned_calls` are
+    the ids of calls whose result would be pinned too.
     """
 
     leaf: EntryId | None

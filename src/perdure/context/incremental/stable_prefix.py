@@ -1,8 +1,8 @@
 """The part of a conversation that later messages cannot change, in request form.
 
 A new entry may still change the messages at the end of a branch: a result completes its round, a
-retry replaces a failed answer, adjacent messages of one role are merged. Everything before that is
-settled here, and never processed again.
+retry replaces a failed answer, adjacent messages of one role are merged. This module stores the
+messages before the end, which are settled, and never processes them again.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Settled(msgspec.Struct, frozen=True):
     form of ``repair_pairs``. `sizes` are the unscaled tokens of `paired`, `size` is their sum.
     `messages` are in the form of ``merge_neighbours``, except `last`, which may be merged with
     later messages. `reported_at` is the index in `paired` of the newest usage that a provider
-    reported (-1 without one), `reported` is that usage in tokens. `handles` has the handles of all
-    media.
+    reported; -1 without such usage. `reported` is that usage in tokens. `handles` has the handles
+    of all media.
     """
 
     said: Layers[ContextMessage] = Layers()

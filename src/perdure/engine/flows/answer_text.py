@@ -1,7 +1,7 @@
 """The last answer of a turn, joined from the parts it was cut into. Pure.
 
 A process that dies during an answer leaves a part of it. The process that takes over lets the model
-continue that part, so an agent's signal may span both.
+continue that part, so an agent's signal may span both parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from perdure.session.messages import Message, TextPart
 
 
 class AnswerText(msgspec.Struct, frozen=True):
-    """The text of an answer. `is_cut`: the next message of the session continues it."""
+    """The text of an answer. `is_cut`: the next message of the session continues the answer."""
 
     text: str = ""
     is_cut: bool = False
@@ -29,7 +29,7 @@ class AnswerText(msgspec.Struct, frozen=True):
 
 
 def said_in(messages: Iterable[Message]) -> AnswerText:
-    """Return the last answer in `messages`, the end of a session in order."""
+    """Return the last answer in `messages`, the newest messages of a session in order."""
     said = AnswerText()
     for message in messages:
         said = said.then(message)

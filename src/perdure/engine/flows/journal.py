@@ -1,8 +1,9 @@
 """Follow a flow's log: read new entries into the state, and append decisions.
 
-Reads only new entries, and none that this process appended, so the cost does not depend on the
-length of the log. Each decision uses the state to which it is appended. If another process appended
-first, the decision is made again. So a decision to append may be based on the cached state.
+The journal reads only new entries, and no entries that this process appended, so the cost does not
+depend on the length of the log. Each decision uses the state to which it is appended. If another
+process appended first, the decision is made again. So a decision to append may be based on the
+cached state.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ class Journal:
     def follow(self, entries: Iterable[Entry]) -> None:
         """Process `entries`, which were appended to the flow.
 
-        Skips known entries, since another task may have read further. Also skips entries after a
-        gap.
+        Known entries are skipped, since another task may have read further. Entries after a gap are
+        skipped, too.
         """
         if self._state is not None:
             told = ((entry, body_of(entry)) for entry in _following(self._state.head, entries))

@@ -15,7 +15,7 @@ async def lost_roles(store: SessionStore, state: FlowState) -> dict[str, str]:
 
 
 async def require_there(store: SessionStore, session: StreamId) -> None:
-    """Reject continuing a role whose session was erased. Raises: ConfigError."""
+    """Raise an error if the session of a role was erased. Raises: ConfigError."""
     why = await why_lost(store, session)
     if why is not None:
         raise ConfigError(why)

@@ -81,7 +81,7 @@ class NodeTurn:
         """Whether the outcome of the last commit to the flow is unknown."""
 
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
-        """Return the claim with the turn's first commit, and its outcome with the last commit.
+        """Return the claim for the turn's first commit, and the outcome for its last commit.
 
         Raises: NodeClaimLost.
         """
@@ -116,8 +116,8 @@ class NodeTurn:
     async def _stands(self, *, is_begun: bool) -> FlowState:
         """Return the flow's cached state: a commit based on an outdated state is rejected.
 
-        Reads it again after a rejection, and for a repair, whose first commit writes nothing to the
-        flow and so cannot be rejected.
+        The state is read again after a rejection, and for a repair: its first commit writes nothing
+        to the flow and so cannot be rejected.
         """
         is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
         journal = self._ground.journal

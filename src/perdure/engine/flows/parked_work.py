@@ -1,7 +1,7 @@
 """Park nodes and roles that cannot continue until a person answers.
 
-A node that could not begin retains its queued reply for another process. This process retries it
-only after its reply or its configuration has changed.
+A node that could not begin retains its queued reply for another process. This process retries the
+work only after its reply or its configuration has changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ParkedWork:
         """Node or role that could not begin here -> the attempt."""
 
     def is_unable(self, state: FlowState, work: Work | RoleWork) -> bool:
-        """Whether `work` could not begin here, and nothing has changed."""
+        """Whether `work` could not begin here and nothing has changed since."""
         return self._unable.get(work.target) == _attempt(state, work)
 
     async def park(self, state: FlowState, body: Parked) -> None:

@@ -1,6 +1,7 @@
 """Requests of flows: programs append them, workers run the flow until it is completed.
 
-A request is open until a ``flow_request_closed`` refers to it. A later request replaces it.
+A request is open until a ``flow_request_closed`` refers to it. A later request replaces an earlier
+one.
 """
 
 from __future__ import annotations

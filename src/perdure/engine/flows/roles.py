@@ -69,7 +69,7 @@ class Roles(Protocol):
         ...
 
     async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
-        """Run the open turn of a dead process to its end; do nothing if it is closed.
+        """Run the open turn of a dead process to its end; do nothing if no turn is open.
 
         Raises: LeaseHeld while that process lives; the errors of `companion`.
         """

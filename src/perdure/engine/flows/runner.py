@@ -63,7 +63,7 @@ class FlowRunner:
         self._parked_work = ParkedWork(ground.journal)
 
     async def run(self) -> FlowState:
-        """Run until no work is left that can be done now.
+        """Run until all work that can be done now is done.
 
         Shape: the flow then waits for a person, or is completed.
         Raises: SessionNotFound; CorruptLog; StoreError; ConfigError if the record folder cannot be
@@ -115,14 +115,14 @@ class FlowRunner:
     def _leave_alone(self, role: str, held: LeaseHeld) -> None:
         """Skip the session of `role` for a while: another process works in it.
 
-        If that process dies, its turn is continued here.
+        If the process that runs the turn dies, the turn is continued here.
         """
         left_s = (held.until - self._clock.now_ms()) / 1000
         wait_s = min(max(left_s, LEAST_WAIT_S), MOST_WAIT_S)
         self._elsewhere[role] = self._clock.steady_s() + wait_s
 
     async def _look(self, newest: int | None) -> None:
-        """Read new entries, unless they are known: this process appended most of them itself."""
+        """Read new entries and skip known ones: this process appended most of them itself."""
         known = await self._journal.latest_or_read()
         if newest is None or newest > known.head:
             await self._journal.state()

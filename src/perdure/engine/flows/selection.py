@@ -101,7 +101,7 @@ def opening(
 def selector_session(flow: StreamId, role: str, number: int) -> StreamId:
     """Return the id of the session of the `number`-th selector of a role instance.
 
-    Raises: ValueError if the flow's id is too long for it.
+    Raises: ValueError if the flow's id is too long for a session id.
     """
     return stream_id(f"{flow}__{role}__selector-{number}")
 

@@ -22,7 +22,7 @@ MOST_ENTRIES = 200_000
 
 
 class CachedState(msgspec.Struct, frozen=True):
-    """State of a flow after its entry `last`, as far as `trusted` gave authority."""
+    """State of a flow after its entry `last`, with authority from `trusted` only."""
 
     state: FlowState
     last: Entry

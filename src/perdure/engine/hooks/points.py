@@ -1,9 +1,9 @@
 """The hook points, and the answers that each point accepts.
 
-Every class has the point's name as in Operator, the accepted types of answers, and whether it is a
-guard. If a hook of a guard fails, the action is blocked; other failing hooks are skipped. An answer
-of a type in `changes` replaces the field it names, and the next hook sees that; any other answer
-ends the iteration.
+Every class defines the point's name as in Operator, the accepted types of answers, and whether the
+point is a guard. If a hook of a guard fails, the action is blocked; other failing hooks are
+skipped. An answer of a type in `changes` replaces the field that it names, and the next hook
+receives the new value. Any other answer ends the iteration.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SessionShutdown(HookPoint, frozen=True):
 
 
 class BeforeModelCall(HookPoint, frozen=True):
-    """A model is about to be called, its intent is in the log.
+    """A model is about to be called; its intent is in the log.
 
     If a hook answers with a `ModelRequest`, it is sent instead (to the same model); a `Message` is
     used as the answer without a call.
@@ -101,7 +101,7 @@ class AfterModelCall(HookPoint, frozen=True):
 
 
 class ToolAsked(HookPoint, frozen=True):
-    """A tool is about to run, its intent is in the log: its arguments are final.
+    """A tool is about to run; its intent is in the log, and its arguments are final.
 
     A `ToolOutput` from a hook becomes the result, and the tool does not run.
     """

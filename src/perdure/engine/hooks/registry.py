@@ -39,7 +39,7 @@ class Registered(ShortRepr, frozen=True):
 
 
 class Hooks:
-    """The registered hooks. They can be added and removed at any time.
+    """The registered hooks. Hooks can be added and removed at any time.
 
     The current hooks of `before` run first.
     """

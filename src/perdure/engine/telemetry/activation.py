@@ -1,6 +1,6 @@
 """Choose the observer: OpenTelemetry is used only if the program has imported it.
 
-A program without it pays for one look-up in the table of loaded modules per session.
+A program without OpenTelemetry pays for one look-up in the table of loaded modules per session.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def chosen_observer(
     has_content: bool | None = None,
     namespace: str | None = None,
 ) -> Observer:
-    """Return the observer for sessions of this program; `has_content` None: as `CONTENT` says."""
+    """Return the observer for this program's sessions; `has_content` None: use `CONTENT`."""
     if _API not in sys.modules:
         return SILENCE
     if has_content is None:

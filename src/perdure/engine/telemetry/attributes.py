@@ -102,7 +102,7 @@ def usage_of(happened: Input | None) -> Usage | None:
 
 
 def error_of(happened: Input | None) -> str | None:
-    """Return the stable code of the error; None if there was none."""
+    """Return the stable code of the error; None if there was no error."""
     if isinstance(happened, inputs.CallFailed):
         return happened.error.code
     if isinstance(happened, inputs.ToolReturned) and happened.outcome != "ok":
@@ -139,7 +139,7 @@ def shown_messages(messages: Sequence[Message]) -> str:
 
 
 def shown_instructions(text: str) -> str:
-    """Return the system prompt in the same form."""
+    """Return the system prompt in the form of the OpenTelemetry conventions."""
     clipped = mask_secrets(text)[: (MAX_CONTENT - _ROOM_FOR_NOTE) // _ESCAPED]
     return _encode([{"type": "text", "content": clipped}])
 
@@ -195,7 +195,7 @@ def _encode(value: object) -> str:
 
 
 def shown_args(args: Mapping[str, object]) -> str:
-    """Return the arguments of a tool call in the same form."""
+    """Return the arguments of a tool call in the form of the OpenTelemetry conventions."""
     shown = cast("dict[str, object]", masked_value(args))
     text = _encode(shown)
     return text if len(text) <= MAX_CONTENT else _clip(shown, MAX_CONTENT)

@@ -1,7 +1,7 @@
 """Measurements of queued turns, for OpenTelemetry: waiting turns, delays, and takeovers.
 
-The figures of a database are the same from every worker that reports them. Loads the API of
-OpenTelemetry, not its SDK.
+All workers that report the figures of a database report the same figures. This module loads the API
+of OpenTelemetry, not its SDK.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An observer that cannot disturb a turn: its errors are logged and the turn continues.
 
-A program's own processors, samplers and instruments run inside it, and OpenTelemetry does not catch
-all of their errors.
+A program's own processors, samplers and instruments run inside the observer, and OpenTelemetry does
+not catch all of their errors.
 """
 
 from __future__ import annotations

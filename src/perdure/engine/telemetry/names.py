@@ -1,8 +1,8 @@
 """Every name that perdure passes to OpenTelemetry: first the GenAI conventions' names, then ours.
 
-The conventions are not stable yet; a change of them changes this file.
-Source: OpenTelemetry semantic conventions for generative AI, as of 1.42 and of their own repository
-(open-telemetry/semantic-conventions-genai), to which they have moved.
+The conventions are not stable yet; if they change, this file changes.
+Source: OpenTelemetry semantic conventions for generative AI, as of 1.42, and their new repository
+(open-telemetry/semantic-conventions-genai).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The observer for OpenTelemetry: a span and a measurement per turn, model call and tool run.
 
 A span is current while its work runs, so spans of an HTTP library or an MCP server become its
-children. Its parent is the current span at the start of the turn, else the W3C context in
-``$TRACEPARENT``. Content is reported only with `has_content`. Loads the API of OpenTelemetry, not
-its SDK.
+children. The parent of a turn's span is the current span at the start of the turn, or else the W3C
+context in ``$TRACEPARENT``. Content is reported only with `has_content`. This module loads the API
+of OpenTelemetry, not its SDK.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class SpanObserver:
 
     @contextmanager
     def _span(self, name: str, kind: SpanKind, about: Attributes) -> Generator[Span]:
-        """Open a span that is current during the block. Reports error codes, never error texts."""
+        """Open a span that is current during the block. Spans have error codes, not error texts."""
         with self._tracer.start_as_current_span(
             name,
             context=self._parent(),

@@ -34,11 +34,11 @@ class CommitParticipant(Protocol):
         """Return the writes to commit together with `entries`, the next entries of the turn.
 
         Called before every commit of the turn, and again if a commit was rejected because the
-        turn's stream or another stream had changed. An exception ends the run of the turn; nothing
-        was appended then.
+        turn's stream or another stream had changed. An exception ends the run of the turn before
+        anything is appended.
         """
         ...
 
     def committed(self, entries: Sequence[Sequence[Entry]]) -> None:
-        """Called with the entries appended to the other streams, in the order of the writes."""
+        """Receive the entries appended to the other streams, in the order of the writes."""
         ...

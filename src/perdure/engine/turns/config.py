@@ -1,4 +1,4 @@
-"""Configuration of a turn: models, tools, limits, budget. Fixed for the turn's duration."""
+"""Configuration of a turn: models, tools, limits, budget. It is constant during the turn."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ class MemoryConfig(ShortRepr, frozen=True):
     Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
     the same subject. `max_working_tokens` limits a request: instructions, tools, recalled texts (at
     most a quarter), history (its newest exchanges) and the new message; None: the model's window.
-    `extractor` looks for facts in each session that ended: "model" asks the agent's own model, or
-    an object or async function of the program (`perdure.types.Extractor`). For an object or
-    function, a stored snapshot contains "program". `knowledge` are folders of Markdown and text
-    files; turns recall their passages. A folder that is not absolute is below the session's working
-    folder. With `embedder`, turns also recall by meaning: ``static:FOLDER``, ``minilm:FOLDER``,
-    PROVIDER:MODEL, or an object of the program (`perdure.types.Embedder`), for which a stored
-    snapshot contains "program".
+    `extractor` finds facts in each session that ended. It is "model" (the agent's own model), or an
+    object or async function of the program (`perdure.types.Extractor`). For an object or function,
+    a stored snapshot contains "program". `knowledge` are folders of Markdown and text files; turns
+    recall their passages. A folder that is not absolute is below the session's working folder. With
+    `embedder`, turns also recall by meaning: ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL,
+    or an object of the program (`perdure.types.Embedder`), for which a stored snapshot contains
+    "program".
     """
 
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -234,7 +234,7 @@ class PermissionCheck(Protocol):
 
     @property
     def bound(self) -> Bound | None:
-        """What an approval is bound to in addition to the arguments."""
+        """The facts to which an approval is bound, in addition to the arguments."""
         ...
 
 
@@ -265,7 +265,7 @@ def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -
 class ToolFacts(msgspec.Struct, frozen=True):
     """The facts about a tool that the machine needs: its effects, and the policy for a lost run.
 
-    `is_async`: it is a coroutine function, so a run of it occupies no thread.
+    `is_async`: the tool is a coroutine function, so a run of it occupies no thread.
     """
 
     effect: ToolEffect
@@ -284,9 +284,9 @@ class TurnConfig(msgspec.Struct, frozen=True):
     `cost` and `judge` are pure functions of their arguments. With `ends_when_denied` a denied tool
     call ends the turn; otherwise the model continues without it.
     Units: `window_tokens` is the model's context window; None if unknown (then the context is
-    compacted only after the provider rejects a request as too large). `working` is the limit of its
-    requests in the agent's memory. `output_problem` returns the problem of an answer's text, if
-    any.
+    compacted only after the provider rejects a request as too large). `working` limits the size of
+    the turn's requests, as set in the agent's memory. `output_problem` returns the problem of an
+    answer's text, if any.
     """
 
     agent: str

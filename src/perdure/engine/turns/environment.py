@@ -135,7 +135,7 @@ class Delegation(Protocol):
         """Return the answer of `agent` to `said`, in the session that belongs to `call`.
 
         Durable: the session is opened once, however often the call is repeated. Cancellation aborts
-        its turn if `is_aborted`, else leaves it open for a resume.
+        the agent's turn if `is_aborted`; otherwise the turn stays open and can be resumed.
         Raises: ToolError if the agent cannot be called.
         """
         ...

@@ -17,9 +17,9 @@ from perdure.session.messages import MediaPart, Message, Usage
 class Begin(msgspec.Struct, frozen=True):
     """The user sends a message. `number` is the turn's number; it begins at the leaf `base`.
 
-    `ran` turns of the session have called a model. `spent`, `granted_microcents`, `parked` and
-    `grants` are carried over from the log so far. `contents` are the media named by the message.
-    `is_reopening`: the session had ended.
+    `ran` is the number of the session's turns that have called a model. `spent`,
+    `granted_microcents`, `parked` and `grants` are carried over from the log so far. `contents` are
+    the media named by the message. `is_reopening`: the session had ended.
     `recalled` contains the texts that the turn recalled from earlier sessions. `request` is the seq
     of the ``turn_requested`` that the turn answers.
     Units: `context_tokens` estimates the context before `message`.
@@ -143,7 +143,7 @@ class Broken(msgspec.Struct, frozen=True):
 class Lost(msgspec.Struct, frozen=True):
     """The process that performed the open effect is dead; this process takes over.
 
-    `has_begun`: some of the answer had arrived; `partial` is the stored part of it.
+    `has_begun`: a part of the answer had arrived; `partial` is the stored part of the answer.
     """
 
     has_begun: bool = False

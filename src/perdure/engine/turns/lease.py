@@ -1,7 +1,7 @@
-"""The lease of a session during a turn: take it, renew it in time, release it.
+"""The lease of a session during a turn: acquire it, renew it in time, release it.
 
-If the store supports it, a turn takes its lease in its first commit and releases it in its last
-one, so that the lease needs no extra commits.
+If the store supports it, a turn acquires its lease in its first commit and releases the lease in
+its last commit, so that the lease needs no extra commits.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class LeaseHolder:
         return self._lease
 
     async def take(self) -> None:
-        """Take the lease now, unless this process already has it.
+        """Acquire the lease now, unless this process already has it.
 
         Raises: LeaseHeld if another process holds the lease.
         """
@@ -146,9 +146,9 @@ class LeaseHolder:
         await self._reporting_dead_holder(take)
 
     async def commit(self, commit: Commit, *, is_last: bool = False) -> CommitResult:
-        """Make `commit`, whose first write is to the session, as the lease holder.
+        """Execute `commit` as the lease holder; its first write is to the session.
 
-        Takes the lease first if needed; `is_last` releases it with this commit.
+        The lease is taken first if needed; with `is_last`, this commit releases it.
         Raises: LeaseHeld; also the errors of ``SessionStore.commit``.
         """
         is_able = self._claim.store.capabilities.leases_in_commits
@@ -192,7 +192,7 @@ class LeaseHolder:
             self._is_renewing = False
 
     async def end(self) -> None:
-        """Release the lease, unless that is already done."""
+        """Release the lease if this process still has it."""
         # A lost lease shows at the turn's commit; a lost store at any call.
         ended = contextlib.suppress(asyncio.CancelledError, StoreError)
         keeping = self._keeping
@@ -271,7 +271,7 @@ class LeaseHolder:
         return is_its and self._stopping is not None
 
     def stop(self, *, is_cancel: bool = False) -> None:
-        """Request the end of its turn, from any thread."""
+        """Request the end of the holder's turn; any thread can call this."""
         if self._stopping is not None:
             ask = partial(self._stopping.ask, is_cancel=is_cancel)
             self._loop.call_soon_threadsafe(ask)

@@ -24,11 +24,11 @@ class Observer(Protocol):
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input
     ) -> AbstractContextManager[TurnEnded]:
-        """Observe a turn from `state` on; call the result with its last state, unless it raises."""
+        """Observe a turn from `state` on; call the result with its last state, if none raises."""
         ...
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
-        """Observe one effect; call the result with its outcome."""
+        """Observe one effect; call the returned function with the outcome of the effect."""
         ...
 
 

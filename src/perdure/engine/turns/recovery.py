@@ -1,7 +1,7 @@
 """Read the turn state from the log: the open turn to continue it, or the last one.
 
-A turn writes the state it inherited to its ``turn_started`` and the rest to its entries, so only
-the newest turn is read, whatever the length of the log.
+A turn writes the inherited state to its ``turn_started``, and all other state to its entries. So
+only the newest turn is read, whatever the length of the log.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ async def open_request(store: LogReader, stream: StreamId, request: int) -> Open
 
 
 async def closing_entry(store: LogReader, stream: StreamId, request: int) -> Entry | None:
-    """Return the entry that answers the request at seq `request`; None while it is open."""
+    """Return the entry that closes the request at seq `request`; None while the request is open."""
     following = await store.entries(stream, after=request, limit=_FEW)
     if len(following) == _FEW:
         following = await _of_kinds(store, stream, request, _CLOSING)

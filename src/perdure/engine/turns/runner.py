@@ -1,8 +1,8 @@
 """The runner: append the machine's decision, perform the effect it waits for, repeat until done.
 
 The runner itself decides nothing. Each step is one commit at the head for which it was computed. If
-others appended in between, the runner folds in their entries and computes the step again. It stops
-when its lease is lost: an outcome that arrives later is logged as a ``late_outcome``.
+others appended in between, the runner folds in their entries and computes the step again. The
+runner stops when its lease is lost: an outcome that arrives later is logged as a ``late_outcome``.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class StopRequest:
         self._cuts = 0
 
     def ask(self, *, is_cancel: bool = False) -> None:
-        """End the turn as soon as its effect can be cancelled; `is_cancel` outranks an abort."""
+        """End the turn as soon as its effect can be cancelled; `is_cancel` overrides an abort."""
         self.is_asked = True
         self.is_cancel = self.is_cancel or is_cancel
         if self._performing is not None and self._performing.cancel():
@@ -176,7 +176,7 @@ class TurnRunner:
             return await self._commit_step(state, begin)
 
     async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
-        """Continue a turn that has begun or was lost from `state` to its end.
+        """Run a turn that has begun or was lost: from `state` to its end.
 
         Raises: LeaseLost if another process took over the session; StoreBehind if the store lost
         entries of the turn; StoreError; the errors of the companion.
@@ -339,7 +339,7 @@ class TurnRunner:
         return Aborted(partial, usage, is_estimated, is_cancel=is_cancel)
 
     async def _delegated_session(self, effect: Effect) -> Delegated | None:
-        """Return the session that the stopped tool had opened: its spending counts here."""
+        """Return the session that the stopped tool had opened; its spending is added here."""
         below = self._environment.delegation
         if below is None or not isinstance(effect, RunTool):
             return None

@@ -83,8 +83,8 @@ class Signals:
 class Terms:
     """Configuration of the turns of one session, on any of its branches.
 
-    The first of `models`, and the thinking level of `settings`, apply unless a branch was switched
-    to others; the rest of `models` are the fallbacks. `config_of` returns the turn configuration
+    A branch uses the first of `models` and the thinking level of `settings`, unless it was switched
+    to others. The rest of `models` are the fallbacks. `config_of` returns the turn configuration
     for a given model.
     """
 
@@ -233,7 +233,7 @@ class SessionTurns:
         )
 
     async def _load_models(self) -> None:
-        """Load the model clients before taking the lease, so that no other process waits for it."""
+        """Load the model clients before the lease is acquired, so that no process waits for it."""
         if self.environment.load_models is not None:
             await self.environment.load_models(self.terms.models)
 

@@ -1,7 +1,7 @@
 """Export a flow as a folder of A-Society: the content of its logs in that program's files.
 
 The result maps paths to bytes; this module writes no files. The same logs and the same record give
-the same bytes.
+the same bytes in every export.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def _record(
 ) -> RecordFiles:
     """Return the files of the record folder, and handed-over files that the folder lacks now.
 
-    The folder of a received flow is not read before its user has named it.
+    The folder of a received flow is read only after the user has named it.
     """
     handed = dict(_handed_over(log))
     folder = Path(state.run.record_folder_path)

@@ -1,8 +1,8 @@
 """A-Society's folder of a flow: read and checked, with its messages converted.
 
-It has ``flow.json`` beside ``roles/<instance>/transcript.json`` and ``feed.json``. Only the state
-version that perdure writes can be opened; folders with other versions are still found. Writes
-nothing.
+The folder contains ``flow.json``, and for each role ``roles/<instance>/transcript.json`` and
+``feed.json``. Only the state version that perdure writes can be opened; folders with other versions
+are still found. Writes nothing.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class FlowFolder(msgspec.Struct, frozen=True):
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """The folders that an import may read: nothing in the flow's own data extends them.
+    """The folders that an import can read; the flow's own data cannot add folders.
 
     `given` is the folder that the user named, which contains the flow's. `workspace` is the flow's
     workspace, if the user named it.
@@ -211,7 +211,7 @@ def _consent(found: object) -> Data:
 
 
 def _denied_where_asked(found: object) -> object:
-    """Return the waits without consent questions, which do not apply here."""
+    """Return the waits with consent questions marked as denied, since they do not apply here."""
     if not isinstance(found, dict):
         return found
     waiting = cast("Data", found)
@@ -302,7 +302,7 @@ def _data(value: object) -> Data:
 
 
 def _json(path: Path, root: Path) -> Any:
-    """Read the JSON file at `path`; no link may lead out of the flow's folder `root`."""
+    """Read the JSON file at `path`; links out of the flow's folder `root` are rejected."""
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise FormatError(str(path), "a link leads out of the flow's folder; copy the file into it")
     try:

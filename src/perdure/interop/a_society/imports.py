@@ -1,7 +1,7 @@
 """Import A-Society's folder of a flow as streams: one commit, all or nothing.
 
-The flow's log begins with its state. Each role's session has its messages, for the model, followed
-by the session as it was exported. A node that was running is claimed again when the flow runs.
+The flow's log begins with its state. Each role's session contains its messages, for the model, and
+then the session in its exported form. A node that was running is claimed again when the flow runs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _role(flow: StreamId, files: RoleFiles, graph: Graph, at: int) -> Write:
 
 
 def _node_of(files: RoleFiles) -> str | None:
-    """Return the node that the role was at."""
+    """Return the current node of the role in its files."""
     session = msgspec.convert(files.session, RoleSession)
     context = session.current_node_context
     return session.current_node_id or (None if context is None else context.node_id)

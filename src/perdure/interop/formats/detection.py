@@ -38,7 +38,7 @@ def detect_format(content: Content) -> Format | None:
 
 
 def has_line_of(content: Content, format: Format) -> bool:
-    """Return whether a line of `content` is a record of `format`, wherever it is."""
+    """Return whether any line of `content` is a record of `format`."""
     is_beginning = FORMATS[format].is_beginning
     if is_beginning is not None:
         return is_beginning(content.read(0, _BEGINNING_BYTES))

@@ -43,7 +43,7 @@ def conversation_id(session: StreamId | str, entry: EntryId | str | None) -> UUI
 
 
 def handover_in(fields: Fields) -> Handover | None:
-    """Return the mark in a record; None if it has none."""
+    """Return the mark in a record; None if the record has no mark."""
     mark = object_in(fields, KEY) if KEY in fields else None
     if mark is None:
         return None

@@ -45,7 +45,8 @@ class LogStretch(msgspec.Struct, frozen=True):
 class LogFile:
     """The log in `content`; every line was found to be valid.
 
-    Shape: entries are returned under the ids of the requested stream, their own or another.
+    Shape: entries are returned with the ids of the requested stream, which is their own stream or
+    another one.
     Raises: FormatError if the log is invalid, or if the file changed since the check.
     """
 
@@ -115,7 +116,7 @@ class LogFile:
         return self._aliases.get(seq)
 
     def entry(self, seq: int, stream: StreamId) -> Entry:
-        """Return the entry `seq`, as one of `stream`."""
+        """Return the entry `seq` as an entry of `stream`."""
         line = self._content.read(self._offsets[seq], self._lengths[seq])
         if hash(line) != self._digests[seq]:
             raise FormatError(self._content.name, _CHANGED)
@@ -125,7 +126,7 @@ class LogFile:
         return native.move_entry(entry, stream, seq, _NewIds(self.header.id, stream, len(self)))
 
     def stretches(self, first: int, stream: StreamId, piece_bytes: int) -> Iterator[LogStretch]:
-        """Yield the entries from `first` as those of `stream`, about `piece_bytes` at a time."""
+        """Yield the entries from `first` as entries of `stream`, about `piece_bytes` at a time."""
         entries: list[Entry] = []
         blobs: list[bytes] = []
         passed: set[str] = set()

@@ -1,6 +1,7 @@
 """Counts the content of a session that a format cannot express, and describes it in words.
 
-Pure. Losses common to all foreign formats are found here; others by their writers.
+Pure. This module finds the losses that are common to all foreign formats; the writer of each format
+finds the others.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Losses:
         self._counts[what] += count
 
     def add_part(self, part: object) -> None:
-        """Count a part that nothing was written for."""
+        """Count a part that was not written."""
         match part:
             case UnknownPart():
                 self.add(UNKNOWN_PART)

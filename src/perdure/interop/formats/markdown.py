@@ -74,7 +74,7 @@ _DEEPEST_HEADING = 6
 
 
 def render_markdown(transcript: Transcript, *, has_all_branches: bool = False) -> bytes:
-    """Return `transcript` as Markdown: its current branch, with `has_all_branches` the others too.
+    """Return `transcript` as Markdown: the current branch, or all branches with `has_all_branches`.
 
     Shape: the same transcript gives the same bytes; it ends with one line feed.
     """
@@ -310,7 +310,7 @@ def _code_length(lines: Sequence[str], at: int) -> int:
     """Return the number of lines of the fenced code at `at`; 0 if there is none.
 
     Code at the margin extends to its end, or to the end of the text. Indented code may belong to a
-    list: it counts only if it ends at the same place either way.
+    list. It counts as code only if it ends at the same place inside and outside of a list.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:

@@ -94,7 +94,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A content, and its name by its hash."""
+    """A content and its name, which is derived from its hash."""
 
     name: str
     content: bytes

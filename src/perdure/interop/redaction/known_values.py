@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 class KnownValues:
     """Finds `values`, each at least `head` characters long; shorter ones are ignored.
 
-    They are indexed by their first `head` characters, then by their length.
+    The values are indexed by their first `head` characters, then by their length.
     """
 
     def __init__(self, values: Iterable[str], head: int) -> None:

@@ -117,7 +117,7 @@ def _may_have_home(text: str) -> bool:
 
 
 def is_person(name: str) -> bool:
-    """Return whether `name` identifies a person, so that it is replaced wherever it is a word."""
+    """Return whether `name` identifies a person, so that every occurrence as a word is replaced."""
     return len(name) >= SHORTEST_NAME and name.lower() not in _NOBODY and not name.isdigit()
 
 

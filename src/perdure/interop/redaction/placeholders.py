@@ -63,7 +63,7 @@ class Redactor:
             self._secrets.setdefault(value, kind)
 
     def settle(self) -> None:
-        """End the collection; from now on `replace` works."""
+        """End the collection; after this call, `replace` can be used."""
         known = (value for value in self._secrets if shapes.is_unmistakable(value))
         self._everywhere = KnownValues(known, _LEAST)
         if "paths" in self._sorts:

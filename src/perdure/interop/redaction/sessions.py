@@ -1,8 +1,8 @@
 """Redact a whole session of secrets or identifying paths: header, entries, names, files.
 
-Pure. Inspects every string of every body, field names included; also the title, the working
-directory and the metadata. Import originals are removed: the imported file cannot be rebuilt from
-the result.
+Pure. Redaction inspects every string of every body, field names included; also the title, the
+working directory and the metadata. Import originals are removed: the imported file cannot be
+rebuilt from the result.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Redacted(msgspec.Struct, frozen=True):
 
     Shape: `counts` is the number of distinct values by kind, `places` the number of replacements.
     `unseen` counts the media that could not be inspected, `dropped` the text files that were
-    removed because they contained something to replace.
+    removed because they contained a value to replace.
     """
 
     bundle: Bundle
@@ -171,7 +171,7 @@ def _learn(redactor: Redactor, value: object) -> None:
 
 
 def _replace(redactor: Redactor, value: Any, name: str = "") -> Any:
-    """Return `value` with everything replaced; the same object if nothing was."""
+    """Return `value` with all found values replaced; the same object if none was found."""
     if isinstance(value, str):
         if is_secret_field(name, value) and redactor.is_for("secrets"):
             return redactor.secret(value)

@@ -1,6 +1,7 @@
 """Make ids from titles: Relavium's ASCII slug, and a slug that transliterates non-ASCII titles.
 
-Both are fixed tables and rules: a title has the same id in every release. Characters that
+Both kinds of slugs use fixed tables and rules: a title has the same id in every release. Characters
+that
 are not in the tables become their Unicode name, which never changes, or their number.
 """
 
@@ -88,7 +89,7 @@ def _syllable(number: int) -> str:
 def _by_name(letter: str) -> str:
     """Return the romanization in Unicode's name (``HIRAGANA LETTER KA``: ka), or else the number.
 
-    A letter that is a word by itself gets spaces around it.
+    A letter without such a name gets spaces around its number.
     """
     found = _NAMED.fullmatch(unicodedata.name(letter, ""))
     if found is None:

@@ -1,4 +1,4 @@
-"""Ask an embedder, within a time, and check its answer."""
+"""Request vectors from an embedder with a time limit, and check the answer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A small sentence model of the BERT family, such as all-MiniLM-L6-v2, on this machine.
 
-The folder has ``tokenizer.json`` and either ``model.safetensors`` with ``config.json``, which numpy
-computes, or ``model.onnx``, which ONNX Runtime computes. The vector of a text is the mean of its
-token vectors.
+The folder contains ``tokenizer.json`` and a model: ``model.safetensors`` with ``config.json`` (run
+by numpy), or ``model.onnx`` (run by ONNX Runtime). The vector of a text is the mean of its token
+vectors.
 """
 
 from __future__ import annotations

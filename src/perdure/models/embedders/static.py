@@ -1,7 +1,7 @@
 """Static word vectors: the vector of a text is the mean of its token vectors. No model runs.
 
-Reads the weights of wordllama (`weights/*.safetensors` and `tokenizers/*.json` of its package) and
-of model2vec (`model.safetensors` and `tokenizer.json`).
+This module reads the weights of wordllama (`weights/*.safetensors` and `tokenizers/*.json` of its
+package) and of model2vec (`model.safetensors` and `tokenizer.json`).
 """
 
 from __future__ import annotations

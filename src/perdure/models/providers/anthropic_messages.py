@@ -1,4 +1,4 @@
-"""Anthropic's messages API. Imported lazily: its SDK takes two seconds.
+"""Anthropic's messages API. The module is imported lazily: its SDK takes two seconds to load.
 
 Older models think within a token budget. The API then requires that requests repeat the reasoning
 of the open tool round. If the reasoning is no longer in memory (in another process), the request is

@@ -1,7 +1,7 @@
 """Classify a provider's failure: one `ModelError` for every exception that a call can raise.
 
-The status decides, then the provider's text; an unknown failure counts as a malformed answer. No
-error text contains a key.
+The status determines the error class, or else the provider's text does; an unknown failure counts
+as a malformed answer. No error text contains a key.
 """
 
 from __future__ import annotations

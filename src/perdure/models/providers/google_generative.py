@@ -1,7 +1,8 @@
-"""Google's Gemini API (``generateContent``). Imported lazily: its SDK takes two seconds.
+"""Google's Gemini API (``generateContent``). Imported lazily: its SDK takes two seconds to load.
 
-Its thought signatures come with the parts of an answer and are returned with them during the turn.
-If the signatures are no longer in memory, the library sends the placeholder that Google documents.
+The API's thought signatures come with the parts of an answer and are returned with them during the
+turn. If the signatures are no longer in memory, the library sends the placeholder that Google
+documents.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Answers with tool calls, stored unchanged in memory while their turn may continue.
 
 Providers sign or encrypt the reasoning before a tool call and require it back, unchanged, with the
-tool's result. The log stores no signatures (``docs/log-format.md``), so they exist only here: after
-a restart the next request omits the round's reasoning.
+tool's result. The log stores no signatures (``docs/log-format.md``), so only this memory contains
+them: after a restart, the next request omits the round's reasoning.
 """
 
 from __future__ import annotations

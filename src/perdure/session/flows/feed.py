@@ -1,10 +1,10 @@
 """The feed of a role: a projection of two logs for an operator.
 
 The flow's log records the start, the handoffs and the returns of the role; the log of its session
-records its reasoning, text and actions. A feed is computed from both, entry by entry. It is never
-stored, and no item is dropped. An item changes only while it is the newest (text is added) or
-pending (its outcome is missing). So a reader with a `FeedPoint` can continue from there, over any
-number of pages, and gets the same feed as a full read.
+records its reasoning, text and actions. A feed is computed from both logs, entry by entry. A feed
+is never stored, and no item is dropped. An item changes only while it is the newest (text is added)
+or pending (its outcome is missing). So a reader with a `FeedPoint` can continue from there, over
+any number of pages, and gets the same feed as a full read.
 """
 
 from __future__ import annotations

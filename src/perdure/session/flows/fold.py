@@ -1,8 +1,8 @@
 """The fold of a flow's log: how each entry changes the flow's state.
 
-A table with one small function per kind. The fold makes no decisions and rejects nothing, because
-everything in the log has happened. So the same log gives the same state in every process, and the
-cost of a new entry does not depend on the length of the log.
+The fold is a table with one small function per kind. The fold makes no decisions and rejects
+nothing, because everything in the log has happened. So the same log gives the same state in every
+process, and the cost of a new entry does not depend on the length of the log.
 """
 
 from __future__ import annotations

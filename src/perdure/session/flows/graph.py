@@ -1,7 +1,7 @@
 """The graph of a workflow of roles: nodes that work, and edges for handoffs.
 
-A value with the queries that all parts of a flow need. ``engine.flows`` validates graphs; here an
-edge may name a missing node.
+The graph is a value with the queries that all parts of a flow need. ``engine.flows`` validates
+graphs; here an edge may name a missing node.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FlowEdge(ShortRepr, frozen=True):
 class _Index(msgspec.Struct, frozen=True):
     """Indexes of a graph, so that no query reads all nodes and edges.
 
-    Shape: `places` is node id -> position among the nodes; the first of that id counts.
+    Shape: `places` maps a node id to the position of the node; the first node of an id counts.
     """
 
     places: Mapping[str, int]
@@ -140,7 +140,7 @@ def edge_key(source: str, target: str) -> str:
 
 
 def ends_of(key: str) -> tuple[str, str]:
-    """Return the two nodes of an `edge_key`. Raises: ValueError if it is invalid."""
+    """Return the two nodes of an `edge_key`. Raises: ValueError if the key is invalid."""
     source, arrow, target = key.partition(ARROW)
     if not arrow:
         raise ValueError(f"{key!r} is not an edge: expected from=>to")

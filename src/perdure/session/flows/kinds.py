@@ -1,7 +1,7 @@
 """Bodies of the entries of a flow's log: one kind for each event of a flow.
 
-A flow stream has no conversation, so all of them are in the side lane. They record decisions;
-``fold`` computes the flow's state from them, and ``engine.flows`` makes the decisions.
+A flow stream has no conversation, so all of them are in the side lane. The entries record
+decisions; ``fold`` computes the flow's state from them, and ``engine.flows`` makes the decisions.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class HumanReplied(SideBody, frozen=True):
 
 
 class StopAsked(SideBody, frozen=True):
-    """A person wants to stop the turn of a node or role; the process that runs it ends it."""
+    """A person wants to stop the turn of a node or role; the process that runs the turn ends it."""
 
     kind: ClassVar[str] = "stop_asked"
     event: ClassVar[str] = "flow:stop_requested"

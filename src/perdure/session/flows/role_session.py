@@ -1,7 +1,8 @@
 """`RoleSession`: the session of a role instance in A-Society's field names.
 
 A projection of the session's own log: its current transcript, the messages that compactions
-replaced, and its state. It is never stored; its JSON is the ``transcript.json`` of A-Society.
+replaced, and its state. A `RoleSession` is never stored; its JSON is the ``transcript.json`` of
+A-Society.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class CompactionArchive(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RoleSession(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A role's session. `latest_context_usage` is in tokens; `is_active`: it has an open turn."""
+    """A role's session. `latest_context_usage` is in tokens; `is_active`: a turn is open."""
 
     role_name: str
     logical_session_id: str
@@ -160,7 +161,7 @@ def _compact(seen: _Seen, entry: Entry, body: Compaction) -> None:
 
 
 def _import(seen: _Seen, body: notes.RoleImported) -> None:
-    """Take over the imported state; its messages are in the log before, for the model."""
+    """Apply the imported state; its messages are earlier in the log, for the model."""
     given = msgspec.convert(body.session, RoleSession)
     context = given.current_node_context
     seen.history = [(None, exchange) for exchange in given.transcript_history]

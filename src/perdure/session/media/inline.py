@@ -1,6 +1,7 @@
 """Inline media: bytes of a picture or document before they become a handle.
 
-Nothing here can be written to a log unchanged; ``media_storage.handles`` extracts the bytes.
+No value of this module can be written to a log unchanged; ``media_storage.handles`` extracts the
+bytes.
 """
 
 from __future__ import annotations

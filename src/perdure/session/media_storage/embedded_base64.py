@@ -32,7 +32,7 @@ MAX_DEPTH = 64
 def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
     """Return `message` with handles for the bytes in its calls and results, and the distinct bytes.
 
-    Shape: the same object if it contains none.
+    Shape: the same object if the message contains no such bytes.
     """
     contents: dict[str, bytes] = {}
     parts = tuple(

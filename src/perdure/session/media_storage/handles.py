@@ -79,7 +79,7 @@ def media_part(inline: InlineMedia) -> MediaPart:
 def settled_data(value: object) -> Settled:
     """Return `value`, plain data of an extension, with a handle for each `InlineMedia` in it.
 
-    Shape: the same object if it contains none.
+    Shape: the same object if it contains no `InlineMedia`.
     Raises: ValueError for bytes that were not passed as media (raw, or as a ``data:`` address), and
     for data that contains itself.
     """

@@ -59,7 +59,7 @@ class Fact(ShortRepr, frozen=True, kw_only=True):
 
     @property
     def cursor(self) -> str:
-        """Return its position in a list of newest first, for ``Memory.facts(after=…)``."""
+        """Return the fact's position in a list, newest first, for ``Memory.facts(after=…)``."""
         return f"{self.at}:{self.id}"
 
     def is_valid_at(self, moment: int) -> bool:

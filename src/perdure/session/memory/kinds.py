@@ -29,8 +29,8 @@ RecallReason = Literal["words", "neighbours", "speaker", "date", "time", "vector
 class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
     """An episode of a session: the entries from `first` to the entry that this is about.
 
-    Written in the commit of the ``session_ended`` that it is about. `messages`, `turns` and
-    `tool_calls` count these items in that range of the session's own log.
+    The entry is written in the commit of the ``session_ended`` that it is about. `messages`,
+    `turns` and `tool_calls` count these items in that range of the session's own log.
     Units: Unix milliseconds.
     """
 
@@ -90,7 +90,7 @@ class FactForgotten(SideBody, frozen=True):
 
 
 class FactSourcesErased(SideBody, frozen=True):
-    """Entries that the fact it is about came from were erased; other sources remain."""
+    """Some sources of the fact it is about were erased; other sources remain."""
 
     kind: ClassVar[str] = "fact_sources_erased"
     event: ClassVar[str] = "memory:fact_sources_erased"
@@ -110,7 +110,8 @@ class FactsReceived(SideBody, frozen=True):
 class FactsDue(SideBody, frozen=True):
     """The extractor of `agent` must extract the facts of the episode whose end this is about.
 
-    Written in the commit of that end, if the session's agent has an extractor.
+    The entry is written in the commit of the session's end, if the session's agent has an
+    extractor.
     """
 
     kind: ClassVar[str] = "facts_due"
@@ -138,7 +139,7 @@ class FactsCaptured(SideBody, frozen=True, omit_defaults=True):
 class RecalledText(msgspec.Struct, frozen=True, omit_defaults=True):
     """The characters `start` to `end` of the text of an entry of `session`; None: to its end.
 
-    `why` are the reasons; it contains no word of the text or of the question.
+    `why` are the reasons for the recall; they contain no word of the text or of the question.
     """
 
     session: StreamId

@@ -35,7 +35,7 @@ OPEN_KINDS = (*OPENING, *CLOSING)
 def unclosed(notes: Iterable[Entry], kind: str) -> list[Entry]:
     """Return the entries of `kind` among `notes` (of `OPEN_KINDS`) that none of the notes closes.
 
-    A note about an entry of another stream closes nothing.
+    A note about an entry of another stream closes no entry.
     """
     notes = tuple(notes)
     closed = {(note.stream, note.about) for note in notes if note.kind in CLOSING}

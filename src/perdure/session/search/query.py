@@ -1,11 +1,11 @@
 """Parse a search query.
 
 The language: all words must occur in one entry, in any order. ``"some words"`` in quotes must occur
-in that order, side by side. ``word*`` matches every word with that prefix. ``a OR b`` matches
-either; it binds closer than the rest: ``x a OR b`` is x, and a or b. ``NOT a`` (or ``AND NOT a``)
-excludes entries with a. Operators are in capitals. Everything else is a separator as in any text,
-so code and paths can be typed unchanged; an unpaired quote is ignored, and an operator without
-operands is a word.
+in that order, next to each other. ``word*`` matches every word with that prefix. ``a OR b`` matches
+either word. ``OR`` binds closer than the other operators: ``x a OR b`` means x, and a or b. ``NOT
+a`` (or ``AND NOT a``) excludes entries with a. Operators are in capitals. Everything else is a
+separator as in any text, so code and paths can be typed unchanged; an unpaired quote is ignored,
+and an operator without operands is a word.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Sought(msgspec.Struct, frozen=True):
 def sought_in(text: str) -> Sought:
     """Parse the query `text`.
 
-    Raises: InvalidQuery if it is empty, has only excluded words, joins OR with NOT, or is too long.
+    Raises: InvalidQuery if the query is empty, has only excluded words, joins OR with NOT, or is
+    too long.
     """
     reader = _Reader(text)
     for item in _items(text):

@@ -1,9 +1,9 @@
 """The searchable part of an entry: its text, its role, and the tools it names.
 
-Searchable are messages (text, visible reasoning, names and arguments of tool calls, results,
-errors), summaries of compactions and branches, messages of extensions, titles and labels. Not
-searchable are the turn ledger, which repeats the messages, system prompts stored with a session's
-start, media, the state of extensions, redacted reasoning, and unreadable bodies.
+These parts are searchable: messages (text, visible reasoning, names and arguments of tool calls,
+results, errors), summaries of compactions and branches, messages of extensions, titles and labels.
+These parts are not searchable: the turn ledger (it repeats the messages), system prompts stored
+with a session's start, media, the state of extensions, redacted reasoning, and unreadable bodies.
 
 A change here changes the content of indexes: raise ``words.VERSION``.
 """

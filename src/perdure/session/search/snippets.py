@@ -32,7 +32,7 @@ Span = tuple[int, int]
 
 
 class Snippet(NamedTuple):
-    """A stretch on one line; `marks` as in ``values.Hit``."""
+    """A stretch on one line; `marks`: see ``values.Hit``."""
 
     text: str
     marks: tuple[Span, ...]

@@ -27,10 +27,10 @@ MOST_RANKED = 1_000
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The query and filters of a search.
 
-    `text` is the query (see ``query.sought_in``). All set filters must match: the role is one of
-    `roles`, the entry is in the log of one of `sessions`, it calls or answers one of `tools`, it is
-    from `since` or later and before `until`, it is on the current branch of its session
-    (`is_on_branch` True) or not (False).
+    `text` is the query (see ``query.sought_in``). All set filters must match. The role is one of
+    `roles`; the entry is in the log of one of `sessions`; the entry calls or answers one of
+    `tools`; its time is at or after `since` and before `until`. `is_on_branch` True selects entries
+    on the current branch of their session; False selects the other entries.
     Units: `since` and `until` are Unix milliseconds.
     """
 
@@ -47,9 +47,9 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 class Hit(ShortRepr, frozen=True):
     """A matching entry.
 
-    `stream` is the session whose log contains it, even if forks share it. `entry` is None for the
-    title a session was created with. `about` is the entry of a label. `is_on_branch`: it, or the
-    entry it is about, is on the current branch of `stream`; True for titles.
+    `stream` is the session whose log contains the entry, even if forks share the entry. `entry` is
+    None for the title a session was created with. `about` is the entry of a label. `is_on_branch`:
+    the entry, or the entry that it is about, is on the current branch of `stream`; True for titles.
     Units: `at` is Unix milliseconds.
     Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
     matches in `snippet` (first character, and the one after the last).

@@ -75,7 +75,7 @@ def _piece() -> re.Pattern[str]:
 
 @cache
 def _folded_latin() -> bytes:
-    """For ``bytes.translate`` of Latin-1: letters and digits folded, separators as spaces.
+    """A table for ``bytes.translate`` of Latin-1: letters and digits folded, separators as spaces.
 
     `_UNCLEAR` marks characters that do not fold to one ASCII letter or digit.
     """
@@ -107,7 +107,7 @@ def _chunk() -> re.Pattern[str]:
 
 
 class _Separated(dict[int, int]):
-    """For ``str.translate``: characters of words stay, all others become a space."""
+    """A table for ``str.translate``: characters of words stay, all others become a space."""
 
     def __missing__(self, code: int) -> int:
         kept = self[code] = code if _is_part_of_word(code) else 0x20
@@ -227,8 +227,9 @@ def stands_for_ascii(character: str) -> bool:
 def folded_runs(text: str) -> str:
     """Return the words of `text` that have non-ASCII characters, folded and uncut.
 
-    Shape: in any order, each once. It contains every word of `terms` with such characters, and the
-    prefixes of each, as substrings; even if `text` is JSON, whose words are only longer.
+    Shape: in any order, each once. The result contains every word of `terms` with such characters,
+    and the prefixes of each, as substrings. This is also true if `text` is JSON, whose words are
+    only longer.
     """
     return " ".join(
         _folded_run(run) if len(run) <= LONGEST else _folded_pieces(run)

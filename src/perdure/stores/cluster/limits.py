@@ -101,7 +101,7 @@ class LimitService(Protocol):
         ...
 
     async def permit_request(self, subjects: Iterable[str]) -> float:
-        """Permit a request to a model if the limits of all `subjects` allow one now.
+        """Permit a request to a model if the limits of all `subjects` allow a request now.
 
         Units: returns 0 if the request is permitted, otherwise the seconds to wait before the next
         try.
@@ -109,7 +109,7 @@ class LimitService(Protocol):
         ...
 
     def room(self) -> AbstractAsyncContextManager[str | None]:
-        """Return a context in which one turn of the store's namespace may be requested.
+        """Return a context in which one turn of the store's namespace can be requested.
 
         The turn counts as waiting from the entry on. The value is the idempotency key that the
         commit of the request must use, or None without a limit.

@@ -43,8 +43,8 @@ _log = logging.getLogger(__name__)
 class Batch(msgspec.Struct, array_like=True, frozen=True):
     """The content of a row: the events from number `first` on, and sometimes all texts so far.
 
-    An event is its type, its time and its text. `whole` is for readers that lack earlier events;
-    `at` is the time of its newest event. Units: Unix milliseconds.
+    An event is its type, its time and its text. `whole` contains all texts so far, for readers that
+    lack earlier events. `at` is the time of the newest event in `whole`. Units: Unix milliseconds.
     """
 
     first: int
@@ -86,7 +86,7 @@ class _OpenCall:
 
 
 class NamedStreams:
-    """The streams that notifications named, each for `TERM_S`. Units of `now`: seconds."""
+    """Streams named in notifications; each is stored for `TERM_S`. Units of `now`: seconds."""
 
     def __init__(self) -> None:
         self._until: dict[StreamId, float] = {}

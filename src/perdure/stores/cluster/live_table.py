@@ -34,7 +34,7 @@ class OnWatch(Protocol):
 
 
 class LiveRow(NamedTuple):
-    """Events of the call at seq `call`, up to its event `last`, shown under the lease `epoch`."""
+    """Events of the call at seq `call`, up to its event `last`, under the lease epoch `epoch`."""
 
     stream: StreamId
     call: int
@@ -62,7 +62,7 @@ class LiveTable(Protocol):
     async def register(self, streams: Sequence[StreamId]) -> list[StreamId]:
         """Register for events of those of `streams` that have an open turn; return these streams.
 
-        Durable: until `TERM_S` later.
+        Durable: the registration expires after `TERM_S`.
         """
         ...
 
@@ -71,7 +71,7 @@ class LiveTable(Protocol):
         ...
 
     async def watched(self) -> list[StreamId]:
-        """Return the streams that others have registered for."""
+        """Return the streams that other handles have registered for."""
         ...
 
     async def watchers(self, streams: Sequence[StreamId]) -> Mapping[StreamId, frozenset[str]]:

@@ -69,7 +69,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class WorkerInfo(ShortRepr, frozen=True, kw_only=True):
-    """A worker as it last reported. `queues` are the queues that the worker takes work from.
+    """The last report of a worker. `queues` are the queues that the worker takes work from.
 
     Units: seconds; `silent_s` is the time since the last report.
     """
@@ -139,7 +139,7 @@ class Liveness(Protocol):
     running: Callable[[], int]
 
     def start(self) -> None:
-        """Register the worker, and start reporting. Blocks until it is registered.
+        """Register the worker, and start reporting. Blocks until the worker is registered.
 
         Raises: the errors of the server's driver.
         """
@@ -208,7 +208,7 @@ class ClusterService(Protocol):
         ...
 
     async def requeue(self, worker: str, works: Sequence[Work]) -> None:
-        """Put those of `works` that `worker` has begun and not ended back into their queues."""
+        """Requeue the `works` that `worker` has begun and not ended."""
         ...
 
     async def losses(self, work: Work) -> int:
@@ -216,7 +216,7 @@ class ClusterService(Protocol):
         ...
 
     async def forget_losses(self, work: Work) -> None:
-        """Forget the workers that died while they ran `work`: it is done."""
+        """Forget the workers that died while they ran `work`, because `work` is done."""
         ...
 
     async def take_upkeep(self, worker: str, every_s: Mapping[str, float]) -> set[str]:

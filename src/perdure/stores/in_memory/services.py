@@ -311,7 +311,7 @@ def text_at(heap: Heap, position: int) -> Found | None:
 
 
 def is_there(heap: Heap, found: Found) -> bool:
-    """Return whether `found` was not erased since it was read."""
+    """Return whether `found` still exists; False if it was erased after it was read."""
     if found.stream not in heap.streams:
         return False
     entry = None if found.entry is None else heap.log[found.position - 1]

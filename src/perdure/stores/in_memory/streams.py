@@ -121,7 +121,7 @@ def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
 
 
 def entry_in(heap: Heap, held: HeldStream, reference: str) -> Entry | None:
-    """Return the entry with that id if the stream sees it: its own, or one that a fork shares."""
+    """Return the entry with that id if the stream sees it: its own, or shared by an origin."""
     entry = _anywhere(heap, reference)
     if entry is None:
         return None
@@ -204,7 +204,7 @@ def branch_in(
 
 
 def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return those of `references` on the branch to `leaf`, with `reach` entries on either side.
+    """Return the `references` on the branch to `leaf`, with `reach` entries on either side.
 
     Walks the branch in memory, from `leaf` back to the first of `references`.
     """

@@ -462,7 +462,7 @@ def _state(shelf: SessionIndex, log: Log | None, write: Write) -> StreamState:
 def sound_state(shelf: SessionIndex, log: Log) -> StreamState:
     """Return the state of a session that is about to be extended.
 
-    Raises: CorruptLog if part of it is damaged; Unsupported for a file that is too old.
+    Raises: CorruptLog if part of the session is damaged; Unsupported for a file that is too old.
     """
     if log.faults:
         seq, problem = log.faults[0]

@@ -1,8 +1,8 @@
 """Convert a body to records and back, with the fields that records cannot express.
 
-Usually nothing extra is stored: the record gives the body byte for byte. Otherwise the missing
-fields are stored, or else the whole body. Invariant: `restore_body` of the lines made by
-`entry_lines` returns the body, for any bytes.
+Usually nothing extra is stored: the record gives the body byte for byte. Otherwise perdure stores
+the missing fields, or the whole body. Invariant: `restore_body` of the lines made by `entry_lines`
+returns the body, for any bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Parent = str | None
 
 
 class EntryLines(msgspec.Struct, frozen=True):
-    """An entry as lines; a batch may still be added to the last one (`line`)."""
+    """An entry as lines; a batch can still be added to the last line (`line`)."""
 
     lines: tuple[bytes, ...]
     last: Fields
@@ -103,7 +103,7 @@ Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 
 
 def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | None:
-    """Return the changes that turn what `records` say into the entry's body; None if impossible."""
+    """Return the changes from the content of `records` to the entry's body; None if impossible."""
     try:
         plain = _plain(_join_records([codec.said(record, Media()) for record in records]))
         if plain == entry.body:

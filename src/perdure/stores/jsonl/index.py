@@ -220,7 +220,7 @@ class Log(IndexState):
     def take_acknowledged(self, head: int) -> None:
         """Add the remaining entries up to `head`, whose batch is damaged or cut off.
 
-        Use only if they are known to be committed: the file no longer shows it.
+        Call this only if these entries are known to be committed: the damaged file cannot prove it.
         """
         if head > self.head:
             held = _by_seq(self._pending)
@@ -229,7 +229,7 @@ class Log(IndexState):
             self._pending, self.end = [], self.size
 
     def _near(self, seq: int | None) -> int | None:
-        """Return the tree entry `seq`, or the one before it if it is lost."""
+        """Return the tree entry `seq`, or the previous tree entry if `seq` is lost."""
         return None if seq is None else self.rows[seq].anchor
 
     def _settle(self, batch: Batch, line: Line) -> None:

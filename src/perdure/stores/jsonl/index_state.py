@@ -159,7 +159,7 @@ def tool_digest(line: bytes, part: int) -> bytes:
 
 
 def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) -> NewEntry:
-    """Return the entry in a record of the tool's, below `parent`, with its references resolved."""
+    """Return the entry in a record of the tool, below `parent`, with its references resolved."""
     if part == 1:
         return new_side(LeafMoved(log.id_of(parent)))
     body = said.body

@@ -71,7 +71,7 @@ def branch(
 
 
 def recent(tail: Tail, leaf: EntryId, limit: int, kind: str | None = None) -> list[Entry] | None:
-    """Return the newest `limit` entries of the branch to `leaf`; None if they begin too early."""
+    """Return the newest `limit` entries of the branch to `leaf`; None if `tail` has too few."""
     found: list[int] = []
     seq = tree_seq(tail, leaf)
     while seq is not None and seq >= tail.base and len(found) < limit:
@@ -103,7 +103,7 @@ def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
 
 
 def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return those of `references` on the branch to `leaf`, with `reach` entries on either side.
+    """Return the `references` on the branch to `leaf`, with `reach` entries on either side.
 
     Walks the index of the branch, and reads only the returned bodies.
     """

@@ -191,9 +191,9 @@ class SessionIndex:
         return path in self._logs
 
     def standing_in(self, path: Path, stamp: Stamp) -> FileState | None:
-        """Return the state of the session in `path`, a file with that `stamp`; None if it has none.
+        """Return the state of the session in `path`, with that `stamp`; None without a session.
 
-        Also None if a newer perdure wrote it; opening the session then raises the error.
+        Also None if a newer perdure wrote the session; opening the session then raises the error.
         Raises: StoreUnavailable.
         """
         try:

@@ -133,7 +133,7 @@ def _line_problems(log: Log) -> Iterator[Problem]:
 
 
 def _writes_cut_off(log: Log) -> Iterator[Problem]:
-    """Yield every write that was cut off and that later lines follow."""
+    """Yield every incomplete write that is followed by other lines."""
     for offset, size in log.cut_off:
         text = f"a write was cut off: {size} bytes from byte {offset} are left unread"
         yield Problem(log.header.id, None, text)

@@ -30,8 +30,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """The file `MANIFEST_NAME` of a backup folder, next to the file `STORE_NAME`.
 
     Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the file, `heads` the
-    hash of all stream states (`heads_of`), both hexadecimal. `backend` is the source's; the backup
-    itself is always an SQLite store.
+    hash of all stream states (`heads_of`), both hexadecimal. `backend` is the backend of the
+    source; the backup itself is always an SQLite store.
     """
 
     format: int

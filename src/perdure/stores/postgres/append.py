@@ -111,7 +111,7 @@ class Request:
         return self.salts[before * SALT_BYTES : (before + count) * SALT_BYTES]
 
     def led(self, number: int, lease: Lease) -> Request:
-        """Return it with the acquired `lease` in write `number`."""
+        """Return the request with the acquired `lease` in write `number`."""
         writes = list(self.commit.writes)
         writes[number] = msgspec.structs.replace(writes[number], lease=lease, taking=None)
         return replace(self, commit=msgspec.structs.replace(self.commit, writes=tuple(writes)))
@@ -171,7 +171,7 @@ class Appender:
     # -- one stream, from the cached state
 
     async def _believing(self, request: Request, write: Write) -> CommitResult | None:
-        """Return the result if the stream matched the cached state; None if it may not."""
+        """Return the result if the stream matched the cached state; None if this is uncertain."""
         stream = self._standing.pop(write.stream, None)
         if stream is None or not write.entries:
             return None
@@ -266,7 +266,7 @@ class Appender:
         return CommitResult(tuple(share.entries for share in shares), leases=tuple(leases))
 
     async def _lock(self, db: Connected, request: Request) -> CommitResult | None:
-        """Lock every written stream; return the first commit's entries if the key is known."""
+        """Lock every written stream; return the first commit's entries if its key is known."""
         ids = sorted(write.stream for write in request.commit.writes if write.create is None)
         statements = [Statement(LOCK, (self._db.namespace, ids))]
         if request.key is not None:

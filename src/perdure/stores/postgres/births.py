@@ -1,4 +1,4 @@
-"""Create streams: their rows, and what a fork inherits."""
+"""Create streams: their rows, and the state that a fork inherits."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def copy_in(
 ) -> Stream:
     """Create a stream without entries, copied from another store.
 
-    `genesis` is given if it does not follow from the header. Its origin may have been erased since.
+    `genesis` is given if it does not follow from the header. The origin may be erased already.
     Raises: as `create_in`, except Erased.
     """
     created = await born(db, namespace, header, is_copy=True)
@@ -85,7 +85,7 @@ async def born(
 async def _create_fork(
     db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint, *, is_copy: bool
 ) -> Stream:
-    """Create a fork, without a lock on its origin: inherited state is fixed, or current."""
+    """Create a fork without locking its origin: the fork inherits fixed or current values."""
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]
     asks = [

@@ -230,7 +230,7 @@ WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 
 
 def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -> Statement:
-    """Query the branch places of those tree entries of `references` that `stream` sees."""
+    """Query the branch places of the tree entries among `references` that `stream` sees."""
     places = [place for reference in references if (place := place_of(reference)) is not None]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     own = (namespace, stream)
@@ -293,7 +293,7 @@ async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[in
 async def visible_ids(
     db: Database, stream: StreamId, references: Sequence[EntryId]
 ) -> frozenset[EntryId]:
-    """Return those of `references` that the stream sees."""
+    """Return the `references` that the stream sees."""
     places = {each: place for each in references if (place := place_of(each)) is not None}
     streams, seqs = [place[0] for place in places.values()], [p[1] for p in places.values()]
     head, rows = await db.ask(
@@ -308,7 +308,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return those of `references` on the branch to `leaf`, and `reach` neighbors per side."""
+    """Return the `references` on the branch to `leaf`, and `reach` neighbors per side."""
     ns, places = db.namespace, [place for each in references if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)

@@ -302,7 +302,7 @@ class Database:
     async def connection(self) -> AsyncGenerator[Connected]:
         """Lend a connection of the pool; its errors are mapped to store errors.
 
-        Raises: StoreUnavailable once the store is closed; else as ``faults`` maps them.
+        Raises: StoreUnavailable if the store is closed; other errors as ``faults`` maps them.
         """
         async with self._lent() as db, db:
             yield db
@@ -344,14 +344,14 @@ class Database:
     async def _give_back(
         self, pool: AsyncConnectionPool[_PooledConnection], db: _PooledConnection
     ) -> None:
-        """Cache `db`, unless another call waits for one.
+        """Cache `db`; if another call waits for a connection, return `db` to the pool instead.
 
         The pool lends the connection that was returned longest ago. Without the cache, every server
         process of this handle would read, plan and cache the same data. A call that is cancelled
-        while psycopg begins a pipeline leaves its connection in it: later statements would return
-        without an answer and never be committed. A connection inside a transaction is closed too:
-        the pool would wait for the server to end it. A call that is cancelled here still returns
-        its connection, which the pool would count as lent for ever.
+        while psycopg begins a pipeline leaves its connection in pipeline mode: later statements
+        would return without an answer and never be committed. A connection inside a transaction is
+        closed too: the pool would wait for the server to end it. A call that is cancelled here
+        still returns its connection; otherwise the pool would count it as lent forever.
         """
         state = db.pgconn.transaction_status, db.pgconn.pipeline_status
         is_idle = state == (TransactionStatus.IDLE, PipelineStatus.OFF)

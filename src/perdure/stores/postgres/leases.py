@@ -94,7 +94,7 @@ def acquiring_lease(
 ) -> Statement:
     """Return the statement that acquires the lease of a stream if it is free.
 
-    Shape: its row is the epoch and the end of the lease; without a row it is not free.
+    Shape: one row with the epoch and the end of the lease; no row if the lease is not free.
     """
     ttl_ms = min(wanted.ttl_ms, LONGEST_LEASE_MS)
     values = (wanted.owner, now, ttl_ms, namespace, stream, wanted.dead_owner, now)
@@ -106,7 +106,8 @@ def lease_taken(
 ) -> Statement:
     """Return the statement that acquires the lease of a stream whose epoch was `epoch`.
 
-    Shape: its row is the end of the lease. It fails as a commit to a changed stream does.
+    Shape: one row with the end of the lease. The statement fails like a commit to a stream that has
+    changed.
     """
     ttl_ms = min(wanted.ttl_ms, LONGEST_LEASE_MS)
     values = (namespace, stream, epoch, wanted.owner, ttl_ms, wanted.dead_owner, now)
@@ -114,7 +115,7 @@ def lease_taken(
 
 
 def releasing_lease(namespace: str, stream: StreamId, epoch: int) -> Statement:
-    """Return the statement that releases the lease with `epoch`, unless another owner took it."""
+    """Return the statement that releases the lease with `epoch`, if no other owner acquired it."""
     return Statement(_RELEASE, (namespace, stream, epoch))
 
 

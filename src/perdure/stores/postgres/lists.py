@@ -169,10 +169,10 @@ def _changed(
 async def few_sessions(
     db: Database, parts: Sequence[bytes], prefix: str, most: int
 ) -> list[Row] | None:
-    """Return the sessions whose ids begin with `prefix`, or whose names may have all `parts`.
+    """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
-    Newest activity first. None if more than `most` rows match, both of `prefix` and of the rarest
-    part.
+    Newest activity first. Return None if more than `most` rows match `prefix` and more than `most`
+    match the rarest part.
     """
     ns = db.namespace
     ids = (ns, prefix, prefix + "\U0010ffff")
@@ -194,7 +194,7 @@ async def few_sessions(
 
 
 def wrong_names(parts: Iterable[Row], sessions: Iterable[Row]) -> Iterator[Problem]:
-    """Yield every session whose parts differ from those of its name and id."""
+    """Yield every session whose stored parts differ from the parts of its name and id."""
     kept: dict[str, tuple[int, int]] = {}
     for part, stream in parts:
         count, mixed = kept.get(stream, (0, 0))

@@ -53,7 +53,7 @@ UNRELEASED = 12
 
 
 class Site(NamedTuple):
-    """A database before the store opens it. `is_free`: row-level security does not apply to us."""
+    """A database before the store opens it. `is_free`: our role bypasses row-level security."""
 
     server: int
     encoding: str

@@ -218,7 +218,7 @@ class Watcher:
             self.wake([StreamId(stream) for stream in notice.streams])
 
     async def _changed_streams(self, db: Connected) -> list[StreamId]:
-        """Return the streams created or extended since the last call; the first returns none."""
+        """Return the streams created or extended since the last call; none at the first call."""
         name, seen = self._database.namespace, self._seen
         query = Statement(_WRITTEN, (name, seen, name, seen))
         settle = Statement(_SETTLE, ())

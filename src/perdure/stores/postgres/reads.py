@@ -226,7 +226,7 @@ async def entry(db: Database, stream: StreamId, entry: EntryId) -> Entry:
 async def visible_ids(
     db: Database, stream: StreamId, entries: Sequence[EntryId]
 ) -> frozenset[EntryId]:
-    """Return those of `entries` that the stream sees."""
+    """Return the `entries` that the stream sees."""
     _check_name(db, stream)
     return await branches.visible_ids(db, stream, entries)
 
@@ -234,7 +234,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return those of `entries` on the branch to `leaf`, with `reach` neighbors per side."""
+    """Return the `entries` on the branch to `leaf`, with `reach` neighbors per side."""
     _check_name(db, stream)
     return await branches.around(db, stream, leaf, entries, reach)
 
@@ -299,7 +299,7 @@ async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
 
 
 async def find_entry(db: Database, stream: StreamId, prefix: str) -> EntryId:
-    """Resolve an id, a bare seq, a foreign id, or a unique prefix of one."""
+    """Resolve an id, a bare seq, a foreign id, or a unique prefix of an id."""
     _check_name(db, stream)
     head, found = await branches.entry_seen(db, stream, prefix)
     if found is not None:
@@ -465,7 +465,7 @@ async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
 
 
 async def feed(db: Database, after: int, limit: int) -> tuple[list[Positioned], bool]:
-    """Return entries of all streams after `after`, and whether pending commits hid some."""
+    """Return entries of all streams after `after`, and whether pending commits hid some entries."""
     settled, rows = await db.ask(
         Statement(_SETTLE, (SETTLE_MS,)), Statement(_FEED, (db.namespace, after, limit))
     )

@@ -239,7 +239,7 @@ class _Kin:
         return answer
 
     def paths(self) -> list[StreamId]:
-        """Return the forks of one branch, including erased ones that other forks depend on."""
+        """Return the forks of one branch, including erased forks that other forks depend on."""
         passed: dict[StreamId, None] = {}
         for fork in self._reach.forks:
             stream = fork

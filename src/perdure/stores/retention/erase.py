@@ -1,7 +1,7 @@
 """Types of an erasure: the request, its certificate, and relations between streams.
 
-A certificate is JSON; later versions only add fields (``docs/guides/erasure.md``). It contains ids,
-counts and hashes, but no erased data.
+A certificate is JSON; later versions only add fields (``docs/guides/erasure.md``). A certificate
+contains ids, counts and hashes, but no erased data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
     With scope "entries", only the entries of session `name` with the seqs in `entries` are erased.
     With `expected_head`, a session is erased only if its head is equal. `notes` are appended to
     session `name` in the same commit. The caller chooses `id`, the certificate's id; `by` names the
-    requester. If the scope is not "session", forks are erased too, whatever `forks` says.
+    requester. For any scope other than "session", forks are erased too, and `forks` has no effect.
     Units: `at` is Unix milliseconds.
     """
 
@@ -96,7 +96,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def answered_by(self, earlier: Sequence[Certificate]) -> Certificate | None:
-        """Return the newest of `earlier` that erased the session, or all requested entries."""
+        """Return the newest `earlier` erasure of the session, or of all requested entries."""
         for certificate in reversed(earlier):
             for each in certificate.sessions:
                 if each.session == self.name and all(
@@ -247,6 +247,6 @@ def without(ranges: tuple[Range, ...], head: int) -> tuple[Range, ...]:
 
 
 def seqs_in(entries: set[EntryId], stream: StreamId) -> list[int]:
-    """Return the seqs of those of `entries` that belong to `stream`, in order."""
+    """Return the seqs of the `entries` that belong to `stream`, in order."""
     prefix = f"{stream}/"
     return sorted(int(id_[len(prefix) :]) for id_ in entries if id_.startswith(prefix))

@@ -2,7 +2,7 @@
 
 A session is removed whole or not at all. Forks protect the entries that they share. An open or
 requested turn, an open question and a lease protect a session. `expiring` is pure. A backend lists
-its sessions, and removes one at a time while others write.
+its sessions, and removes one session at a time while other calls write.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The texts of a namespace in the order of their sessions, in memory between recalls.
 
-A corpus contains numbers: for each text the session, place, time, length, cues and neighbours. It
-contains words only of texts that are not yet in a part of the index. Parts never change, so only
-new parts are read. After a text was removed, all parts are read again.
+A corpus contains numbers: for each text the session, place, time, length, cues and neighbours. The
+corpus contains words only of texts that are not yet in a part of the index. Parts never change, so
+only new parts are read. After a text was removed, all parts are read again.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Corpus:
     """The texts, numbered from 0 as they were added.
 
     Shape: `positions` (in the log), `ats` (Unix milliseconds), `lengths` (words), `sessions`
-    (number of the session) and `cues` are columns of texts; `before[d - 1][i]` and
-    `after[d - 1][i]` are the d-th neighbour of text i in its session, or -1; `before` has the
-    neighbours of `AFTER`, which the words of i reach, and `after` those of `BEFORE`. `reach` is the
-    share of a text that counts at its neighbours, `spans` are lengths with theirs, weighed.
-    `session_subjects` (number of a subject), `session_sizes` (texts), `session_lengths` (words),
-    `session_spans` and `session_speakers` (how many) are columns of sessions. `authors`: author key
-    -> number of a session -> what the author said there. `vectors`: those of each model asked for.
+    (session numbers) and `cues` are columns of texts. `before[d - 1][i]` and `after[d - 1][i]` are
+    the d-th neighbour of text i in its session, or -1. `before` has one column for each weight in
+    `AFTER`, `after` one for each weight in `BEFORE`. `reach` is the share of a text that counts at
+    its neighbours, `spans` are lengths with theirs, weighed. `session_subjects` (number of a
+    subject), `session_sizes` (texts), `session_lengths` (words), `session_spans` and
+    `session_speakers` (how many) are columns of sessions. `authors` maps an author key and a
+    session number to the numbers of the author's texts. `vectors`: those of each model asked for.
     """
 
     def __init__(self) -> None:
@@ -110,11 +110,11 @@ class Corpus:
     # -- content
 
     def unknown(self, heads: Iterable[Head]) -> list[Head]:
-        """Return those of the parts `heads` that were not added."""
+        """Return the parts among `heads` that were not added."""
         return [head for head in heads if head not in self._parts]
 
     def uncounted(self, heads: Iterable[Head], word: WordClass) -> list[Head]:
-        """Return those of the parts `heads` in which `word` was not counted."""
+        """Return the parts among `heads` in which `word` was not counted."""
         return [head for head in heads if (head, word.key) not in self._counted]
 
     def counts(self, heads: Iterable[Head], word: WordClass) -> Counts:
@@ -199,7 +199,7 @@ class Corpus:
         self._counted_size += len(counts.texts) + 1
 
     def add_vectors(self, vectors: Vectors, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Add vectors by position, ascending, to those of a model."""
+        """Add vectors by position, ascending, to the vectors of a model."""
         for at, body in rows:
             vectors.put(at, self._texts.get(at, _NOWHERE), body)
 

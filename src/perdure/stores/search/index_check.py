@@ -126,7 +126,7 @@ class _Check:
         return wrong
 
     async def _expected(self, positions: Iterable[int]) -> dict[int, Text]:
-        """Return the texts of the log at those of `positions` that are not after the mark."""
+        """Return the texts of the log at the `positions` up to the mark."""
         indexed = [position for position in positions if self._mark.has(position)]
         return {each.position: text_of(each) for each in await self._log.texts_at(indexed)}
 

@@ -38,7 +38,7 @@ from perdure.stores.search.rows import (
 class Step(NamedTuple):
     """One change of the index: it was read at the mark `before`, and moves the mark to `after`.
 
-    `texts` are new texts, or loose ones if `is_of_loose`. `part` is built from the texts, or None
+    `texts` are new texts, or loose texts if `is_of_loose`. `part` is built from the texts, or None
     if there are too few. `is_last` means that no work is left.
     """
 
@@ -68,7 +68,7 @@ async def next_step(index: IndexReader, log: SteppedLog, upto: Progress) -> Step
 
 
 def _step_of(before: Mark, texts: NextTexts) -> Step:
-    """Return a step with those of `texts` that fit into one part."""
+    """Return a step with the `texts` that fit into one part."""
     taken: list[Text] = []
     words, after = 0, before
     for found, mark in texts.found:

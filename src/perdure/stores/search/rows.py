@@ -216,7 +216,7 @@ class IndexWriter(Protocol):
         ...
 
     async def remove_loose(self, positions: Sequence[int]) -> None:
-        """Remove those of the texts at `positions` that are in no part."""
+        """Remove the texts at `positions` that are in no part."""
         ...
 
     async def add_part(self, part: Part) -> None:

@@ -116,7 +116,7 @@ class Vectors:
 
 
 def stored(vector: Sequence[float]) -> bytes:
-    """Return `vector` as it is stored. Raises: ValueError if it is not finite, or is zero."""
+    """Return the stored form of `vector`. Raises: ValueError if it is not finite, or is zero."""
     largest = max(map(abs, vector), default=0.0)
     if not 0 < largest < float("inf"):
         raise ValueError("the vector has no direction")

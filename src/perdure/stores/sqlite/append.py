@@ -1,9 +1,9 @@
 """Commits, leases and partial answers inside a writer's transaction.
 
 Functions here run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so no other
-connection or process changes what they read. They check before they write, so a rejected commit to
-one stream has changed nothing. A commit to several streams is applied stream by stream, so that a
-later stream sees the earlier ones; the writer uses a savepoint for it.
+connection or process changes the data that they read. They check before they write, so a rejected
+commit to one stream has changed nothing. A commit to several streams is applied stream by stream,
+so that a later stream sees the earlier ones; the writer uses a savepoint for it.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _append_to_one(
 
 
 def keep_blobs(tables: Tables, namespace: int, blobs: Sequence[PackedContent]) -> None:
-    """Store those of `blobs` that are not stored yet."""
+    """Store the `blobs` that are not stored yet."""
     for blob in blobs:
         tables.run(_KEEP_BLOB, (namespace, *blob))
 

@@ -140,7 +140,7 @@ def branch(
 
 
 def around(tables: Tables, leaf: Node, nodes: Iterable[Node], reach: int) -> list[Placed]:
-    """Return those of `nodes` on the branch to `leaf`, with up to `reach` run neighbors."""
+    """Return the `nodes` on the branch to `leaf`, with up to `reach` run neighbors."""
     by_run: dict[tuple[int, int], list[Node]] = {}
     for node in sorted(set(nodes), key=lambda each: each.seq):
         by_run.setdefault((node.stream, node.run), []).append(node)
@@ -216,7 +216,7 @@ def _is_seen_by(
 def visible_ids(
     tables: Tables, stream: int, head: int, references: Iterable[EntryId]
 ) -> frozenset[EntryId]:
-    """Return those of `references` that the stream sees."""
+    """Return the `references` that the stream sees."""
     kin = list(lineage(tables, stream, head))
     places = ((reference, tables.place(stream, reference)) for reference in references)
     return frozenset(name for name, place in places if place and _is_seen_by(tables, kin, place))

@@ -78,7 +78,7 @@ _FOREIGN = "it is the database of another program"
 
 
 class LockWait:
-    """How long the connections of one file wait for other processes. Units: `limit_s` seconds."""
+    """Longest wait of one file's connections for other processes. Units: `limit_s` seconds."""
 
     def __init__(self, limit_s: float = LOCK_TIMEOUT_S) -> None:
         self.limit_s = limit_s
@@ -133,7 +133,7 @@ def open_site(
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     is_copied: bool = False,
 ) -> Site:
-    """Return the store at `path`, its schema up to date. `is_copied`: as in `Site`.
+    """Return the store at `path`, migrated to the newest schema. `is_copied`: as in `Site`.
 
     Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreTooOld; KeyMissing, KeyWrong,
     StoreNotEncrypted; StoreReadOnly if it cannot be migrated; StoreUnavailable.
@@ -390,7 +390,7 @@ def _has_log(path: Path) -> bool:
 
 
 def check_version(site: Site, db: Connection) -> int:
-    """Return the version of a store's schema, and check that it contains only what perdure created.
+    """Return the version of a store's schema; check that the schema has only perdure's objects.
 
     The write-ahead log may be newer than the header, so the function checks both.
     Raises: NotAStore, StoreTooNew, StoreTooOld, StoreSchemaForeign.

@@ -349,7 +349,7 @@ def attach(
 ) -> Database:
     """Return the open database at `path`; open it if this process has not opened it. Blocks.
 
-    The shortest `lock_timeout_s` of its handles applies to all of them.
+    The shortest `lock_timeout_s` among the handles of a file applies to all its handles.
     Raises: as `connections.open_site`.
     """
     path = path.absolute()

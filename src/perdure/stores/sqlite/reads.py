@@ -1,6 +1,6 @@
 """Reads of the store: each is a function of one connection in one snapshot.
 
-``SqliteStore`` runs them on a reader's thread. Nothing here writes.
+``SqliteStore`` runs these functions on a reader's thread. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def entry(tables: Tables, namespace: str, stream: StreamId, entry: EntryId) -> E
 def visible_ids(
     tables: Tables, namespace: str, stream: StreamId, entries: Sequence[EntryId]
 ) -> frozenset[EntryId]:
-    """Return those of `entries` that the stream sees."""
+    """Return the `entries` that the stream sees."""
     return branches.visible_ids(tables, *_standing(tables, namespace, stream), entries)
 
 
@@ -186,7 +186,7 @@ def around(  # noqa: PLR0917 - as the protocol has them
     entries: Sequence[EntryId],
     reach: int,
 ) -> list[Placed]:
-    """Return those of `entries` on the branch to `leaf`, and `reach` neighbors per side."""
+    """Return the `entries` on the branch to `leaf`, and `reach` neighbors per side."""
     number, head = _standing(tables, namespace, stream)
     end = _node(tables, number, head, leaf)
     places = [place for each in entries if (place := tables.place(number, each))]
@@ -270,7 +270,7 @@ def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) ->
 
 
 def find_entry(tables: Tables, namespace: str, stream: StreamId, prefix: str) -> EntryId:
-    """Resolve an id, a bare seq, a foreign id, or a unique prefix of one."""
+    """Resolve an id, a bare seq, a foreign id, or a unique prefix of an id."""
     number, head = _standing(tables, namespace, stream)
     found = branches.entry_seen(tables, number, head, prefix)
     if found is not None:

@@ -1,6 +1,6 @@
 """The copy that a rekey writes next to a store: locked while written, removed if orphaned.
 
-The copy may be plain although the store is encrypted. So a rekey locks its copy while it writes the
+The copy can be plain although the store is encrypted. So a rekey locks its copy while it writes the
 copy. Opening the store removes a copy that no process has locked. A plain copy is removed sooner: a
 separate process removes it as soon as its writer is dead.
 """

@@ -1,11 +1,11 @@
 """The only thread of this process that writes to a database file.
 
 All requests that wait when the writer is free and has locked the file are executed in one
-transaction (group commit), so they share its ``fsync``. A rejected request fails alone. After an
-unexpected error the transaction is rolled back and its requests run one by one, so that a request
-fails only for its own errors. The waiting loops are woken once per transaction. Requests that
-several callers make directly after their results reach the writer as one group again; otherwise
-writer and loop would compete for Python's lock.
+transaction (group commit), so they share its ``fsync``. A rejected request does not affect other
+requests. After an unexpected error the transaction is rolled back and its requests run one by one,
+so that a request fails only for its own errors. The waiting loops are woken once per transaction.
+Requests that several callers make directly after their results reach the writer as one group again;
+otherwise writer and loop would compete for Python's lock.
 """
 
 from __future__ import annotations

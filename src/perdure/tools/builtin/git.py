@@ -101,7 +101,7 @@ async def git_commit(
     *,
     call: ToolCall,
 ) -> ToolOutput:
-    """Commit in the git repository of the working directory. A person is asked each time."""
+    """Commit in the git repository of the working directory. Every commit requires approval."""
     about_commit({"message": message, "files": files}, call.permissions)
     git = await Git.of(call, TIMEOUT_S)
     paths = ("--", *files) if files else ()

@@ -93,7 +93,7 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
 
 
 def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str]:
-    """Return the programs on `path` named in the arguments of `argv`, if its program is a starter.
+    """Return the programs on `path` that the arguments of `argv` name, if `argv` starts programs.
 
     Shape: "starts NAME" maps to the resolved path and the hash, for at most `MAX_FILES` programs.
     """
@@ -122,7 +122,7 @@ def file_at(path: Path) -> str:
 
 
 def _names(argv: Sequence[str]) -> Iterator[str]:
-    """Yield each distinct name in the arguments that may be a file's, in order."""
+    """Yield each distinct name in the arguments that may name a file, in order."""
     seen: set[str] = set()
     for name in _candidates(argv):
         if name not in seen and len(name) <= MAX_PATH:

@@ -148,7 +148,8 @@ http_request, web_search = web_tools(_pinned)
 def _allowed(args: Mapping[str, object], permissions: Permissions) -> Destination:
     """Return the destination of a request.
 
-    Raises: ToolDenied; InvalidArguments for a reference to a secret: a model may not use any.
+    Raises: ToolDenied; InvalidArguments for a reference to a secret, because a model cannot use
+    secrets.
     """
     if any(names_in(str(value)) for value in args.values()):
         reason = "secrets are put in by the configuration (credentials), never by the request"

@@ -113,7 +113,7 @@ def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
 
 
 def _git_dir(top: Path, concerns: list[Concern]) -> Path:
-    """Return the folder that ``.git`` in `top` is or names; never the folder `top` itself."""
+    """Return the git folder of `top`: ``.git`` or the folder that ``.git`` names; never `top`."""
     dot = top / DOT_GIT
     try:
         mode = dot.lstat().st_mode

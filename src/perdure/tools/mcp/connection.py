@@ -208,7 +208,7 @@ class _Link:
 
 
 class _Transports:
-    """Opens the transport to one server with the library. Raises: ImportError without it."""
+    """Opens the transport to one server with the library. Raises: ImportError without ``mcp``."""
 
     def __init__(self, server: McpServer, secrets: Taint, working_dir: Path) -> None:
         self._server = server

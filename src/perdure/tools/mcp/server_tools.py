@@ -37,7 +37,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """The tools of a server for an agent. Shape: both in the server's order."""
+    """The tools of a server for an agent. Shape: `tools`, `left_out` are in the server's order."""
 
     server: str
     tools: tuple[ToolSpec, ...] = ()

@@ -409,7 +409,7 @@ class _Walk:
         return is_refused(self._rule, floors, root, names, is_absolute=self._is_absolute)
 
     def _require_open(self, *name: str) -> None:
-        """Reject closed places; folders on the path to the flow's record may be passed."""
+        """Reject closed places, except folders on the path to the flow's record."""
         names = (*self._names, *name)
         place = (*self._root_names, *map(folded_name, names))
         if self._to_go and self._floors.leads_to_record(place):

@@ -88,7 +88,7 @@ def _floors(
 
 
 def _below(home: Names, places: Iterable[str]) -> frozenset[Names]:
-    """Return the names of `places`, without those that contain all of `home`."""
+    """Return the names of `places`, except places that contain all of `home`."""
     found = map(names_of_place, places)
     return frozenset(place for place in found if place and place != home[: len(place)])
 

@@ -23,7 +23,7 @@ def read_inside(
 ) -> bytes:
     """Return the content of the file `path` below `root`. Blocks.
 
-    `record` is the record folder of the flow that needs it.
+    `record` is the record folder of the flow that needs the file.
     Raises: ConfigError if the file is missing or must not be read; LimitExceeded.
     """
     most: int = getattr(limits(), limit)

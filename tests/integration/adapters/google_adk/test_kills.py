@@ -1,4 +1,4 @@
-"""``kill -9`` at every commit of a run, with our service and with the ADK's own."""
+"""``kill -9`` at every commit of a run, with perdure's service and with the ADK's own."""
 
 from __future__ import annotations
 

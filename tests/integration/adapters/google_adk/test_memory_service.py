@@ -1,4 +1,4 @@
-"""`PerdureMemoryService`: what was added is found, and nothing of other users."""
+"""`PerdureMemoryService` finds added content of its user, and none of other users."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def found(service: PerdureMemoryService, query: str, **names: str) -> list
     return [str((memory.content.parts or [])[0].text) for memory in response.memories]
 
 
-async def test_added_session_is_found_up_to_where_it_was_added(store_address: str) -> None:
+async def test_session_is_found_up_to_its_last_added_event(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         sessions, memory = PerdureSessionService(store), PerdureMemoryService(store)
         session = await sessions.create_session(**APP, session_id="s")
@@ -101,7 +101,7 @@ async def test_deleted_memory_is_erased_and_not_added_again(
     assert leaks_in(file, "SECRET", pages) == []
 
 
-async def test_deleted_event_is_found_when_it_is_added_again(store_address: str) -> None:
+async def test_deleted_event_is_found_after_explicit_add(store_address: str) -> None:
     event = said("The harbour is closed.")
     session = Session(**APP, id="elsewhere", events=[event])
     async with perdure.open(store_address) as store:

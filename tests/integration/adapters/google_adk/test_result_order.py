@@ -1,4 +1,4 @@
-"""Results of calls side by side, through the session service: each by its call, after kills too."""
+"""Results of concurrent calls, through the session service: each follows its call."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WHOLE = [["go"], CALLED, RESULTS, ["Well."]]
 
 
 async def check_session(store: perdure.Store) -> None:
-    """Check that each provider gets the results in their places."""
+    """Check that each provider gets the results in the correct positions."""
     session = await store.open(STORED_ID)
     messages = [each.message for each in (await session.context()).messages]
     assert all_problems(messages) == []
@@ -98,11 +98,11 @@ async def test_results_after_any_kill_are_in_the_order_of_their_calls(tmp_path: 
 
 
 def look(id: str) -> None:
-    """Begin to look: the result comes later."""
+    """Start to look; the result arrives later."""
 
 
 async def asked_with_late_results(service: BaseSessionService) -> list[list[types.Content]]:
-    """Return the requests of an agent whose calls get their results later, the last one first."""
+    """Return the requests of an agent whose call results arrive later, in reverse order."""
     await service.create_session(**NAMES)
     running, model = runner_on(service, LongRunningFunctionTool(look), is_resumable=False)
     await ask(running, types.Part(text="go"))
@@ -112,7 +112,7 @@ async def asked_with_late_results(service: BaseSessionService) -> list[list[type
     return model.asked
 
 
-async def test_results_that_come_later_reach_their_calls(store_address: str) -> None:
+async def test_late_results_are_matched_to_their_calls(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         asked = await asked_with_late_results(PerdureSessionService(store))
         assert asked == await asked_with_late_results(InMemorySessionService())
@@ -120,7 +120,9 @@ async def test_results_that_come_later_reach_their_calls(store_address: str) -> 
         await check_session(store)
 
 
-async def test_results_of_another_program_reach_their_calls(store_address: str) -> None:
+async def test_calls_and_results_of_another_program_are_quoted_once_each(
+    store_address: str,
+) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         await service.create_session(**NAMES)
@@ -139,7 +141,7 @@ async def test_results_of_another_program_reach_their_calls(store_address: str) 
         assert max(quoted.index(f"'{id}'") for id in IDS) < places[0]
 
 
-async def test_results_of_another_program_answer_the_calls_of_the_agent(store_address: str) -> None:
+async def test_results_of_another_program_are_matched_to_agent_calls(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         await service.create_session(**NAMES)
@@ -153,7 +155,7 @@ async def test_results_of_another_program_answer_the_calls_of_the_agent(store_ad
 
 
 @pytest.mark.parametrize("role", ["tool", "user"])
-async def test_result_beside_a_text_has_the_author_that_its_call_needs(role: Any) -> None:
+async def test_result_with_text_gets_author_required_by_its_call(role: Any) -> None:
     def with_text(id: str) -> perdure.Message:
         return perdure.Message(
             role, (perdure.ToolResultPart(id, "seen"), perdure.TextPart("Go on."))
@@ -177,7 +179,7 @@ async def test_result_beside_a_text_has_the_author_that_its_call_needs(role: Any
         assert quoted.count("seen") == len(IDS) + 1  # none is left out whose call is known
 
 
-async def test_newest_results_have_the_authors_of_the_whole_session(store_address: str) -> None:
+async def test_authors_of_newest_results_use_calls_before_the_selection(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         await service.create_session(**NAMES)

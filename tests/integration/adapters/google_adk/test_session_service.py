@@ -1,7 +1,7 @@
 """`PerdureSessionService` meets the ADK's contract of a session service, on SQLite and PostgreSQL.
 
 The source archive of the ADK has no tests. These cases follow the contract of its base class and
-what its own services do.
+the behaviour of its own services.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def test_listed_session_without_events_takes_an_event_once(
         assert texts(await again(service, made)) == ["hello"]
 
 
-async def test_state_is_shared_by_its_scope(store_address: str) -> None:
+async def test_state_is_shared_according_to_its_scope(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         first = await service.create_session(**APP, state={"app:a": 1, "user:u": 1, "temp:t": 1})
@@ -209,7 +209,7 @@ async def test_events_of_other_writers_are_left_out() -> None:
         '{"author": "ana", "content": {"parts": 7}}',
     ],
 )
-async def test_entry_with_the_json_of_no_event_is_named(text: str) -> None:
+async def test_entry_with_invalid_event_json_is_reported_with_its_id(text: str) -> None:
     async with perdure.open("memory:") as store:
         service = PerdureSessionService(store)
         session = await service.create_session(**APP, session_id="s", state={"n": 1})
@@ -220,7 +220,7 @@ async def test_entry_with_the_json_of_no_event_is_named(text: str) -> None:
                 await again(reader, session)
 
 
-async def test_message_of_another_program_with_the_json_of_no_event_is_read() -> None:
+async def test_message_of_another_program_with_invalid_event_json_is_read() -> None:
     async with perdure.open("memory:") as store:
         service = PerdureSessionService(store)
         session = await service.create_session(**APP, session_id="s")
@@ -231,7 +231,7 @@ async def test_message_of_another_program_with_the_json_of_no_event_is_read() ->
 
 
 class Unmarked(Session):
-    """A session of a release of the ADK without the private name of the marker."""
+    """A session of an ADK release without the private attribute of the marker."""
 
 
 Unmarked.__private_attributes__.pop(ATTRIBUTE)
@@ -250,7 +250,7 @@ Refusing.__private_attributes__.pop(ATTRIBUTE, None)
 
 
 @pytest.mark.parametrize("released", [Unmarked, Refusing])
-async def test_stale_session_of_a_release_without_our_private_name_is_refused(
+async def test_stale_session_without_private_attribute_is_rejected(
     released: type[Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert getattr(Session(**APP, id="s"), ATTRIBUTE, "none") is None  # this release has it
@@ -402,7 +402,7 @@ async def ask(running: Runner, session: Session, text: str) -> None:
 
 
 @pytest.mark.full_only
-async def test_run_of_an_agent_is_a_session_for_people(store_address: str) -> None:
+async def test_agent_run_is_stored_as_readable_session(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service, memory = PerdureSessionService(store), InMemorySessionService()
         for each in (service, memory):
@@ -466,7 +466,7 @@ async def test_ids_of_two_persons_never_collide(store_address: str) -> None:
             assert [each.id for each in listed] == [name]
 
 
-async def test_erasing_a_subject_erases_sessions_state_and_nothing_else(store_address: str) -> None:
+async def test_erasing_subject_erases_only_its_sessions_and_state(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         await service.create_session(**APP, session_id="s", state={"user:u": 1, "app:a": 1})
@@ -484,7 +484,7 @@ async def test_session_of_another_program_is_refused() -> None:
             await PerdureSessionService(store).get_session(**APP, session_id="notes")
 
 
-def test_blocking_store_serves_any_loop(store_address: str) -> None:
+def test_blocking_store_works_on_any_event_loop(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         service = PerdureSessionService(store)
         session = asyncio.run(service.create_session(**APP))

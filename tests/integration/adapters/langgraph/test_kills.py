@@ -1,4 +1,4 @@
-"""``kill -9`` at every commit of a graph, with our saver and with LangGraph's own."""
+"""``kill -9`` at every commit of a graph, with perdure's saver and with LangGraph's own."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_results_after_any_kill_are_in_the_order_of_their_calls(tmp_path: Path) 
                         check_session(store, turns)
 
 
-def test_answers_of_a_person_reach_their_calls_in_another_process(
+def test_answers_of_person_are_matched_to_calls_in_another_process(
     store_address: str, tmp_path: Path
 ) -> None:
     with perdure.blocking.open(store_address) as store:

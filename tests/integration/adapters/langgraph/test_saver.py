@@ -49,7 +49,7 @@ def test_graph_continues_after_reopening_and_its_messages_are_a_session(store_ad
         assert len(list(graph.get_state_history(config()))) == 6
 
 
-def test_update_of_an_old_state_is_a_branch(store_address: str) -> None:
+def test_update_of_old_state_creates_branch(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         graph = graph_with(PerdureSaver(store))
         for question in ("one", "two"):
@@ -91,7 +91,7 @@ async def test_async_graph_runs_on_the_loop_of_its_store(store_address: str) -> 
             saver.get_tuple(config())
 
 
-def test_blocking_store_serves_every_loop(store_address: str) -> None:
+def test_blocking_store_works_on_every_event_loop(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         graph = graph_with(PerdureSaver(store))
         for question in ("one", "two"):

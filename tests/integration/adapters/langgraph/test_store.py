@@ -19,7 +19,7 @@ from tests.fakes.parts import make_parts_of_few_texts
 ANA = ("users", "ana")
 
 
-def test_items_survive_reopening_and_are_found_by_their_words(store_address: str) -> None:
+def test_items_survive_reopening_and_are_found_by_text(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         items = PerdureStore(store)
         items.put(ANA, "1", {"text": "The lighthouse is on the cape."})
@@ -188,7 +188,7 @@ class FailsOnce:
         return await self.session.erase_entries(entries, **options)
 
 
-async def test_failed_erasure_is_repeated_by_the_next_one(
+async def test_failed_erasure_is_completed_by_next_erasure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_parts_of_few_texts(monkeypatch)

@@ -159,7 +159,7 @@ async def test_decisions_of_the_program_withdraw_the_question(
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-async def test_decision_about_all_calls_of_a_tool_is_not_asked(
+async def test_call_with_decision_for_all_calls_of_tool_causes_no_question(
     is_allowed: bool, tmp_path: Path
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -182,7 +182,7 @@ async def test_decision_about_all_calls_of_a_tool_is_not_asked(
         assert sorted(sent(tmp_path)) == (sorted(TEXTS) if is_allowed else [])
 
 
-async def test_decision_about_a_call_of_a_nested_agent_is_not_asked(tmp_path: Path) -> None:
+async def test_call_of_nested_agent_with_decision_causes_no_question(tmp_path: Path) -> None:
     inner = asking.asking(tmp_path, *TEXTS).as_tool("inner", "Sends them.")
     calling = ScriptedModel([[function_call("inner", {"input": "go"}, call_id="o0")]])
     async with perdure.open("memory:") as store:
@@ -198,7 +198,9 @@ async def test_decision_about_a_call_of_a_nested_agent_is_not_asked(tmp_path: Pa
 
 
 @pytest.mark.parametrize("ending", ["none", "clear", "erase"])
-async def test_question_ends_with_the_stored_state(ending: str, tmp_path: Path) -> None:
+async def test_question_is_withdrawn_when_stored_state_is_removed(
+    ending: str, tmp_path: Path
+) -> None:
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store, clear="erase" if ending == "erase" else "branch")
         await pause(session, asking.asking(tmp_path, *TEXTS))

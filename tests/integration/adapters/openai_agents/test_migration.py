@@ -17,7 +17,9 @@ from perdure.adapters.openai_agents import PerdureSession, copy_session, import_
 from perdure.errors import WrongArgument
 
 
-async def test_sessions_are_copied_and_new_items_later(store_address: str, tmp_path: Path) -> None:
+async def test_sessions_are_copied_and_new_items_added_later(
+    store_address: str, tmp_path: Path
+) -> None:
     file = tmp_path / "sdk.db"
     ana, ben = SQLiteSession("ana", file), SQLiteSession("ben b", file)
     first: list[TResponseInputItem] = [{"role": "user", "content": "a"}]

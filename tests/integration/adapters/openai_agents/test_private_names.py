@@ -24,7 +24,7 @@ def test_supported_releases_are_those_of_the_extra() -> None:
 
 
 class Renamed:
-    """A state of a release of the SDK in which the attribute `name` has another name."""
+    """A run state of an SDK release in which the attribute `name` has another name."""
 
     def __init__(self, state: RunState[Any, Any], name: str) -> None:
         self._state, self._name = state, name

@@ -23,7 +23,7 @@ COMMITS = 1 + 3 * runner.TURNS
 
 
 def run_all(address: str, roles: list[str]) -> list[list[str]]:
-    """Return what each process reports."""
+    """Return the report of each process."""
     with ExitStack() as stack:
         children = [
             stack.enter_context(child(CHILD, role, address, f"w{number}", EACH))
@@ -82,7 +82,7 @@ def without_ids(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.full_only
 async def test_session_after_any_kill_has_a_prefix_of_the_run(tmp_path: Path) -> None:
-    """The same run is killed on our session and on the SDK's own, after each of their commits."""
+    """The same run is killed on a perdure session and on the SDK's own, after each commit."""
     done = run_forked(runner.run_and_die, str(tmp_path), COMMITS)
     codes = done.out.decode().split()
     assert codes[: COMMITS + 2] == ["0", *["-9"] * COMMITS, "0"], done.err

@@ -35,7 +35,7 @@ class Sender:
 
 
 async def paused_at(address: str, text: str) -> None:
-    """Run until the approval, and store the state."""
+    """Run until the approval; store the state."""
     asking = Sender([[function_call("send", {"text": text}, call_id="c1")]])
     async with perdure.open(address) as store:
         session = PerdureSession("s", store)
@@ -97,7 +97,7 @@ async def test_clearing_removes_the_state(clear: Literal["branch", "erase"]) -> 
         assert await session.load_state(asking.agent) is not None
 
 
-async def test_state_is_in_no_search_and_only_in_the_native_export() -> None:
+async def test_run_state_is_in_no_search_and_only_in_native_export() -> None:
     asking = Sender([[function_call("send", {"text": "zebra"}, call_id="c1")]])
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)

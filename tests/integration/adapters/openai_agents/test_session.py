@@ -114,7 +114,7 @@ async def test_session_is_listed_searched_and_continued(store_address: str) -> N
         assert await texts_of(session) == ["Where is the lighthouse?", "On the cape."]
 
 
-async def test_weird_item_does_not_hide_its_neighbours(store_address: str) -> None:
+async def test_item_with_invalid_unicode_does_not_hide_its_neighbours(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         session = PerdureSession("s", store)
         items = said("plain", "half \ud800", "plain too")
@@ -124,7 +124,7 @@ async def test_weird_item_does_not_hide_its_neighbours(store_address: str) -> No
         assert [entry.kind for entry in await stored.path()] == ["message", "custom", "message"]
 
 
-def test_blocking_store_serves_any_loop(store_address: str) -> None:
+def test_blocking_store_works_on_any_event_loop(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         session = PerdureSession("s", store)
         for number in range(3):  # a loop each, as `Runner.run_sync` in several threads

@@ -1,4 +1,4 @@
-"""A save that is cancelled at any of its awaits is finished, or not begun."""
+"""A save that is cancelled at any of its awaits is complete or has no effect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def turn(number: int) -> list[ModelMessage]:
 
 
 class Counted:
-    """A coroutine whose awaits are counted, in the task that runs it."""
+    """A coroutine that counts its awaits."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any], suspended: Callable[[], None]) -> None:
         self._inner = inner
@@ -91,7 +91,7 @@ async def cancelled_at(number: int, work: Callable[[], Awaitable[object]]) -> bo
 
 @asynccontextmanager
 async def opened(kind: str, address: str) -> AsyncGenerator[Store]:
-    """Open a store for the loop of the test, or for any loop."""
+    """Open a store for the test's event loop, or for any event loop."""
     if kind == "async":
         async with perdure.open(address) as store:
             yield store
@@ -109,7 +109,7 @@ async def texts_in(store: Store) -> list[str]:
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("kind", ["async", "blocking"])
-async def test_cancelled_save_is_finished_or_not_begun(tmp_path: Path, kind: str) -> None:
+async def test_cancelled_save_is_complete_or_has_no_effect(tmp_path: Path, kind: str) -> None:
     finished = begun = 0
     for number in count(1):
         address = f"sqlite:///{tmp_path / f'{number}.db'}"

@@ -88,7 +88,7 @@ async def test_failed_tool_follows_policy_when_run_continues() -> None:
                 assert output == expected[policy]
 
 
-async def test_run_shows_its_conversation_once() -> None:
+async def test_repeated_run_stores_its_conversation_once() -> None:
     async with perdure.open("memory:") as store:
         sender = Sender("retry")
         sender.calls = 1

@@ -113,7 +113,7 @@ async def test_session_shows_the_saved_messages(store: perdure.Store) -> None:
     assert session.subject == "ana"
 
 
-async def test_branches_forks_and_deletion_follow_the_record(store: perdure.Store) -> None:
+async def test_branches_forks_and_deletion_work_as_documented(store: perdure.Store) -> None:
     conversations = PerdureConversationStore(store)
     first = await saved(conversations, "c", [*turn("1", "one"), *turn("2", "two")])
     fork = await conversations.fork("c", at=2, new_conversation_id="f")

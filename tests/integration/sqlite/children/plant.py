@@ -1,6 +1,6 @@
 """Fill an encrypted store and be killed: plant.py PATH committed|writing WORD, the key on stdin.
 
-``committed``: once everything is committed. ``writing``: in a transaction too large for the cache,
+``committed``: after everything is committed. ``writing``: in a transaction too large for the cache,
 at its five hundredth write.
 """
 

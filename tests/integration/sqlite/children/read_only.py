@@ -42,7 +42,7 @@ async def main(path: Path) -> None:
 
 
 def become_nobody() -> None:
-    """Root may write everything; what it needs from the disk is loaded before it stops being it."""
+    """Drop root's rights, since root can write everything; load needed modules from disk first."""
     latest_version()
     for module in LATER:
         importlib.import_module(f"perdure.stores.sqlite.{module}")

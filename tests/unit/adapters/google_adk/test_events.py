@@ -125,7 +125,7 @@ OPAQUE: dict[str, Event] = {
 
 
 async def stored(given: Event) -> tuple[perdure.Entry, Event]:
-    """Return the entry of `given` in a store, and the event that is read from it."""
+    """Store `given`; return its entry and the event that is read from the entry."""
     async with perdure.open("memory:") as store:
         entry = await (await store.create()).append(entry_of(fields_of(given)))
         found = event_of(entry)
@@ -135,7 +135,7 @@ async def stored(given: Event) -> tuple[perdure.Entry, Event]:
 
 
 @pytest.mark.parametrize("name", READABLE)
-async def test_event_becomes_message_and_comes_back(name: str) -> None:
+async def test_event_becomes_message_and_is_restored(name: str) -> None:
     given, role = READABLE[name]
     entry, read = await stored(given)
     assert read == given
@@ -144,7 +144,7 @@ async def test_event_becomes_message_and_comes_back(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPAQUE)
-async def test_other_event_comes_back_from_custom_entry(name: str) -> None:
+async def test_event_stored_as_custom_entry_is_restored(name: str) -> None:
     entry, read = await stored(OPAQUE[name])
     assert entry.kind == "custom"
     assert read == OPAQUE[name]

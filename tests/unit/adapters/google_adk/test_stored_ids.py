@@ -1,4 +1,4 @@
-"""Session ids of the ADK's names: readable where legal, distinct always."""
+"""Session ids from the ADK's names: readable if legal, always distinct."""
 
 from __future__ import annotations
 

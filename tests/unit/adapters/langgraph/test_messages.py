@@ -1,4 +1,4 @@
-"""Messages of a graph's state, as people read them."""
+"""Readable messages of a graph's state."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from perdure.adapters.langgraph.values import (
 
 
 def history(values: list[bytes]) -> list[dict[str, dict[str, object]]]:
-    """Return the records of a path of checkpoints with `values` in one channel."""
+    """Return the records of a path of checkpoints that have `values` in one channel."""
     before: ChannelValue | None = None
     path: list[dict[str, dict[str, object]]] = []
     for value in values:

@@ -1,4 +1,4 @@
-"""Items of the Responses API become entries, and the same items again."""
+"""Items of the Responses API are stored as entries, and restored unchanged."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ OPAQUE: list[dict[str, Any]] = [
 
 
 async def stored(item: dict[str, Any]) -> tuple[perdure.Entry, dict[str, Any]]:
-    """Return the entry of `item` in a store, and the item made from it."""
+    """Store `item`; return its entry and the item made from the entry."""
     async with perdure.open("memory:") as store:
         session = await store.create()
         entry = await session.append(entry_of(item))
@@ -131,7 +131,7 @@ async def test_text_is_stored_once() -> None:
     assert entry.body.count(said.encode()) == 1
 
 
-async def test_message_of_role_and_text_is_stored_without_its_item() -> None:
+async def test_message_with_only_role_and_text_is_stored_without_its_item() -> None:
     entry, _ = await stored(USER)
     assert entry.message == perdure.user("Hello")
 

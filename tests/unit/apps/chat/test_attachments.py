@@ -1,4 +1,4 @@
-"""Files that a message names as ``@FILE``."""
+"""Files that a message refers to as ``@FILE``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ELSEWHERE = "memory:"
 
 
 @pytest.mark.parametrize("variable", ["PERDURE_KEY_FILE", "KUBECONFIG"])
-def test_file_of_credentials_that_a_variable_names_is_not_attached(
+def test_credentials_file_from_environment_variable_is_not_attached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     (tmp_path / "main.key.txt").write_text("0123")

@@ -35,7 +35,7 @@ def typed() -> Generator[TypedLines]:
 
 
 class LateTyping(LineChat):
-    """A line chat whose user types `late` between the end of a turn and its display's end.
+    """A line chat with the line `late`, typed after a turn's end but before its display's end.
 
     The display ends `steps` steps after the first line is passed to the turn.
     """
@@ -72,7 +72,7 @@ class Passing(Conversation):
         await super().steer(text)
 
     def defer(self, text: str) -> None:
-        """Signal it, and leave after the command."""
+        """Signal that the text is passed, and leave the chat after the command."""
         self._is_passed.set()
         super().defer(text)
         super().defer("/quit")
@@ -94,7 +94,7 @@ async def test_line_typed_as_its_turn_ends_is_answered_next(typed: TypedLines, s
 
 
 @pytest.mark.parametrize("typed_text", ["!echo a-secret", "!!echo a-secret", "/cost"])
-async def test_command_typed_during_a_turn_waits_and_is_no_message(
+async def test_command_typed_during_turn_waits_and_is_not_sent_as_message(
     typed: TypedLines, typed_text: str
 ) -> None:
     async with perdure.open("memory:") as store:

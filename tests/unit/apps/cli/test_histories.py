@@ -1,4 +1,4 @@
-"""The histories of known programs."""
+"""Known programs and the location of their session files."""
 
 from __future__ import annotations
 

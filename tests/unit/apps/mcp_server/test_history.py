@@ -14,7 +14,7 @@ from perdure.errors import EntryNotFound, FactNotFound, SessionNotFound
 from tests.fakes.embedders import WordEmbedder
 
 
-async def test_scope_decides_what_every_tool_shows() -> None:
+async def test_scope_limits_output_of_every_tool() -> None:
     async with perdure.open("memory:") as store:
         for subject in ("ana", "bob", None):
             session = await store.create(id=f"of-{subject}", subject=subject)
@@ -132,7 +132,7 @@ async def test_id_now_used_by_another_subject_shows_nothing() -> None:
         assert "ana" not in await history.search_sessions("moon")
 
 
-async def test_part_of_a_secret_is_shown_by_no_tool() -> None:
+async def test_no_tool_shows_part_of_a_secret() -> None:
     lines = ["".join(f"{(n * 7919 + m) % 36:x}Q" for m in range(32)) for n in range(40)]
     body = "\n".join(lines)
     block = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----"

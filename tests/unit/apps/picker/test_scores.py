@@ -44,7 +44,7 @@ def order(query: str, titles: tuple[str, ...] = TITLES) -> list[str]:
         ("größe", ("große",), ()),
     ],
 )
-def test_query_is_words_and_phrases(
+def test_query_is_parsed_into_words_and_phrases(
     query: str, words: tuple[str, ...], phrases: tuple[str, ...]
 ) -> None:
     wanted = wanted_of(query)
@@ -81,7 +81,7 @@ def test_beginning_of_a_word_ranks_above_its_middle() -> None:
     assert order("cont", ("discontent", "table of contents")) == ["table of contents", "discontent"]
 
 
-def test_letter_case_and_accents_do_not_count() -> None:
+def test_letter_case_and_accents_are_ignored() -> None:
     assert order("GROSSE") == ["Größe der Straße"]
     assert order('"der strasse"') == ["Größe der Straße"]
 
@@ -123,7 +123,7 @@ def test_rank_returns_matches_best_first(texts: list[str], query: str) -> None:
 
 
 @given(text=WORDS, query=WORDS, more=WORDS)
-def test_match_of_more_words_matches_fewer(text: str, query: str, more: str) -> None:
+def test_query_with_more_words_returns_fewer_matches(text: str, query: str, more: str) -> None:
     fields = (fold(text),)
     wanted, longer = wanted_of(query), wanted_of(f"{query} {more}")
     both = Wanted(wanted.words + wanted_of(more).words)

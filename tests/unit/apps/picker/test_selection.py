@@ -43,7 +43,7 @@ def names(state: State) -> list[str]:
     return [choice.info.name for choice in state.fitting]
 
 
-def test_sessions_of_the_folder_are_offered_first(state: State) -> None:
+def test_sessions_of_current_folder_are_listed_first(state: State) -> None:
     assert names(state) == [each.name for each in HERE]
     assert names(press(state, "\t")) == [each.name for each in HERE + ELSEWHERE]
     assert names(press(state, "\t\t")) == names(state)

@@ -36,7 +36,7 @@ async def test_openapi_names_every_route_and_value(tmp_path: Path) -> None:
         assert {"createdAt", "state", "leaf"} <= set(fields)
 
 
-async def test_turn_running_at_stop_continues_after_start(tmp_path: Path) -> None:
+async def test_turn_running_at_server_stop_continues_after_restart(tmp_path: Path) -> None:
     @perdure.tool(effect="read")
     async def look() -> str:
         """Look."""
@@ -56,12 +56,12 @@ async def test_turn_running_at_stop_continues_after_start(tmp_path: Path) -> Non
 
 
 def in_starlette(inner: Any) -> Any:
-    """An application of Starlette, or FastAPI, with `inner` below /agents."""
+    """Return an application of Starlette or FastAPI that mounts `inner` at /agents."""
     return Starlette(routes=[Mount("/agents", app=inner)])
 
 
 def in_litestar(inner: Any) -> Any:
-    """An application of Litestar with `inner` below /agents."""
+    """Return an application of Litestar that mounts `inner` at /agents."""
 
     @asgi("/agents", is_mount=True, copy_scope=True)
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:

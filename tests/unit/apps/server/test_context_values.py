@@ -14,6 +14,6 @@ def test_context_without_call_has_empty_lists_and_null_facts() -> None:
     assert shown["options"] is shown["overflow"] is shown["budget"] is None
 
 
-def test_tool_that_is_not_loaded_keeps_its_name() -> None:
+def test_tool_that_is_not_loaded_has_only_its_name() -> None:
     tool = msgspec.to_builtins(SentTool(name="add", is_loaded=False))
     assert tool == {"name": "add", "isLoaded": False, "description": None, "parameters": None}

@@ -50,7 +50,7 @@ async def test_last_messages_are_at_the_end_of_the_request(tmp_path: Path) -> No
             assert (whole["earlier"], newest["tokens"]) == (0, whole["tokens"])
 
 
-async def test_context_of_each_call_is_its_request(tmp_path: Path) -> None:
+async def test_context_of_each_call_equals_its_request(tmp_path: Path) -> None:
     agent = perdure.Agent(
         "desk",
         model="scripted:desk",

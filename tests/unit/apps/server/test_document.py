@@ -8,7 +8,7 @@ from typing import Any
 from tests.fakes.served import served
 
 
-async def test_every_operation_documents_refusals(tmp_path: Path) -> None:
+async def test_every_operation_documents_its_error_responses(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         document = (await server.http.get("/v1/openapi.json")).json()
         operations = [

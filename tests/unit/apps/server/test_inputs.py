@@ -1,4 +1,4 @@
-"""Inputs: unknown names are refused."""
+"""Inputs: unknown names are rejected."""
 
 from __future__ import annotations
 

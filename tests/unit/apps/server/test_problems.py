@@ -1,4 +1,4 @@
-"""Problems: every error of the library has a status, a code, and no secret."""
+"""Problems: every error of the library has a status and a code, and contains no secret."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_invalid_query_names_the_parameter_and_its_choices(tmp_path: Path)
         assert empty.json()["detail"] == "Object missing required field `text`"
 
 
-def test_error_names_the_request_to_send() -> None:
+def test_error_describes_request_that_fixes_it() -> None:
     for error, advice in (
         (errors.SessionNotFound("a"), "GET /v1/sessions?scope=all lists them"),
         (errors.TurnOpen("a", 1), "POST /v1/sessions/a/resume, or give it up with POST"),

@@ -1,4 +1,4 @@
-"""Readiness: a store that is closed or gone is not ready."""
+"""Readiness: a server is not ready if its store is closed or missing."""
 
 from __future__ import annotations
 

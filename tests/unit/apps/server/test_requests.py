@@ -1,4 +1,4 @@
-"""Requests in the access log and as spans: ids, and no content."""
+"""Requests in the access log and as spans: they contain ids and no content."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from perdure.apps.server.access.tokens import Principal
 from perdure.apps.server.streams import pieces
 
 
-async def test_stream_has_the_events_of_the_caller_until_its_token_ends(
+async def test_stream_sends_visible_events_until_token_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "CHECK_S", 0.01)

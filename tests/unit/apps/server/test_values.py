@@ -1,4 +1,4 @@
-"""Values of the API: names and times as clients see them."""
+"""Values of the API: names and times in responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views: a session as clients see it."""
+"""Views: a session in the form of an API response."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_unusable_certificate_is_reported_by_name(tmp_path: Path) -> None:
 
 
 def self_signed() -> tuple[bytes, bytes]:
-    """A certificate for localhost and its key, as PEM."""
+    """Return a certificate for localhost and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

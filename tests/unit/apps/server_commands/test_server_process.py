@@ -56,7 +56,7 @@ async def test_server_ends_open_streams_before_it_stops(tmp_path: Path) -> None:
     assert (tmp_path / "stderr").read_text().count("\n") == 1  # how to sign in
 
 
-async def test_server_stops_by_itself_after_draining(tmp_path: Path) -> None:
+async def test_server_stops_without_second_signal_after_draining(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     async with serving(tmp_path, "--drain-seconds", "0.5") as (process, _):
         process.send_signal(signal.SIGTERM)

@@ -68,7 +68,7 @@ def test_nearest_layer_wins_and_others_are_listed(files: Files) -> None:
         ("max_cost_microcents", "5", "0", 5),
     ],
 )
-def test_project_can_only_lower_what_a_person_allows(
+def test_project_can_only_reduce_limits_of_user(
     files: Files, key: str, mine: str, theirs: str, counts: Any
 ) -> None:
     found = files.read(f"[chat]\n{key} = {mine}\n", f"[chat]\n{key} = {theirs}\n")

@@ -49,7 +49,7 @@ def test_items_of_an_array_have_their_own_lines() -> None:
     assert [value.line for _, value in (*items.items[2].pairs, *table.pairs)] == [4, 7]
 
 
-def test_values_keep_their_kind_and_line() -> None:
+def test_values_have_their_type_and_line() -> None:
     text = 'a = 1\nb = 1.5\nc = true\nd = "x"\ne = 2020-01-01\nf = [1]\ng = {h = inf}\n'
     root = nodes_of(tomllib.loads(text), text)
     kinds = {key.text: (value.kind, value.line) for key, value in root.pairs}

@@ -1,4 +1,4 @@
-"""The MCP servers that a person can name."""
+"""The configured MCP servers, which a user can refer to by name."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ BAD = (
 )
 
 
-def test_each_error_of_a_server_has_its_line(tmp_path: Path) -> None:
+def test_each_error_of_server_setting_is_reported_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings) as refused:
         configured(tmp_path, BAD)
     assert [each.partition(":")[0] for each in refused.value.faults] == [

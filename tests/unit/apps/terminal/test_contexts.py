@@ -49,7 +49,7 @@ async def test_json_has_the_promised_keys() -> None:
     assert context_data(context, "Be brief")["system"] == "Be brief"
 
 
-async def test_people_see_every_message_in_full_and_the_reasons() -> None:
+async def test_text_output_shows_every_message_in_full_with_reasons() -> None:
     async with perdure.open("memory:") as store:
         session = await talk(store)
         context = await session.context()

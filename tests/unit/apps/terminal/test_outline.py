@@ -98,7 +98,7 @@ def test_labelled_entries_are_always_shown() -> None:
     assert {"s/0", "s/123", middle, log.leaf} <= shown
 
 
-def test_side_branches_are_folded_last_to_their_first_entry() -> None:
+def test_side_branches_are_folded_last_and_show_first_entry() -> None:
     log = turns(5)
     leaf = log.leaf
     for start in range(0, 32, 8):

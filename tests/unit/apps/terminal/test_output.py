@@ -77,7 +77,9 @@ def test_error_masks_secret(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.count("[redacted]") == 4
 
 
-def test_error_is_one_sentence_or_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_printed_as_one_sentence_or_as_its_facts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     error = HeadConflict("s1", 3, 5)
     show_error(error, as_json=False)
     show_error(error, as_json=True)
@@ -116,7 +118,7 @@ def test_width_follows_columns_variable_down_to_a_minimum(monkeypatch: pytest.Mo
     assert width() == 40
 
 
-def test_fact_that_is_not_utf8_is_shown_replaced(
+def test_fact_with_invalid_utf8_is_printed_with_replacement_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     facts: dict[str, object] = {

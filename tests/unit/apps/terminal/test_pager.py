@@ -1,4 +1,4 @@
-"""The pager; a terminal is used in tests/acceptance/cli."""
+"""The pager; tests/acceptance/cli tests it at a terminal."""
 
 from __future__ import annotations
 

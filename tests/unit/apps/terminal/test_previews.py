@@ -1,4 +1,4 @@
-"""Every entry has a preview: one line, safe, and never an exception."""
+"""Every entry has a preview: one line, safe to print, never an exception."""
 
 from __future__ import annotations
 

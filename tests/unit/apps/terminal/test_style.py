@@ -35,7 +35,7 @@ def test_terminal_is_coloured_unless_unsupported_or_disabled(
     assert style_for(Terminal(), environment).is_coloured is is_coloured
 
 
-def test_file_or_pipe_is_never_coloured() -> None:
+def test_output_to_file_or_pipe_has_no_colour() -> None:
     assert not style_for(io.StringIO(), {"TERM": "xterm"}).is_coloured
 
 

@@ -34,7 +34,7 @@ def test_letters_of_every_language_tabs_and_lines_are_unchanged() -> None:
 
 
 @given(st.text(max_size=200), st.integers(min_value=1, max_value=60))
-def test_line_is_one_line_and_fits(text: str, width: int) -> None:
+def test_text_is_reduced_to_one_line_that_fits(text: str, width: int) -> None:
     line = one_line(text, width)
     assert "\n" not in line
     assert cell_len(line) <= width
@@ -54,7 +54,7 @@ def test_clipping_counts_cells_not_characters() -> None:
     assert clip("abc", 0) == ""
 
 
-def test_padding_fills_up_to_the_width_and_never_cuts() -> None:
+def test_padding_fills_up_to_width_and_never_truncates() -> None:
     assert pad("漢", 4) == "漢  "
     assert pad("abcdef", 3) == "abcdef"
 

@@ -1,4 +1,4 @@
-"""Agents as values: snapshots, narrowing, prompts."""
+"""Agents as values: snapshots, restrictions, prompts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_snapshot_is_plain_json() -> None:
     assert b'"schema_hash"' in encode(AGENT.snapshot())
 
 
-def test_fields_of_later_versions_are_left_out() -> None:
+def test_agent_from_snapshot_ignores_fields_of_later_versions() -> None:
     assert agent_of({**AGENT.snapshot(), "mood": "good"}, AGENT.registry) == AGENT
 
 
@@ -122,7 +122,7 @@ def test_invalid_agent_values_are_rejected(settings: dict[str, Any], told: str) 
     ("name", "advice"),
     [("instruction", "did you mean 'instructions'?"), ("zzz", "it takes compaction, description")],
 )
-def test_agent_with_an_unknown_keyword_names_the_nearest_parameter(name: str, advice: str) -> None:
+def test_unknown_keyword_of_agent_error_suggests_nearest_parameter(name: str, advice: str) -> None:
     settings: dict[str, Any] = {name: "Be brief."}
     with pytest.raises(WrongArgument) as caught:
         Agent("a", model="scripted:echo", **settings)
@@ -130,7 +130,7 @@ def test_agent_with_an_unknown_keyword_names_the_nearest_parameter(name: str, ad
     assert caught.value.argument == name
 
 
-def test_agent_without_a_model_is_refused_with_the_choices() -> None:
+def test_agent_without_model_is_rejected_with_list_of_choices() -> None:
     with pytest.raises(WrongArgument, match="agent 'helper' needs a model") as refused:
         Agent("helper", instructions="Help.")
     assert refused.value.argument == "model"

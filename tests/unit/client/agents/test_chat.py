@@ -1,4 +1,4 @@
-"""Talking to an agent: turns, steering, aborting, compacting, ending."""
+"""Chats with an agent: turns, steering, abort, compaction, end."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ async def test_changes_of_another_handle_and_of_the_message_are_both_applied() -
     assert len(await theatre.bodies(WorkspaceChanged)) == 3
 
 
-async def test_message_that_changes_nothing_records_nothing() -> None:
+async def test_message_without_workspace_change_records_no_change() -> None:
     theatre = Theatre()
     chat = await theatre.runtime(AGENT).start(AGENT, workspace=PLACE, id="s")
     lines = Selection("a.py", 1, 2)
@@ -61,7 +61,7 @@ async def test_repeated_or_refused_message_with_a_key_changes_nothing() -> None:
     assert len(await theatre.bodies(WorkspaceChanged)) == 2
 
 
-async def test_scope_of_one_handle_is_not_recorded_by_its_messages() -> None:
+async def test_message_does_not_record_scope_of_its_handle() -> None:
     theatre = Theatre()
     runtime = theatre.runtime(AGENT)
     agent = msgspec.structs.replace(AGENT, permissions=Permissions(scope="project"))

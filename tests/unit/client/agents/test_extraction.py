@@ -115,7 +115,7 @@ async def test_end_does_not_wait_for_the_extractor(store: Store) -> None:
     assert fact.said_by == "person"
 
 
-async def test_each_way_to_end_is_extracted_once(store: Store, clock: ManualClock) -> None:
+async def test_session_ended_in_any_way_is_extracted_once(store: Store, clock: ManualClock) -> None:
     calls: list[str] = []
 
     async def extract(
@@ -143,7 +143,7 @@ async def test_each_way_to_end_is_extracted_once(store: Store, clock: ManualCloc
     assert len(calls) == 3
 
 
-async def test_interrupted_extraction_is_made_by_the_next_runtime(store: Store) -> None:
+async def test_interrupted_extraction_is_run_by_next_runtime(store: Store) -> None:
     stuck = Noted()
     stuck.is_free.clear()
     one = Runtime(store, agents=[agent_with(stuck)], models=ScriptedModel(["Hi"]))

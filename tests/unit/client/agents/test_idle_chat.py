@@ -111,7 +111,7 @@ async def test_branch_of_running_chat_is_rejected() -> None:
     await chat.suspend()
 
 
-async def test_session_of_a_role_is_compacted_by_node() -> None:
+async def test_role_session_is_compacted_at_node_boundaries() -> None:
     stage = Stage(says("one"), says("two"))
     settings = CompactionSettings(is_enabled=False, strategy="node")
     chat = await stage.chat(compaction=settings)

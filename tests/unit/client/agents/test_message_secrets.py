@@ -1,4 +1,4 @@
-"""Credentials that somebody typed into a message."""
+"""Credentials that a user typed into a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fakes.chats import Stage, says
 TOKEN = "ghp_" + "a1B2c3D4" * 5
 
 
-def test_credential_is_stored_with_a_warning_that_hides_it(
+def test_message_with_credential_is_stored_with_masked_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -54,7 +54,7 @@ async def test_agent_setting_decides_about_credentials() -> None:
         await refusing.steer(TOKEN)
 
 
-async def test_long_message_is_redacted_or_refused_in_the_turn() -> None:
+async def test_long_message_is_redacted_or_rejected_during_turn() -> None:
     long = "some words " * 10_000 + f"use {TOKEN}"
     stage = Stage(says("fine"))
     await (await stage.chat(on_pasted="redact")).send(long)

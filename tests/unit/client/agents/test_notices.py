@@ -1,4 +1,4 @@
-"""What a runtime reports to its program: questions that turns wait for, models without a price."""
+"""Reports of a runtime to its program: questions that block turns, models without a price."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ async def test_turn_that_begins_to_wait_logs_a_line(caplog: pytest.LogCaptureFix
         ("warn", "cannot be counted"),
     ],
 )
-async def test_unpriced_model_under_a_budget_warns_at_start_and_at_resume(
+async def test_unpriced_model_with_budget_warns_at_start_and_resume(
     on_exceed: str, consequence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     theatre = Theatre()
@@ -229,7 +229,9 @@ async def test_unpriced_model_under_a_budget_warns_at_start_and_at_resume(
     assert "p:main" in caplog.text
 
 
-async def test_priced_model_or_no_budget_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_priced_model_or_missing_budget_causes_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     theatre = Theatre()
     await theatre.chat(id="priced", max_cost_microcents=1)
     theatre.players.price = None

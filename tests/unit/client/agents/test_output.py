@@ -63,7 +63,7 @@ async def test_answer_with_invalid_output_is_recorded_and_corrected() -> None:
     assert said == [("user", None), told, asked, told, asked, told]
 
 
-async def test_request_holds_schema_and_problem() -> None:
+async def test_request_after_invalid_output_contains_schema_and_problem() -> None:
     requests: list[ModelRequest] = []
     hooks = Hooks()
     hooks.on("before_model_call", lambda call: requests.append(call.request))
@@ -99,7 +99,7 @@ async def test_output_is_checked_only_after_tools_have_run() -> None:
     assert not await bodies(stage, OutputRefused)
 
 
-async def test_turn_of_dead_process_is_corrected_by_the_next() -> None:
+async def test_output_after_process_death_is_corrected_by_next_process() -> None:
     entered = asyncio.Event()
     is_first = True
 
@@ -129,7 +129,7 @@ async def test_schema_of_output_is_in_snapshot_of_agent() -> None:
     assert stored["required"] == ["city", "nights"]
 
 
-def test_agent_with_output_without_fields_is_refused() -> None:
+def test_agent_with_output_type_without_fields_is_rejected() -> None:
     with pytest.raises(WrongArgument, match="has no fields") as refused:
         Agent("helper", model=MODEL, output=list[int])
     assert refused.value.argument == "output"

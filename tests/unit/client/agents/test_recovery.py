@@ -47,7 +47,7 @@ async def look(where: str) -> str:
 
 
 async def run(call: ToolCall) -> ToolOutput:
-    """Do what needs an approval."""
+    """Do something that needs an approval."""
     return ToolOutput("done")
 
 

@@ -1,4 +1,4 @@
-"""The choice of a runner. What a runner does: tests/integration/cluster/test_runners.py."""
+"""The choice of a runner. The behaviour of a runner: tests/integration/cluster/test_runners.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.client.cluster.runner import DbosRunner
 from perdure.errors import ConfigError
 
 
-def test_runner_is_embedded_unless_named() -> None:
+def test_default_runner_is_embedded() -> None:
     assert isinstance(runner_of(None, {}), EmbeddedRunner)
     assert isinstance(runner_of(None, {RUNNER: ""}), EmbeddedRunner)
     assert isinstance(runner_of(None, {RUNNER: "workers"}), DbosRunner)

@@ -40,7 +40,7 @@ async def look(where: str) -> str:
     return f"nothing in {where}"
 
 
-async def test_started_session_keeps_a_snapshot_of_its_agent() -> None:
+async def test_started_session_stores_snapshot_of_its_agent() -> None:
     stage = Stage(says("hi"))
     agent = Agent("a", model=MODEL, instructions="Be {{ctx.how}}.", tools=[look])
     place = Workspace(working_dir="/tmp", variables={"how": "kind, {{ctx.how}}"})
@@ -107,7 +107,7 @@ async def test_taken_id_is_refused() -> None:
         await stage.chat(id="mine")
 
 
-async def test_resumed_session_has_its_agent_and_its_tools_back() -> None:
+async def test_resumed_session_gets_its_agent_and_tools_again() -> None:
     stage = Stage(says("one"), says(calls("look", json='{"where": "the drawer"}')), says("two"))
     agent = Agent("a", model=MODEL, instructions="Look.", tools=[look])
     chat = await stage.runtime(agent).start("a", id="s")
@@ -131,7 +131,7 @@ async def test_tool_that_changed_is_not_bound_again() -> None:
     assert again.agent.registry.names == ()
 
 
-async def test_import_needs_an_agent_which_is_recorded_once() -> None:
+async def test_imported_session_needs_agent_which_is_recorded_once() -> None:
     stage = Stage(says("unused"), says("I go on."))
     session = await stage.store.create(id="imported", origin="import")
     await session.append(user("before"), assistant("then"))
@@ -163,7 +163,7 @@ async def test_unknown_session_is_not_found() -> None:
         await Stage().runtime().resume("nobody")
 
 
-async def test_interrupted_turn_runs_on_when_its_session_is_resumed() -> None:
+async def test_interrupted_turn_continues_when_its_session_is_resumed() -> None:
     stage = Stage(says(calls("count")), says("counted"))
     keys: list[str] = []
     entered, leave = asyncio.Event(), asyncio.Event()
@@ -209,7 +209,7 @@ async def test_session_with_turn_in_another_process_cannot_be_taken_over() -> No
     assert (await other.turn).end == "aborted"
 
 
-async def test_leaving_block_waits_for_turns_and_failing_block_suspends() -> None:
+async def test_leaving_block_waits_for_turns_and_failing_block_suspends_them() -> None:
     stage = Stage(says("slowly"), says(Hang()))
     agent = Agent("a", model=MODEL)
     async with stage.runtime(agent) as runtime:
@@ -228,8 +228,8 @@ async def test_leaving_block_waits_for_turns_and_failing_block_suspends() -> Non
     assert await has_open_turn(stage)
 
 
-async def test_provider_is_loaded_off_the_loop_and_before_the_lease() -> None:
-    """Loading a provider's library takes seconds, in which another process may use the session."""
+async def test_provider_is_loaded_in_thread_and_before_lease() -> None:
+    """Loading a provider's library takes seconds; meanwhile another process can use the session."""
     stage = Stage(says("one"), says("two"))
     is_loaded = threading.Event()
 
@@ -289,7 +289,7 @@ async def test_runtime_releases_chats_of_ended_turns() -> None:
     assert forgotten() is None
 
 
-async def test_resumed_session_has_current_limits_and_its_first_agent() -> None:
+async def test_resumed_session_has_new_limits_and_its_original_agent() -> None:
     stage = Stage(says("one"), says("two"))
     first = Agent("a", model=MODEL, limits=Limits(max_turns=1), instructions="Be brief.")
     await (await stage.runtime(first).start(first, id="s")).send("one")
@@ -299,7 +299,7 @@ async def test_resumed_session_has_current_limits_and_its_first_agent() -> None:
     assert resumed.agent.instructions == "Be brief."
 
 
-async def test_limit_of_the_runtime_leaves_the_other_limits_of_the_agent() -> None:
+async def test_runtime_limit_overrides_only_same_limit_of_agent() -> None:
     @tool(effect="read")
     async def look() -> str:
         """Look."""

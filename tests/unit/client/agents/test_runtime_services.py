@@ -1,4 +1,4 @@
-"""What all sessions of a runtime share."""
+"""State that all sessions of a runtime share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_agent_is_found_by_id_and_unknown_id_lists_known_ones() -> None:
         host.agent("developer")
 
 
-async def test_turns_run_without_a_chat_and_with_own_judge() -> None:
+async def test_turns_run_without_chat_and_with_custom_approval_judge() -> None:
     runs: list[str] = []
 
     async def note() -> str:

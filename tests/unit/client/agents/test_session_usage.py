@@ -42,7 +42,7 @@ async def test_spending_and_parked_providers_come_from_newest_turn() -> None:
     assert standing.parked == {"p": theatre.clock.now_ms() + 30_000}
 
 
-async def test_fork_has_spent_nothing_of_its_own() -> None:
+async def test_fork_has_no_usage_of_its_own() -> None:
     theatre = Theatre()
     chat = await theatre.chat()
     await chat.send("one")
@@ -50,7 +50,7 @@ async def test_fork_has_spent_nothing_of_its_own() -> None:
     assert (await standing_of(theatre.store, fork.id)).spent == Spending()
 
 
-async def test_grant_lasts_over_turns_until_revoked() -> None:
+async def test_grant_applies_to_later_turns_until_revoked() -> None:
     @tool(effect="write")
     async def strike() -> str:
         """Strike."""
@@ -71,7 +71,7 @@ async def test_grant_lasts_over_turns_until_revoked() -> None:
 
 
 def asking(spec: ToolSpec) -> ToolSpec:
-    """`spec` as a tool that is approved first."""
+    """Return `spec` as a tool that needs approval first."""
     return ToolSpec(
         spec.name,
         spec.description,
@@ -102,7 +102,7 @@ async def test_only_idle_sessions_are_closed() -> None:
     await asyncio.wait_for(busy.abort(), 60)
 
 
-async def test_end_idle_reads_no_session_that_cannot_end(
+async def test_end_idle_skips_reading_sessions_that_cannot_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     theatre = Theatre(main=[words("one")])
@@ -164,7 +164,7 @@ async def test_session_removed_during_end_idle_is_skipped(
     assert await runtime.end_idle() == ["stays"]
 
 
-async def test_idle_session_is_closed_on_open_and_reopened_by_next_turn() -> None:
+async def test_idle_session_is_ended_on_open_and_reopened_by_next_turn() -> None:
     theatre = Theatre()
     chat = await theatre.chat()
     await chat.send("one")
@@ -177,7 +177,7 @@ async def test_idle_session_is_closed_on_open_and_reopened_by_next_turn() -> Non
     assert (await theatre.runtime(agent, idle_timeout_s=None).resume("s")).id == "s"
 
 
-async def test_grants_are_read_only_where_a_person_answered(
+async def test_grants_are_read_only_in_sessions_with_answers_of_a_person(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @tool(effect="write")

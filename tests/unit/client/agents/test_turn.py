@@ -62,7 +62,7 @@ async def test_start_error_of_turn_is_raised_to_every_awaiter() -> None:
     assert not turn.is_running
 
 
-async def test_fault_in_mid_turn_ends_the_iteration() -> None:
+async def test_failure_during_turn_ends_iteration() -> None:
     stage = Stage(says(calls("break_the_store")))
 
     async def break_the_store() -> str:
@@ -94,7 +94,7 @@ async def test_stopped_turn_ends_in_this_process_only() -> None:
         await turn
 
 
-async def test_waiting_turn_that_nothing_refers_to_is_not_deleted() -> None:
+async def test_waiting_turn_without_references_is_not_garbage_collected() -> None:
     wakeups: weakref.WeakSet[asyncio.Event] = weakref.WeakSet()
     woken = asyncio.Event()
 
@@ -114,7 +114,7 @@ async def test_waiting_turn_that_nothing_refers_to_is_not_deleted() -> None:
         await woken.wait()
 
 
-async def test_field_of_the_reply_asked_of_the_turn_says_where_it_is() -> None:
+async def test_reply_field_accessed_on_turn_raises_error_with_its_location() -> None:
     turn = (await Stage(says("Hello")).chat()).send("hi")
     with pytest.raises(AttributeError, match=r"its reply has: \(await turn\)\.text"):
         attrgetter("text")(turn)
@@ -144,7 +144,7 @@ async def test_chat_is_idle_when_the_iteration_of_a_turn_ends(
     assert (await chat.send("second")).text == "two"
 
 
-def test_chat_in_sqlite_takes_a_message_after_each_iteration_when_blocking(tmp_path: Path) -> None:
+def test_blocking_sqlite_chat_accepts_message_after_each_iteration(tmp_path: Path) -> None:
     agent = Agent("echo", model="scripted:echo")
     with (
         blocking.open(f"sqlite:///{tmp_path}/s.db") as store,

@@ -17,7 +17,7 @@ def terms_for(agent: Agent, caps: Agent | None = None) -> Terms:
     return host.running(StreamId("s"), agent, Workspace(), prompt="Be brief.", caps=caps).terms
 
 
-def test_turn_never_falls_back_on_its_current_model() -> None:
+def test_fallbacks_of_turn_exclude_its_current_model() -> None:
     terms = terms_for(CHAIN)
     own = terms.config_of(terms.models[0])
     assert [link.model for link in own.chain] == [MODEL, "scripted:echo", "scripted:last"]
@@ -25,14 +25,14 @@ def test_turn_never_falls_back_on_its_current_model() -> None:
     assert [link.model for link in switched.chain] == ["scripted:last", "scripted:echo"]
 
 
-def test_caps_are_of_the_agent_whose_limits_count() -> None:
+def test_caps_come_from_agent_whose_limits_apply() -> None:
     caps = Agent("parent", model=MODEL, limits=Limits(max_turns=2), max_cost_microcents=7)
     config = terms_for(CHAIN, caps).config_of(MODEL)
     assert (config.agent, config.limits.max_turns) == ("helper", 2)
     assert config.budget == caps.budget
 
 
-def test_requests_have_the_agents_settings_in_common() -> None:
+def test_requests_contain_settings_of_agent() -> None:
     agent = Agent("helper", model=MODEL, thinking_level="high", temperature=0.5)
     settings = terms_for(agent).settings
     assert (settings.system, settings.thinking_level) == ("Be brief.", "high")

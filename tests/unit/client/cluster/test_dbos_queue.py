@@ -1,4 +1,4 @@
-"""The part of DBOS that is not public, and launches that fail."""
+"""Private parts of DBOS, and launches that fail."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_dbos_without_claim_is_refused_with_remedy() -> None:
         order_claims(dbos, sqlalchemy.create_engine("postgresql+psycopg://"), lambda _: None)
 
 
-async def test_failed_launch_leaves_the_log_of_dbos_at_errors() -> None:
+async def test_failed_launch_leaves_dbos_log_level_at_error() -> None:
     async def perform(work: Work) -> str:
         raise AssertionError(work)
 

@@ -24,7 +24,7 @@ def gate(ask: Callable[[Collection[str]], list[str]]) -> Generator[threading.Eve
 
 
 def waits(event: threading.Event, queue: str) -> threading.Event:
-    """Wait in `event` as the thread of a queue does; return what is set when the wait is over."""
+    """Wait for `event` as a queue thread does; return an event that is set after the wait."""
     over = threading.Event()
 
     def wait() -> None:
@@ -55,7 +55,7 @@ def test_thread_of_queue_with_work_continues_first() -> None:
         assert idle.wait(LONG_S)
 
 
-def test_threads_continue_while_question_fails() -> None:
+def test_threads_continue_while_query_fails() -> None:
     def ask(queues: Collection[str]) -> list[str]:
         raise OSError(str(queues))
 
@@ -63,7 +63,7 @@ def test_threads_continue_while_question_fails() -> None:
         assert waits(event, "b").wait(LONG_S)
 
 
-def test_other_threads_wait_as_before() -> None:
+def test_threads_without_queue_wait_normally() -> None:
     with gate(list) as event:
         assert event.wait(0.001) is False
         event.set()

@@ -78,7 +78,7 @@ def test_flow_is_served_by_worker_that_has_the_agents_of_its_roles() -> None:
     assert not is_served(required.encoded(), {**both, "helper": OTHER_SCHEMA})
 
 
-def test_flows_with_equal_agents_share_a_queue_of_their_own() -> None:
+def test_flows_with_equal_agents_share_a_separate_queue() -> None:
     flow = flow_requirement(FlowRequested((needed_agent(WITH),), ("/a", "/a/record")))
     other = flow_requirement(FlowRequested((needed_agent(WITH),), ("/b", "/b/record")))
     assert queue_name("a", flow) == queue_name("a", other)

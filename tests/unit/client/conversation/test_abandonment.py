@@ -16,7 +16,7 @@ from tests.fakes.players import Hold, Theatre, asks
 INVOKE = asks("invoke_agent", json=json.dumps({"agent": "scout", "input": "look"}))
 
 
-async def test_abandoned_turn_closes_those_of_invoked_agents() -> None:
+async def test_abandoned_turn_closes_turns_of_invoked_agents() -> None:
     hold = Hold()
     theatre = Theatre(lead=[INVOKE], scout=[[hold]])
     agents = [Agent(name, model=f"p:{name}", tools=("invoke_agent",)) for name in ("lead", "scout")]

@@ -1,4 +1,4 @@
-"""Which agent a session's notes bind, and what of it shapes every request."""
+"""The agent that a session's log binds, and its settings for every request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def entry_of(seq: int, body: SessionStarted | AgentBound) -> Entry:
     )
 
 
-def test_newest_binding_counts_and_start_without_agent_binds_none() -> None:
+def test_newest_binding_applies_and_start_without_agent_binds_none() -> None:
     bound = AgentBound({"id": "b"})
     notes = [
         entry_of(1, SessionStarted({"id": "a"})),
@@ -52,7 +52,7 @@ def test_newest_binding_counts_and_start_without_agent_binds_none() -> None:
         ({"history": "of another version"}, ContextSettings()),
     ],
 )
-def test_context_settings_come_from_the_snapshot(
+def test_context_settings_are_read_from_snapshot(
     agent: dict[str, object], shaping: ContextSettings
 ) -> None:
     assert context_settings_in([entry_of(1, SessionStarted(agent))]) == shaping

@@ -1,4 +1,4 @@
-"""What of a session is in force: imports, marks, grown files, forks."""
+"""Which entries of a session are in force: imports, marks, grown files, forks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_session_of_another_user_is_not_in_force() -> None:
     assert known.withheld == "unknown"
 
 
-async def test_foreign_agent_after_the_users_own_is_not_in_force() -> None:
+async def test_foreign_agent_after_own_agent_is_not_in_force() -> None:
     store = store_with(OWN)
     await begun(store)
     store.marks = OTHER
@@ -54,7 +54,7 @@ async def test_foreign_agent_after_the_users_own_is_not_in_force() -> None:
     assert (await authority_of(store, S)).agent == "unknown"
 
 
-async def test_foreign_answer_in_the_open_turn_takes_only_the_turn_out() -> None:
+async def test_foreign_answer_in_open_turn_invalidates_only_that_turn() -> None:
     store = store_with(OWN)
     await begun(store)
     store.marks = OTHER
@@ -90,7 +90,7 @@ async def test_session_without_agent_shows_no_agent() -> None:
 
 
 class Watched(MemoryStore):
-    """A store that counts the entries it gives out."""
+    """A store that counts the entries it returns."""
 
     given = 0
 

@@ -70,7 +70,7 @@ async def test_fork_at_an_entry_shares_its_path_only(session: Session) -> None:
         await copy.branch("s/1")
 
 
-async def test_fork_inherits_what_it_is_not_given(session: Session, clock: ManualClock) -> None:
+async def test_fork_inherits_omitted_fields(session: Session, clock: ManualClock) -> None:
     await session.append(user("a"))
     clock.advance(5)
     info = await (await session.fork()).info()
@@ -78,7 +78,7 @@ async def test_fork_inherits_what_it_is_not_given(session: Session, clock: Manua
     assert info.created_at == START_MS + 5000
 
 
-async def test_labels_are_inherited_as_they_were(session: Session) -> None:
+async def test_labels_are_inherited_as_of_fork(session: Session) -> None:
     entry = await session.append(user("a"))
     await session.label(entry, "before")
     copy = await session.fork()

@@ -1,4 +1,4 @@
-"""Calls write in the order in which they were made."""
+"""Calls append in the order in which they were made."""
 
 from __future__ import annotations
 

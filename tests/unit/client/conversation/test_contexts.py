@@ -1,4 +1,4 @@
-"""What is asked about a session's context: what stays, what left, and what would be sent."""
+"""Questions about a session's context: which entries remain, were removed, or would be sent."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_context_is_limited_to_max_messages_of_agent(
 
 
 async def models_of(session: Session) -> tuple[str | None, str | None]:
-    """The model that its context and its info name."""
+    """Return the model from the context and from the info of the session."""
     return (await session.context()).model, (await session.info()).model
 
 

@@ -1,4 +1,4 @@
-"""Hooks around real turns, forks and navigation: they look, change, block and supply."""
+"""Hooks of real turns, forks and navigation: they observe, change, block or supply results."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ async def test_request_hook_changes_request_but_not_model() -> None:
     assert (await chat.session.messages())[0].text == "hello"
 
 
-async def test_answer_is_supplied_without_a_call() -> None:
+async def test_answer_supplied_by_hook_needs_no_call() -> None:
     stage = Stage()
     chat = await stage.chat([change])
     stage.store.hooks.on("before_model_call", lambda point: assistant("from the hook"))
     assert (await chat.send("hello")).text == "from the hook"
 
 
-async def test_call_that_is_blocked_ends_the_turn_and_says_why() -> None:
+async def test_blocked_call_ends_turn_with_reason() -> None:
     stage = Stage(says("hi"), says("hi"))
     chat = await stage.chat()
     remove = stage.store.hooks.on("before_model_call", lambda point: Block("not on Sundays"))
@@ -112,7 +112,7 @@ async def test_blocked_tool_never_runs_and_model_gets_the_reason(answer: object)
     assert finished.outcome == "refused"
 
 
-async def test_result_is_supplied_or_changed() -> None:
+async def test_hook_supplies_or_changes_result() -> None:
     RAN.clear()
     stage = Stage(says(calls("change")), says("ok"), says(calls("change")), says("ok"))
     chat = await stage.chat([change])
@@ -159,7 +159,7 @@ async def compacting() -> tuple[Stage, Chat]:
     return stage, chat
 
 
-async def test_summary_is_supplied_and_marked() -> None:
+async def test_summary_supplied_by_hook_is_marked() -> None:
     stage, chat = await compacting()
     told: list[Compaction] = []
 

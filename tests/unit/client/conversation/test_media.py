@@ -1,4 +1,4 @@
-"""Pictures that programs give become blobs, and the log has their handles."""
+"""Pictures of programs are stored as blobs; the log contains their handles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def handle_in(message: Message | None) -> str:
     return part.handle
 
 
-async def test_appended_picture_is_kept_beside_the_log(store: Store) -> None:
+async def test_appended_picture_is_stored_as_blob(store: Store) -> None:
     session = await store.create(id="s")
     entry = await session.append(user("Look", media(PNG)))
     handle = handle_in(entry.message)
@@ -30,7 +30,7 @@ async def test_appended_picture_is_kept_beside_the_log(store: Store) -> None:
     assert b"PNG" not in entry.body
 
 
-async def test_draft_keeps_its_pictures_until_it_is_stored(store: Store) -> None:
+async def test_pictures_of_draft_are_stored_with_it(store: Store) -> None:
     session = await store.create(id="s", lazy=True)
     entry = await session.append(user("Look", media(PNG)))
     await session.append(assistant("A cat."))
@@ -56,7 +56,7 @@ async def test_picture_that_is_sent_reaches_the_model() -> None:
     assert sorted(seen[1].media.values()) == [PNG, PNG + b"1"]
 
 
-async def test_message_of_a_picture_alone_is_enough() -> None:
+async def test_message_with_only_a_picture_is_accepted() -> None:
     stage = Stage(says("A cat."))
     chat = await stage.chat()
     said = user(media(PNG))
@@ -64,7 +64,7 @@ async def test_message_of_a_picture_alone_is_enough() -> None:
     assert (await chat.send(said)).text == "A cat."
 
 
-async def test_state_of_an_extension_may_hold_pictures(store: Store) -> None:
+async def test_extension_state_can_contain_pictures(store: Store) -> None:
     session = await store.create(id="s")
     entry = await session.append(Custom("shots", {"latest": media(PNG)}))
     assert b"media://sha256-" in entry.body
@@ -72,7 +72,7 @@ async def test_state_of_an_extension_may_hold_pictures(store: Store) -> None:
         await session.append(Custom("shots", {"latest": PNG}))
 
 
-async def test_9_33_inline_bytes_are_refused_at_the_door(store: Store) -> None:
+async def test_9_33_message_with_inline_bytes_is_rejected(store: Store) -> None:
     session = await store.create(id="s")
     loose = MediaPart("image/png", "data:image/png;base64,AAAA", 3)
     with pytest.raises(InvalidEntry, match="by their handle only"):

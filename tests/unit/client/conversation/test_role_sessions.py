@@ -1,4 +1,4 @@
-"""A role's session is left to its flow, until that is completed or gone."""
+"""Only its flow writes to a role's session, until the flow is completed or deleted."""
 
 from __future__ import annotations
 

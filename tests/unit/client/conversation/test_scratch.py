@@ -1,4 +1,4 @@
-"""Where the scratch directories of sessions are, and that none outlives its session."""
+"""Scratch directories of sessions: their location, and their deletion with the session."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_scratch_folder_is_deleted_by_retention(store: Store, clock: Manua
     assert not folder.exists()
 
 
-async def test_tools_of_a_session_are_given_it() -> None:
+async def test_tools_of_session_receive_scratch_folder() -> None:
     stage = Stage()
     chat = await stage.chat()
     given = chat._running.environment.scratch_dir  # pyright: ignore[reportPrivateUsage] - what its tools are called with

@@ -1,4 +1,4 @@
-"""What is found out about a working directory, and the names instructions may use."""
+"""The detected properties of a working directory, and the variables for instructions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_git_ref_is_read_from_worktree_and_detached_commit(tmp_path: Path) -> No
     assert git_ref_of(tmp_path / "tree") == "0123abcd"
 
 
-def test_unreadable_git_ref_is_empty_and_given_one_stays(
+def test_unreadable_git_ref_is_empty_and_explicit_ref_is_unchanged(
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".git").mkdir()
@@ -46,7 +46,7 @@ def test_detected_directory_is_absolute() -> None:
     assert Path(detect_workspace(None).working_dir).is_absolute()
 
 
-def test_credential_in_a_variable_is_refused_and_not_quoted() -> None:
+def test_credential_in_variable_is_rejected_without_quoting_it() -> None:
     secret = "sk-ant-api03-" + "a1B2" * 20
     with pytest.raises(SecretPasted) as refused:
         detect_workspace(Workspace(variables={"KEY": secret}))
@@ -54,20 +54,20 @@ def test_credential_in_a_variable_is_refused_and_not_quoted() -> None:
     assert secret not in str(refused.value)
 
 
-def test_variable_with_a_name_of_the_workspace_is_refused() -> None:
+def test_variable_with_reserved_workspace_name_is_rejected() -> None:
     place = Workspace(variables={"git_ref": "mine"}, git_ref="main", active_file="a.py")
     with pytest.raises(WrongArgument, match="'git_ref'"):
         detect_workspace(place)
 
 
-def test_names_have_variables_and_empty_text_for_unknown_values() -> None:
+def test_names_include_variables_and_empty_text_for_unknown_values() -> None:
     place = Workspace("here", variables={"shop": "tea"}, active_file="a.py")
     own = {"working_dir": "here", "git_ref": "", "active_file": "a.py", "selection": ""}
     assert place.names == {**own, "shop": "tea"}
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 1), (3, 2)])
-def test_selection_begins_before_it_ends(first: int, last: int) -> None:
+def test_selection_with_end_before_start_is_rejected(first: int, last: int) -> None:
     with pytest.raises(ValueError, match="no selection"):
         Selection("a.py", first, last)
     assert Selection("a.py", 2, 2).end_line == 2

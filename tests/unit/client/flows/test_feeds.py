@@ -1,4 +1,4 @@
-"""The feeds of a flow as they are read from a store: at once, on from a point, by pages."""
+"""The feeds of a flow, read from a store: all at once, from a point on, or by pages."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_incremental_reads_equal_one_late_read(
 
 
 class MovingStore(ReadStore):
-    """A store in which something happens after each of the first `moves` reads of a log."""
+    """A store that runs an action after each of the first `moves` reads of a log."""
 
     moves: list[Commit] | None = None
 
@@ -136,7 +136,7 @@ async def test_commits_to_both_logs_during_a_read_are_read_whole() -> None:
     assert [item.type for item in whole] == ["activation", "user", "assistant", "handoff"]
 
 
-async def test_feed_is_given_by_pages(tmp_path: Path) -> None:
+async def test_feed_is_returned_by_pages(tmp_path: Path) -> None:
     feeds = Feeds(await ran(tmp_path), FLOW)
     whole = await feeds.page("build")
     first = await feeds.page("build", limit=2)
@@ -145,7 +145,7 @@ async def test_feed_is_given_by_pages(tmp_path: Path) -> None:
     assert [item.type for item in first] == ["activation", "assistant"]
 
 
-async def test_page_after_no_item_of_the_feed_is_refused(tmp_path: Path) -> None:
+async def test_page_after_unknown_item_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no item 'build_99'"):
         await Feeds(await ran(tmp_path), FLOW).page("build", after="build_99")
 
@@ -156,7 +156,7 @@ async def test_role_that_has_not_started_has_empty_feed(tmp_path: Path) -> None:
     assert (point.role, point.session_seq) == ("reviewer", -1)
 
 
-def test_point_is_kept_as_text() -> None:
+def test_feed_point_is_encoded_as_text() -> None:
     point = FeedPoint("owner", count=3, nodes=("plan",))
     assert decode_point(encode_point(point)) == point
     with pytest.raises(ValueError, match="JSON"):
@@ -178,7 +178,7 @@ async def test_pages_of_any_size_give_the_same_feed(tmp_path: Path, limit: int) 
     assert await RoleFeed(store, FLOW, "owner", cursor).read() == ()
 
 
-async def test_feed_is_followed_until_its_flow_is_completed(tmp_path: Path) -> None:
+async def test_feed_iteration_ends_when_flow_is_completed(tmp_path: Path) -> None:
     store = await ran(tmp_path)
     flow = FLOW
     followed = asyncio.create_task(collected(RoleFeed(store, flow, "owner")))
@@ -189,7 +189,7 @@ async def test_feed_is_followed_until_its_flow_is_completed(tmp_path: Path) -> N
     assert tuple(items) == await RoleFeed(store, flow, "owner").read()
 
 
-async def test_feed_that_is_followed_ends_with_its_store(tmp_path: Path) -> None:
+async def test_feed_iteration_ends_when_store_is_closed(tmp_path: Path) -> None:
     store = await ran(tmp_path)
     whole = await RoleFeed(store, FLOW, "owner").read()
     following = asyncio.create_task(collected(RoleFeed(store, FLOW, "owner")))

@@ -1,4 +1,4 @@
-"""Whether workers should run a flow: by its log alone."""
+"""Whether workers should run a flow, decided by its log alone."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def equipment(*agents: Agent) -> Equipment:
     return Equipment(ModelRouter({"scripted": SCRIPTED}), {agent.id: agent for agent in agents})
 
 
-def test_model_is_named_with_a_provider_that_the_program_knows() -> None:
+def test_model_without_known_provider_is_rejected() -> None:
     known = equipment()
     known.check_models(("scripted:flow", "scripted:other"), "offered_models")
     with pytest.raises(WrongArgument, match="'flow' names no provider and model") as refused:
@@ -31,13 +31,13 @@ def test_model_is_named_with_a_provider_that_the_program_knows() -> None:
         known.check_models(("scripted:flow", "nobody:x"), "offered_models")
 
 
-def test_client_without_router_is_not_asked_for_providers() -> None:
+def test_client_without_router_gets_no_provider_query() -> None:
     Equipment(SCRIPTED, {}).check_models(("mine:x",), "model")
     with pytest.raises(WrongArgument):
         Equipment(SCRIPTED, {}).check_models(("mine",), "model")
 
 
-def test_role_can_use_tools_of_its_agent_or_its_start() -> None:
+def test_role_can_use_tools_of_its_agent_or_of_the_flow_start() -> None:
     known = equipment(OWNER)
     known.check_tools("owner_2", ("read_file",))
     with pytest.raises(ConfigError, match="owner_2 has no tool write_file; it has: read_file"):
@@ -55,7 +55,7 @@ def test_tools_of_an_unknown_agent_are_not_checked() -> None:
     equipment(with_server).check_tools("reviewer", ("anything",))
 
 
-def test_role_uses_own_agent_or_else_that_of_its_base_role() -> None:
+def test_role_uses_own_agent_or_else_agent_of_its_base_role() -> None:
     second = Agent("owner_2", model="scripted:flow")
     agents = {"owner": OWNER, "owner_2": second}
     assert agent_for(agents, "owner_2") is second

@@ -27,7 +27,7 @@ WRITE = '{"path": "a.txt", "content": "x"}'
 
 
 async def asked(stage: Stage) -> str:
-    """The id of the only open question, once there is one."""
+    """Wait for the only open question; return its id."""
 
     async def is_asked() -> bool:
         return bool(await stage.store.questions())
@@ -104,7 +104,7 @@ async def test_answer_after_expiry_is_refused_and_not_stored() -> None:
     assert len(await store.entries(opening.id)) == 1
 
 
-async def test_answer_that_is_no_choice_is_refused_and_not_stored() -> None:
+async def test_answer_outside_of_choices_is_rejected_and_not_stored() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")
         question = Question("approval", "May I?", ("allow", "deny"))

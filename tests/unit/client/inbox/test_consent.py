@@ -1,4 +1,4 @@
-"""What a consent lets go on of what was asked, and what allowing for a flow adds to it."""
+"""Open questions that a consent allows to continue, and the grants of "allow for the flow"."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COMMIT = asked("git_commit")
         (asked("t", None, "full-access", topic="budget"), "full-access", False),
     ],
 )
-def test_mode_answers_questions_that_it_does_not_ask(
+def test_mode_answers_questions_that_need_no_approval(
     question: Question, mode: ConsentMode, is_free: bool
 ) -> None:
     assert is_freed(question, ConsentState(mode)) == is_free
@@ -54,7 +54,7 @@ def test_granted_calls_are_allowed_if_mode_uses_grants(question: Question) -> No
     assert not is_freed(question, closed)
 
 
-def test_allowing_for_the_flow_grants_exactly_that_and_opens_the_mode() -> None:
+def test_allow_for_flow_grants_exactly_that_call_and_enables_grants() -> None:
     assert allowing(COMMAND, ConsentState(), "ana") == ConsentChanged(
         "ana", "partial-access", "bash", "make test"
     )
@@ -64,6 +64,6 @@ def test_allowing_for_the_flow_grants_exactly_that_and_opens_the_mode() -> None:
     assert allowing(WRITE, ConsentState(), "ana") == ConsentChanged("ana", "partial-access")
 
 
-def test_other_tools_grant_nothing_in_a_flow() -> None:
+def test_allow_for_flow_of_other_tools_adds_no_grant() -> None:
     assert granted_by(asked("http_request", "http_request GET example.org")) is None
     assert granted_by(asked("run_command", "something else")) is None

@@ -1,4 +1,4 @@
-"""What flows wait for is in the inbox, and answered there."""
+"""The inbox lists the waits of flows, and accepts answers to them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ASKING = "By train or by plane?\n```handoff\ntype: prompt-human\n```"
 
 
 def stage_in(folder: Path) -> FlowStage:
-    """The owner asks, then hands over what a person has to approve."""
+    """Return a stage: the owner asks, then hands over a file that a person must approve."""
     return FlowStage(
         folder,
         says("Node `owner-intake` started", ASKING),
@@ -51,7 +51,7 @@ async def begun(stage: FlowStage) -> Flow:
     return flow
 
 
-async def test_flow_is_worked_to_its_end_from_the_inbox_alone(tmp_path: Path) -> None:
+async def test_flow_is_completed_through_inbox_alone(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     flow = await begun(stage)
     for topic, answer, status in (
@@ -70,7 +70,7 @@ async def test_flow_is_worked_to_its_end_from_the_inbox_alone(tmp_path: Path) ->
     assert (await flow.state()).run.status == "completed"
 
 
-async def test_question_in_words_is_part_of_the_question(tmp_path: Path) -> None:
+async def test_plain_text_question_is_part_of_inbox_item(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     await begun(stage)
     (asked,) = await stage.store.questions()
@@ -79,7 +79,7 @@ async def test_question_in_words_is_part_of_the_question(tmp_path: Path) -> None
     assert await stage.store.answer(asked.id, "By train.", by="ana")
 
 
-async def test_one_of_two_answers_wins_and_other_gets_error(tmp_path: Path) -> None:
+async def test_first_of_two_answers_is_stored_and_other_raises(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     await begun(stage)
     (asked,) = await stage.store.questions()
@@ -96,7 +96,7 @@ async def test_one_of_two_answers_wins_and_other_gets_error(tmp_path: Path) -> N
     assert first in told
 
 
-async def test_commands_of_flows_are_another_door_to_the_same_act(tmp_path: Path) -> None:
+async def test_flow_commands_answer_same_questions_as_inbox(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     flow = await begun(stage)
     (asked,) = await stage.store.questions()

@@ -1,4 +1,4 @@
-"""Allowing for a whole flow: the consent and the answers that follow from it are one commit."""
+""" "Allow for the flow": the consent and the resulting answers are one commit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROLES = ("owner", "developer", "reviewer")
 
 
 def writing(folder: Path) -> FlowStage:
-    """Every role writes a file before it hands over."""
+    """Return rules: every role writes a file before it hands over."""
     return FlowStage(
         folder,
         *hands("Node `owner-intake`", "record", "plan.md", "a", "b"),
@@ -86,7 +86,7 @@ async def test_allowing_for_the_flow_continues_the_other_roles(tmp_path: Path) -
     assert again.about == one.id
 
 
-async def test_command_is_granted_to_the_letter(tmp_path: Path) -> None:
+async def test_command_grant_matches_exact_text(tmp_path: Path) -> None:
     call = ScriptedCall("run_command", '{"command": "make test"}')
     stage = FlowStage(
         tmp_path,
@@ -112,7 +112,7 @@ async def test_denial_changes_nothing_for_other_roles(tmp_path: Path) -> None:
     assert (await flow.state()).run.consent_state.mode == "no-access"
 
 
-async def test_change_of_the_mode_answers_what_it_allows(tmp_path: Path) -> None:
+async def test_mode_change_answers_questions_that_it_allows(tmp_path: Path) -> None:
     stage = writing(tmp_path)
     flow, task = await running(stage, SPLIT, *ROLES)
     await asked(stage, 1)

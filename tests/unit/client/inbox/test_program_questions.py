@@ -53,7 +53,7 @@ async def _events(session: perdure.Session):  # noqa: ANN202 - an iterator of ev
             return
 
 
-async def test_question_without_choices_takes_a_text() -> None:
+async def test_question_without_choices_accepts_text() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s", lazy=True)
         asked = await session.ask("How?")
@@ -66,7 +66,7 @@ async def test_question_without_choices_takes_a_text() -> None:
         assert answer.choice == "By train."
 
 
-async def test_withdrawn_question_takes_no_answer() -> None:
+async def test_withdrawn_question_accepts_no_answer() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")
         asked = await session.ask("Which one?", ["a"])
@@ -117,7 +117,7 @@ async def test_call_is_shown_masked_and_in_full_on_request() -> None:
         assert (await in_full(store.backend, asked)).arguments == CALL.args
 
 
-async def test_wrong_questions_are_refused() -> None:
+async def test_invalid_questions_are_rejected() -> None:
     async with perdure.open("memory:") as store:
         session, other = await store.create(id="s"), await store.create(id="t")
         for text, choices in ((" ", ["a"]), ("Which?", ["a", "a"]), ("Which?", [""])):
@@ -137,7 +137,7 @@ async def test_wrong_questions_are_refused() -> None:
             await store.answer("s", "a", by="ana")
 
 
-async def test_turns_and_forks_leave_the_question_open(tmp_path: Path) -> None:
+async def test_question_stays_open_during_turns_and_after_forks(tmp_path: Path) -> None:
     stage = Stage(says("one"), says("two"))
     agent = Agent("helper", model=MODEL)
     async with stage.runtime(agent) as runtime:
@@ -155,7 +155,7 @@ async def test_turns_and_forks_leave_the_question_open(tmp_path: Path) -> None:
     assert await chat.session.answer_to(asked) == Answer("b", "ana")
 
 
-async def test_imported_question_is_not_listed_and_its_answer_counts_for_nothing(
+async def test_imported_question_is_not_listed_and_its_answer_has_no_effect(
     tmp_path: Path,
 ) -> None:
     async with perdure.open("memory:") as store:

@@ -1,4 +1,4 @@
-"""Staged handoffs whose files are not here, or not to be read."""
+"""Staged handoffs whose files are missing, or must not be read."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ ASKED = [
 ]
 
 
-async def test_find_prefers_the_living_session_to_an_erased_one(store: Store) -> None:
+async def test_find_prefers_existing_session_to_erased_one(store: Store) -> None:
     for id in ("trip-1", "trip-1.2"):
         await store.create(id=id)
     await store.erase("trip-1")
@@ -40,7 +40,7 @@ async def test_find_prefers_the_living_session_to_an_erased_one(store: Store) ->
         await store.open("trip-1")
 
 
-async def test_find_refuses_a_prefix_of_several_living_sessions(store: Store) -> None:
+async def test_find_rejects_prefix_of_several_existing_sessions(store: Store) -> None:
     for id in ("trip-1", "trip-2", "trip-3"):
         await store.create(id=id)
     await store.erase("trip-1")
@@ -109,5 +109,5 @@ async def test_session_find_resolves_a_seq_and_a_shared_one(store: Store) -> Non
     ("question", "stream"),
     [("trip/9", "trip"), ("work/0:build", "work"), ("trip", None), ("trip/", None), ("/9", None)],
 )
-def test_whole_question_id_names_its_session(question: str, stream: str | None) -> None:
+def test_complete_question_id_determines_its_session(question: str, stream: str | None) -> None:
     assert stream_asking(question) == stream

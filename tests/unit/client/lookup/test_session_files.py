@@ -1,4 +1,4 @@
-"""A session is opened by its file: in a folder of session files, and where it was imported."""
+"""A session is opened by the path of its file, in a session folder or at its import path."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_path_opens_session_of_the_folder(
             await store.open(str(path))
 
 
-async def test_path_of_a_copy_opens_that_file(tmp_path: Path) -> None:
+async def test_path_of_copied_file_opens_copy(tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     async with perdure.open(f"jsonl:///{folder}?dialect=pi") as store:
         session = await store.create()
@@ -83,7 +83,7 @@ async def test_link_from_elsewhere_opens_session_of_the_folder(
             await store.open(tmp_path / "again")
 
 
-async def test_link_in_the_folder_is_refused_with_what_to_open(tmp_path: Path) -> None:
+async def test_link_in_folder_is_rejected_with_path_to_open(tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     async with perdure.open(f"jsonl:///{folder}?dialect=pi") as store:
         session = await store.create()

@@ -40,7 +40,7 @@ def test_session_file_is_part_of_its_folder_and_others_are_not(tmp_path: Path) -
     assert not is_part_of(tmp_path.parent / "new.jsonl", address)
 
 
-def test_mistyped_address_gets_the_intended_one(tmp_path: Path) -> None:
+def test_mistyped_address_error_suggests_intended_address(tmp_path: Path) -> None:
     for typed, intended in (
         ("/data/x.db", "sqlite:////data/x.db"),
         ("x.db", "sqlite:///x.db"),
@@ -58,7 +58,7 @@ def test_mistyped_address_gets_the_intended_one(tmp_path: Path) -> None:
         assert intended_address(typed) == intended, typed
 
 
-def test_offered_address_of_a_folder_names_that_folder(tmp_path: Path) -> None:
+def test_suggested_address_of_folder_resolves_to_that_folder(tmp_path: Path) -> None:
     folder = tmp_path / "50% of #1?"
     folder.mkdir()
     offered = intended_address(str(folder))
@@ -66,7 +66,7 @@ def test_offered_address_of_a_folder_names_that_folder(tmp_path: Path) -> None:
     assert own_folders(offered or "") == (folder,)
 
 
-def test_missing_relative_file_gets_the_absolute_one_that_exists(tmp_path: Path) -> None:
+def test_missing_relative_file_error_suggests_existing_absolute_file(tmp_path: Path) -> None:
     file = tmp_path / "x.db"
     address = f"sqlite://{file}"  # three slashes: relative to the working folder
     assert near_address(address) is None
@@ -77,7 +77,7 @@ def test_missing_relative_file_gets_the_absolute_one_that_exists(tmp_path: Path)
         assert near_address(other) is None
 
 
-def test_missing_relative_folder_gets_the_absolute_one_that_exists(tmp_path: Path) -> None:
+def test_missing_relative_folder_error_suggests_existing_absolute_folder(tmp_path: Path) -> None:
     address = f"jsonl://{tmp_path}/a%20b"  # three slashes: relative to the working folder
     assert near_address(address) is None
     (tmp_path / "a b").mkdir()

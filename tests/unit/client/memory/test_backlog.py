@@ -1,4 +1,4 @@
-"""Vectors made in the background."""
+"""Vectors computed in the background."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def sizes(store: Store) -> list[int]:
 
 
 class Counting(WordEmbedder):
-    """Counts how many calls run at once."""
+    """Counts concurrent calls."""
 
     running = most = 0
 
@@ -36,7 +36,7 @@ class Counting(WordEmbedder):
         return await super().embed(texts)
 
 
-async def test_all_texts_get_vectors_once_however_often_it_is_woken() -> None:
+async def test_all_texts_get_vectors_once_after_any_number_of_wake_ups() -> None:
     embedder = Counting()
     async with perdure.open("memory:") as store:
         await fill(store)

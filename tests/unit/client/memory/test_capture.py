@@ -23,7 +23,7 @@ ANSWER = (
 
 
 class Fixed:
-    """Finds the facts that it was made with."""
+    """Returns the facts that it was created with."""
 
     def __init__(self, *found: ExtractedFact) -> None:
         self.found = found

@@ -1,4 +1,4 @@
-"""Vectors of a store's texts: made by steps, with recalls between them."""
+"""Vectors of a store's texts: computed in steps, with recalls between them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_distant_texts_are_not_recalled() -> None:
         assert await memory.recall("unrelated") == []
 
 
-async def test_embedder_of_a_folder_is_read_by_its_name(tmp_path: Path) -> None:
+async def test_embedder_is_loaded_from_folder_by_name(tmp_path: Path) -> None:
     static_folder(tmp_path / "words")
     async with perdure.open("memory:") as store:
         await fill(store)
@@ -52,7 +52,7 @@ async def test_embedder_of_a_folder_is_read_by_its_name(tmp_path: Path) -> None:
         assert await memory.embed() == 0
 
 
-async def test_recall_gives_some_new_texts_their_vectors_and_embed_the_rest() -> None:
+async def test_recall_embeds_some_new_texts_and_embed_does_the_rest() -> None:
     async with perdure.open("memory:") as store:
         await fill(store, 3 * embedding.AT_ONCE)
         memory = store.memory.with_embedder(LODGING)
@@ -81,7 +81,7 @@ async def test_other_embedders_are_removed_only_on_request() -> None:
 
 
 class Slow(WordEmbedder):
-    """Lets others run before each answer."""
+    """Lets other tasks run before each answer."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         await asyncio.sleep(0.001)
@@ -104,7 +104,7 @@ async def test_texts_are_embedded_while_others_append_and_recall(tmp_path: Path)
         assert await sizes(store) == [221, 221]
 
 
-async def test_failing_embedder_is_one_error_and_loses_nothing() -> None:
+async def test_failing_embedder_raises_one_error_and_loses_nothing() -> None:
     embedder = WordEmbedder()
     async with perdure.open("memory:") as store:
         await fill(store, 100)
@@ -121,7 +121,7 @@ async def test_failing_embedder_is_one_error_and_loses_nothing() -> None:
         assert await sizes(store) == [101]
 
 
-async def test_wrong_embedders_are_refused() -> None:
+async def test_invalid_embedders_are_rejected() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(ConfigError, match="names no embedder"):
             store.memory.with_embedder("words")
@@ -133,7 +133,7 @@ async def test_wrong_embedders_are_refused() -> None:
             await store.memory.with_embedder("static:/nowhere").recall("hotel")
 
 
-async def test_missing_numpy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_numpy_raises_error_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_numpy(_name: str) -> None:
         return None
 

@@ -1,4 +1,4 @@
-"""Facts from a file of JSON lines: each line counts by itself."""
+"""Facts from a file of JSON lines: each line is imported independently."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_lines_become_facts_once_and_wrong_ones_are_reported(
     assert len(await store.memory.facts(scope="namespace", include_past=True)) == 3
 
 
-async def test_files_imported_at_once_store_each_fact_once(tmp_path: Path) -> None:
+async def test_concurrently_imported_files_store_each_fact_once(tmp_path: Path) -> None:
     file = tmp_path / "facts.jsonl"
     file.write_text("".join(f'{{"text": "fact {number}"}}\n' for number in range(20)))
     address = f"sqlite:///{tmp_path}/s.db"

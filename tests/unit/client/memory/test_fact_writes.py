@@ -29,7 +29,7 @@ async def test_fact_takes_the_subject_of_its_source(store: Store) -> None:
     assert (named.subject, named.sources) == ("bob", (one.id,))
 
 
-async def test_repeated_correction_with_its_key_is_the_first_one(store: Store) -> None:
+async def test_repeated_correction_with_same_key_has_no_further_effect(store: Store) -> None:
     said = await (await store.create(subject="ana")).append(user("green tea"))
     fact = await store.memory.remember("likes tea", subject="ana")
     await store.memory.correct(fact.id, "likes black tea", idempotency_key="k")
@@ -43,7 +43,7 @@ async def test_repeated_correction_with_its_key_is_the_first_one(store: Store) -
             await store.memory.correct(fact.id, **change, idempotency_key="k")  # pyright: ignore[reportArgumentType] - of names
 
 
-async def test_sources_of_several_subjects_need_a_named_one(store: Store) -> None:
+async def test_sources_of_several_subjects_require_subject_argument(store: Store) -> None:
     entries = [
         await (await store.create(subject=subject)).append(user("Hello"))
         for subject in ("ana", "bob")
@@ -80,7 +80,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "error", "reason"), WRONG)
-async def test_unusable_text_is_neither_remembered_nor_corrected(
+async def test_invalid_text_is_neither_remembered_nor_corrected(
     store: Store, arguments: dict[str, Any], error: type[Exception], reason: str
 ) -> None:
     with pytest.raises(error, match=reason):
@@ -91,7 +91,7 @@ async def test_unusable_text_is_neither_remembered_nor_corrected(
     assert await store.memory.facts() == [fact]
 
 
-async def test_repeated_call_with_its_key_returns_the_first_fact(store: Store) -> None:
+async def test_repeated_call_with_same_key_returns_first_fact(store: Store) -> None:
     memory = store.memory
     first = await memory.remember("likes tea", subject="ana", idempotency_key="k")
     assert await memory.remember("likes tea", subject="ana", idempotency_key="k") == first
@@ -102,7 +102,7 @@ async def test_repeated_call_with_its_key_returns_the_first_fact(store: Store) -
         await memory.remember("likes coffee", subject="ana", idempotency_key="k")
 
 
-async def test_correction_keeps_sources_unless_given_others(store: Store) -> None:
+async def test_correction_keeps_sources_unless_it_has_others(store: Store) -> None:
     session = await store.create()
     one, two = await session.append(user("I like tea"), user("No, milk"))
     fact = await store.memory.remember("likes tea", source=one)
@@ -127,14 +127,14 @@ async def test_erased_subject_can_be_remembered_again(store: Store) -> None:
     assert await store.memory.facts(subject="ana") == [again]
 
 
-async def test_session_with_the_id_of_a_memory_stream_is_no_memory(store: Store) -> None:
+async def test_session_with_id_of_memory_stream_is_not_used_as_memory(store: Store) -> None:
     await store.create(id=memory_stream("ana"))
     assert await store.memory.facts(subject="ana") == []
     with pytest.raises(perdure.errors.SessionExists):
         await store.memory.remember("likes tea", subject="ana")
 
 
-async def test_correction_of_a_fact_forgotten_meanwhile_leaves_no_text(
+async def test_correction_of_concurrently_forgotten_fact_leaves_no_text(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in (None, "key"):

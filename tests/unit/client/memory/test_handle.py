@@ -43,7 +43,7 @@ async def test_recall_without_numpy_gives_the_same_hits(tmp_path: Path) -> None:
     assert done.stdout.strip() == str([hit.text for hit in hits])
 
 
-async def test_recall_in_some_sessions_finds_nothing_in_others() -> None:
+async def test_recall_limited_to_sessions_finds_nothing_in_others() -> None:
     async with perdure.open("memory:") as store:
         one, other = await store.create(), await store.create()
         for session in (one, other):
@@ -81,7 +81,7 @@ async def test_recall_by_agent_finds_only_sessions_of_that_agent() -> None:
 
 
 @pytest.mark.parametrize("name", ["half \ud800", "a\0b"])
-async def test_agent_that_no_store_can_hold_is_a_wrong_argument(name: str, tmp_path: Path) -> None:
+async def test_invalid_agent_name_raises_wrong_argument(name: str, tmp_path: Path) -> None:
     async with perdure.open("memory:") as store:
         memory = store.memory
         for call in (

@@ -1,4 +1,4 @@
-"""Knowledge folders: their passages are recalled, follow the files, and nothing else gets in."""
+"""Knowledge folders: passages are recalled, file changes are indexed, other files are ignored."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_passages_are_recalled_with_path_and_heading(store: Store, folder:
     assert await store.recent() == []
 
 
-async def test_changes_deletions_and_renames_are_followed(store: Store, folder: Path) -> None:
+async def test_changed_deleted_and_renamed_files_are_reindexed(store: Store, folder: Path) -> None:
     await store.memory.import_folder(folder)
     assert (await store.memory.import_folder(folder)) == ImportedFolder(2, 4)
     (folder / "travel.md").write_text(HOTELS.replace("Aurora", "Bellevue"))
@@ -88,7 +88,7 @@ async def test_knowledge_of_other_scope_is_never_returned(store: Store, folder: 
     assert len(await recalled(store, "Aurora river", agent="helper")) == 3
 
 
-async def test_files_that_are_no_text_are_reported(store: Store, folder: Path) -> None:
+async def test_non_text_files_are_reported(store: Store, folder: Path) -> None:
     await store.memory.import_folder(folder)
     outside = folder.parent / "outside.txt"
     outside.write_text("a private thing")
@@ -133,7 +133,7 @@ async def test_file_that_cannot_be_read_any_more_keeps_its_passages(
 
 @contextlib.contextmanager
 def unreadable(folder: Path) -> Generator[None]:
-    """Close `folder`, and run as a user who cannot read it: root can."""
+    """Make `folder` unreadable and switch to another user, because root can read everything."""
     folder.chmod(0)
     is_root = os.geteuid() == 0
     try:
@@ -148,7 +148,7 @@ def unreadable(folder: Path) -> Generator[None]:
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """A folder that every user may read, which pytest's are not."""
+    """Return a folder that every user can read, unlike the folders of pytest."""
     with tempfile.TemporaryDirectory() as place:
         (closed := Path(place, "above", "closed")).mkdir(parents=True)
         Path(place).chmod(0o755)
@@ -182,7 +182,7 @@ async def test_link_to_a_folder_is_indexed_as_the_folder(store: Store, folder: P
 
 
 def deep_in(folder: Path, levels: int) -> None:
-    """Create `levels` folders in each other below `folder`, and a file in the last."""
+    """Create `levels` nested folders below `folder`, and a file in the innermost."""
     path = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
         os.mkdir("d", dir_fd=path)
@@ -265,7 +265,7 @@ def test_knowledge_folder_of_agent_file_must_be_below_the_working_folder() -> No
             agent_of_text(text)
 
 
-async def test_session_files_refuse_knowledge(folder: Path, tmp_path: Path) -> None:
+async def test_session_file_store_rejects_knowledge(folder: Path, tmp_path: Path) -> None:
     async with perdure.open(f"jsonl:///{tmp_path / 'files'}") as store:
         with pytest.raises(Unsupported):
             await store.memory.import_folder(folder)

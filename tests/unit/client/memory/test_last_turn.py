@@ -1,4 +1,4 @@
-"""The last turn says what it recalled, with scores and reasons, and what it was not sent."""
+"""Info on the last turn: recalled texts with scores and reasons, and omitted ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.session.ids import StreamId
 from perdure.testing import ScriptedModel
 
 
-async def test_last_turn_names_recalled_texts_with_reasons(store: Store, tmp_path: Path) -> None:
+async def test_last_turn_lists_recalled_texts_with_reasons(store: Store, tmp_path: Path) -> None:
     (tmp_path / "hotels.md").write_text("# Hotels\n\nThe hotel Bellevue has no river.\n")
     said = await store.create(subject="ana")
     entry = await said.append(user("The hotel near the river is the Aurora."))
@@ -45,7 +45,7 @@ async def test_last_turn_names_recalled_texts_with_reasons(store: Store, tmp_pat
         assert not any(b"Aurora is" in each.body or b"garden" in each.body for each in log)
 
 
-async def test_last_turn_says_what_was_left_out_and_why(store: Store) -> None:
+async def test_last_turn_lists_omitted_texts_with_reasons(store: Store) -> None:
     for n in range(5):
         said = await store.create(subject="ana")
         await said.append(user(f"The hotel number {n} is near the river. " * 20))
@@ -67,7 +67,7 @@ async def test_last_turn_says_what_was_left_out_and_why(store: Store) -> None:
     assert told.payload["limit"] == "max_working_tokens"
 
 
-async def test_limit_of_messages_is_named(store: Store) -> None:
+async def test_message_limit_is_given_as_reason(store: Store) -> None:
     limited = CompactionSettings(max_messages=3)
     agent = Agent("helper", model="scripted:any", compaction=limited)
     async with Runtime(store, agents=[agent], models=ScriptedModel(["Yes."] * 9)) as runtime:

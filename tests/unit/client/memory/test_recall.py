@@ -1,4 +1,4 @@
-"""A recall continues without its embedder, and says why."""
+"""A recall continues without its embedder and reports the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fakes.embedders import WordEmbedder
 from tests.fakes.samples import case
 
 
-async def test_embedder_that_is_down_or_has_no_vectors_leaves_a_recall_by_words(
+async def test_unavailable_embedder_or_missing_vectors_cause_recall_by_words(
     tmp_path: Path,
 ) -> None:
     down = WordEmbedder()

@@ -1,4 +1,4 @@
-"""The scope of a recall as the ranking gets it."""
+"""The scope of a recall, as the ranking receives it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.memory.scope import MemoryFilter
 from tests.fakes.clock import START_MS
 
 
-async def test_hits_of_all_kinds_are_at_most_the_limit_and_best_first() -> None:
+async def test_hits_of_all_kinds_are_limited_and_sorted_best_first() -> None:
     async with perdure.open("memory:") as store:
         for number in range(3):
             session = await store.create()

@@ -98,7 +98,7 @@ async def test_episodes_are_listed_latest_end_first(store: Store, clock: ManualC
         await memory.episodes(session="nothing")
 
 
-async def test_memory_streams_are_no_sessions(store: Store) -> None:
+async def test_memory_streams_are_not_listed_as_sessions(store: Store) -> None:
     fact = await store.memory.remember("likes tea", subject="ana")
     assert await store.recent(scope="all") == []
     assert await store.search("tea") == []
@@ -145,7 +145,7 @@ async def test_imported_episode_has_the_subject_of_its_import(store: Store, tmp_
     assert (episode.subject, episode.title, episode.messages) == ("bob", "Hello", 1)
 
 
-async def test_memory_stream_with_the_subject_of_another_is_not_used(store: Store) -> None:
+async def test_memory_stream_with_wrong_subject_is_not_used(store: Store) -> None:
     header = StreamHeader(memory_stream("ana"), START_MS, "memory", subject="bob")
     said = new_side(FactRemembered("likes tea"))
     write = Write(stream=header.id, create=header, entries=(said,))

@@ -46,7 +46,7 @@ def sent(request: ModelRequest) -> str:
     return "\n".join(message.text for message in request.messages)
 
 
-async def test_turn_is_sent_what_earlier_sessions_of_its_subject_said() -> None:
+async def test_request_contains_texts_of_earlier_sessions_of_its_subject() -> None:
     async with perdure.open("memory:") as store:
         await with_past(store)
         await store.memory.remember("Ana likes rivers", subject="ana")
@@ -89,7 +89,7 @@ async def test_fact_of_another_agent_is_not_sent() -> None:
     ]
 
 
-async def test_markup_that_a_person_types_stays_text() -> None:
+async def test_markup_typed_by_person_is_not_interpreted() -> None:
     block = re.compile(r"<context-([0-9a-f]{16})>\n.*\n</context-\1>\n\n", re.DOTALL)
     async with perdure.open("memory:") as store:
         await with_past(store)
@@ -112,7 +112,7 @@ async def test_markup_that_a_person_types_stays_text() -> None:
     assert len(FORGERIES) == 20
 
 
-async def test_session_without_earlier_ones_is_sent_its_message_alone() -> None:
+async def test_request_without_earlier_sessions_contains_only_its_message() -> None:
     async with perdure.open("memory:") as store:
         await with_past(store, "bob")
         model = ScriptedModel(["I do not know."])
@@ -142,7 +142,7 @@ async def test_erased_text_is_not_sent_again() -> None:
 
 
 @pytest.mark.full_only
-async def test_request_fits_any_budget_or_is_not_made() -> None:
+async def test_request_fits_budget_or_is_not_sent() -> None:
     long = "a longer message with some more words in it, so that history must be cut " * 2
     for budget in (*range(1, 60), *range(60, 700, 23)):
         async with perdure.open("memory:") as store:
@@ -186,7 +186,7 @@ def look() -> str:
     return LONG
 
 
-async def test_recalled_texts_give_way_to_tool_calls_of_the_turn() -> None:
+async def test_recalled_texts_are_dropped_for_tool_calls_of_turn() -> None:
     for budget, is_recalled in ((2_000, True), (400, False)):
         async with perdure.open("memory:") as store:
             await with_past(store)
@@ -207,7 +207,7 @@ async def test_recalled_texts_give_way_to_tool_calls_of_the_turn() -> None:
             assert (left_out > 0) != is_recalled, "the log says what was left out"
 
 
-async def test_recalled_texts_give_way_to_pinned_messages() -> None:
+async def test_recalled_texts_are_dropped_for_pinned_messages() -> None:
     for budget, is_recalled in ((2_000, True), (400, False)):
         async with perdure.open("memory:") as store:
             await with_past(store)
@@ -225,7 +225,7 @@ async def test_recalled_texts_give_way_to_pinned_messages() -> None:
             assert estimate_request(model.requests[0]) <= budget or not is_recalled
 
 
-async def test_recalled_texts_give_way_to_the_history_in_the_window_of_the_model() -> None:
+async def test_recalled_texts_are_dropped_for_history_in_model_window() -> None:
     compaction = CompactionSettings(is_enabled=False)
     helper = Agent("helper", model="x:y", memory=MemoryConfig(), compaction=compaction)
     recalled: list[int] = []
@@ -302,7 +302,7 @@ class SlowEmbedder(WordEmbedder):
         return await super().embed(texts)
 
 
-async def test_turn_does_not_wait_for_vectors_of_texts_as_the_background_does(
+async def test_turn_has_shorter_embedding_timeout_than_background(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(embedding, "QUESTION_TIMEOUT_S", 0.05)
@@ -320,7 +320,7 @@ async def test_turn_does_not_wait_for_vectors_of_texts_as_the_background_does(
     assert "Aurora" in sent(model.requests[0]), "its words are found"
 
 
-async def test_history_is_compacted_before_it_is_cut() -> None:
+async def test_history_is_compacted_before_it_is_trimmed() -> None:
     for is_enabled in (True, False):
         model = ScriptedModel(["An answer. " * 20] * 40, summary="They talked of the trip. " * 5)
         memory = MemoryConfig(max_working_tokens=3_000)
@@ -343,7 +343,7 @@ async def test_history_is_compacted_before_it_is_cut() -> None:
             assert all(estimate_request(each) <= 3_000 * 1.1 for each in answers)
 
 
-async def test_turn_recalls_by_meaning_and_continues_without_an_embedder_that_is_down() -> None:
+async def test_turn_recalls_by_meaning_and_continues_without_embedder() -> None:
     embedder = WordEmbedder(alike=[("hotel", "lodging")])
     async with perdure.open("memory:") as store:
         await with_past(store)
@@ -368,7 +368,7 @@ async def test_turn_recalls_by_meaning_and_continues_without_an_embedder_that_is
     assert "Which hotel" in model.requests[2].messages[0].text, "its words are found"
 
 
-async def test_turn_on_session_files_recalls_by_words_and_says_that_there_are_no_vectors(
+async def test_turn_on_session_files_recalls_by_words_and_reports_missing_vectors(
     tmp_path: Path,
 ) -> None:
     async with perdure.open(f"jsonl:///{tmp_path}") as store:
@@ -384,7 +384,7 @@ async def test_turn_on_session_files_recalls_by_words_and_says_that_there_are_no
     assert "Which hotel" in sent(model.requests[0])
 
 
-async def test_texts_get_their_vectors_in_the_background_of_a_runtime() -> None:
+async def test_runtime_embeds_texts_in_background() -> None:
     embedder = WordEmbedder()
     async with perdure.open("memory:") as store:
         session = await store.create(subject="ana")
@@ -398,7 +398,7 @@ async def test_texts_get_their_vectors_in_the_background_of_a_runtime() -> None:
     assert state.size >= 100
 
 
-def test_stored_snapshot_names_no_object_of_the_program() -> None:
+def test_stored_snapshot_contains_no_object_of_program() -> None:
     assert MemoryConfig(embedder=WordEmbedder()).stored().embedder == "program"
     assert MemoryConfig(embedder="static:x").stored().embedder == "static:x"
     with pytest.raises(ConfigError, match="names no embedder"):

@@ -73,7 +73,7 @@ async def test_facts_and_summaries_are_recalled_in_their_scope_only() -> None:
         assert kinds(shown) == {("fact", "a hotel for all")}
 
 
-async def test_sessions_select_the_facts_that_come_from_them() -> None:
+async def test_session_filter_returns_only_facts_with_source_in_them() -> None:
     async with perdure.open("memory:") as store:
         trip = await with_trip(store)
         entry = await store.entry(f"{trip}/0")
@@ -89,7 +89,7 @@ async def test_sessions_select_the_facts_that_come_from_them() -> None:
         assert outside == {("fact", "a loud hotel")}
 
 
-async def test_past_corrected_forgotten_and_erased_are_not_recalled() -> None:
+async def test_past_corrected_forgotten_and_erased_facts_are_not_recalled() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         memory = store.memory
         trip = await with_trip(store)
@@ -121,7 +121,7 @@ async def test_facts_and_summaries_are_recalled_by_their_meaning() -> None:
         assert len(embedder.asked) == asked + 1, "only the question gets a new vector"
 
 
-async def test_a_recall_gives_few_statements_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recall_embeds_only_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "STATEMENTS", 2)
     embedder = WordEmbedder("few:1", alike=[("inn", "hotel")])
     async with perdure.open("memory:") as store:
@@ -132,7 +132,7 @@ async def test_a_recall_gives_few_statements_a_vector(monkeypatch: pytest.Monkey
         assert len(await memory.recall("inn", kinds=["fact"])) == 4
 
 
-async def test_session_files_recall_the_summary_of_a_session_with_a_hit(tmp_path: Path) -> None:
+async def test_session_file_store_recalls_summary_of_session_with_hit(tmp_path: Path) -> None:
     async with perdure.open(f"jsonl:///{tmp_path}") as store:
         await with_trip(store)
         other = await store.create(subject="ana")

@@ -104,7 +104,7 @@ async def test_past_sessions_are_found_by_words_and_read() -> None:
     assert oldest.count("The hotel number") == 3
 
 
-async def test_sessions_of_another_subject_are_neither_found_nor_read() -> None:
+async def test_sessions_of_another_subject_can_be_neither_found_nor_read() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         await store.memory.remember("likes tea", subject="ana")
         others = [await store.create(subject=subject) for subject in ("bob", None)]

@@ -1,4 +1,4 @@
-"""Requests and responses of the providers as messages."""
+"""Requests and responses of providers, converted to messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_only_calls_of_models_are_recorded() -> None:
     assert [api_of(path) for path in paths] == ["chat", "responses", "messages", None, None]
 
 
-def test_pictures_of_each_api_are_media() -> None:
+def test_pictures_of_each_api_become_media() -> None:
     picture = "data:image/png;base64,iVBORw0KGgo="
     chat = {"type": "image_url", "image_url": {"url": picture}}
     item = {"type": "input_image", "image_url": picture}
@@ -44,7 +44,7 @@ def test_pictures_of_each_api_are_media() -> None:
         assert [type(part) for message in found for part in message.parts] == [MediaPart]
 
 
-def test_neighbouring_items_of_an_answer_are_one_message() -> None:
+def test_neighbouring_items_of_answer_become_one_message() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
     result = {"type": "function_call_output", "call_id": "c1", "output": "3"}
     said = {
@@ -58,7 +58,7 @@ def test_neighbouring_items_of_an_answer_are_one_message() -> None:
     assert [type(part) for part in found[1].parts] == [ToolResultPart]
 
 
-def test_digest_ignores_reasoning_and_what_a_provider_adds() -> None:
+def test_digest_ignores_reasoning_and_fields_added_by_provider() -> None:
     whole = assistant(thinking("Hm."), "Three.", model="openai:x")
     assert digest_of(whole) == digest_of(assistant("Three."))
     assert digest_of(whole) != digest_of(assistant("Four."))

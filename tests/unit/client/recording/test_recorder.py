@@ -1,4 +1,4 @@
-"""What a request repeats is stored once; where it differs, the session branches."""
+"""Content that a request repeats is stored once; the session branches if a request differs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_session_of_another_subject_is_refused_and_unchanged() -> None:
         assert [message.text for message in messages] == ["of ana"]
 
 
-async def test_failure_and_message_that_no_log_can_hold_are_notes() -> None:
+async def test_failure_and_unstorable_message_are_recorded_as_notes() -> None:
     async with perdure.open("memory:") as store:
         recorder = Recorder(store, "s", None, None)
         at = await recorder.begin(asking(user("1")))

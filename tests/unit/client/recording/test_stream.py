@@ -1,4 +1,4 @@
-"""Streamed responses: any cut of the bytes gives the same response; a part of them gives a part."""
+"""Streamed responses: cutting the bytes anywhere gives the same response; a part is incomplete."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(data: bytes, size: int, api: Api = "chat") -> StreamedResponse:
     return streamed
 
 
-def test_any_cut_of_the_bytes_gives_the_same_response() -> None:
+def test_response_is_same_for_any_cut_of_bytes() -> None:
     whole = read(STREAM, len(STREAM))
     assert whole.is_complete
     message = read_response("chat", whole.fields).message
@@ -50,7 +50,7 @@ def test_part_of_a_stream_is_not_complete() -> None:
     assert message.text == "Gr"
 
 
-def test_items_of_responses_count_before_the_end() -> None:
+def test_items_of_unfinished_response_are_read() -> None:
     said = {
         "type": "message",
         "role": "assistant",

@@ -1,4 +1,4 @@
-"""The sessions that records are made of."""
+"""The sessions from which records are computed."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def test_usage_counts_each_model_call_once() -> None:
         assert active.tokens == 2 * 125 + 11
 
 
-async def test_usage_has_days_of_a_zone_projects_and_limits_of_time(tmp_path: Path) -> None:
+async def test_usage_is_grouped_by_local_day_and_project_within_time_limits(tmp_path: Path) -> None:
     clock = ManualClock()
     async with perdure.open(f"sqlite:///{tmp_path / 'a.db'}", clock=clock) as store:
         session = await store.create(cwd=tmp_path, subject="ana")
@@ -73,7 +73,7 @@ async def test_usage_has_days_of_a_zone_projects_and_limits_of_time(tmp_path: Pa
         assert (one.calls, one.usage) == (1, USED)
 
 
-async def test_second_usage_reads_only_what_was_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_second_usage_query_reads_only_new_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     async with perdure.open("memory:") as store:
         sessions = [await store.create() for _ in range(5)]
         for each in sessions:

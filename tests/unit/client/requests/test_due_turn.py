@@ -40,7 +40,7 @@ def soon(store: Store, ms: int) -> int:
     return store.outside.clock.now_ms() + ms
 
 
-async def test_scheduled_message_is_sent_when_due_and_handle_stays_free(
+async def test_scheduled_message_is_sent_when_due_and_does_not_block_handle(
     still: Store, clock: ManualClock
 ) -> None:
     async with Runtime(still, agents=[AGENT]) as runtime:
@@ -62,7 +62,7 @@ async def test_scheduled_message_is_sent_when_due_and_handle_stays_free(
     assert starts[0] < due_at <= starts[1]
 
 
-async def test_message_that_is_due_during_a_turn_follows_it(store: Store) -> None:
+async def test_message_that_is_due_during_turn_is_sent_after_it(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         claim = runtime.host.claim(chat.id)
@@ -86,7 +86,7 @@ async def test_impossible_schedule_is_rejected_at_the_call(store: Store) -> None
             chat.send("later", at=DUE)
 
 
-async def test_turn_that_another_runtime_began_is_followed(still: Store) -> None:
+async def test_turn_started_by_another_runtime_is_watched(still: Store) -> None:
     async with (
         Runtime(still, agents=[AGENT]) as runtime,
         Runtime(still, agents=[AGENT], owner="other") as other,

@@ -1,4 +1,4 @@
-"""Messages that are sent later, by this process. By workers: tests/integration/cluster."""
+"""Messages that this process sends later. For workers, see tests/integration/cluster."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def within(store: Store, session: str, text: str) -> bool:
     return False
 
 
-def test_due_time_is_a_moment_or_milliseconds() -> None:
+def test_due_time_can_be_datetime_or_milliseconds() -> None:
     assert due_at_of(DUE) == due_at_of(4_102_444_800_000) == 4_102_444_800_000
     for wrong in (-1, 10**18):
         with pytest.raises(WrongArgument, match="not a time from 1970 to 9999"):
@@ -136,7 +136,7 @@ async def test_cancelled_message_is_never_sent(store: Store) -> None:
         assert await texts(store, chat.id) == []
 
 
-async def test_message_cancelled_during_a_turn_elsewhere_is_not_listed(store: Store) -> None:
+async def test_message_cancelled_during_turn_of_another_process_is_not_listed(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         await chat.send("tomorrow", at=DUE).stored()
@@ -253,7 +253,7 @@ async def test_message_of_unknown_agent_waits_for_a_runtime_that_has_it(
 
 
 async def left_message(store: Store, clock: Hastened) -> str:
-    """Leave a due message that no process sends, and return its session."""
+    """Create a due message that no process sends; return its session."""
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         await chat.send("left", at=soon(store)).stored()
@@ -330,7 +330,7 @@ recurring:
 """
 
 
-def test_agent_file_has_recurring_messages_and_is_written_again() -> None:
+def test_agent_file_with_recurring_messages_is_read_and_written_unchanged() -> None:
     agent = perdure.agent_of_text(FILE.format(cron='"0 9 * * mon-fri"'))
     assert agent.recurring == (Recurring("0 9 * * mon-fri", "Is the build green?", "Europe/Oslo"),)
     assert perdure.agent_of_text(perdure.agent_text(agent)).recurring == agent.recurring
@@ -451,7 +451,7 @@ async def test_cancelled_recurring_message_is_planned_again_while_its_session_is
         await store.backend.release_lease(lease)
 
 
-async def test_agent_with_an_unknown_provider_is_not_planned(
+async def test_recurring_message_of_agent_with_unknown_provider_is_not_planned(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost = Agent("lost", model="nowhere:x", recurring=[GREEN])

@@ -23,7 +23,7 @@ def test_unknown_attribute_raises_the_error_of_a_module() -> None:
 
 
 @pytest.mark.full_only
-def test_flow_is_run_answered_and_followed_without_async(tmp_path: Path) -> None:
+def test_flow_is_run_answered_and_watched_without_async(tmp_path: Path) -> None:
     alone = Graph("alone", (FlowNode("owner-intake", "owner"),))
     asking = "Which one?\n```handoff\ntype: prompt-human\n```"
     scenario = Scenario(

@@ -20,7 +20,7 @@ def store() -> Iterator[blocking.Store]:
         yield opened
 
 
-def test_handles_in_arguments_and_results_are_handles_without_async(store: blocking.Store) -> None:
+def test_blocking_handles_accept_and_return_blocking_handles(store: blocking.Store) -> None:
     session = store.create(id="s")
     other = session.fork()
     assert (type(session), type(other)) == (blocking.Session, blocking.Session)
@@ -28,7 +28,7 @@ def test_handles_in_arguments_and_results_are_handles_without_async(store: block
     assert [len(each.messages()) for each in (session, other)] == [1, 1]
 
 
-def test_attributes_for_programs_with_async_are_missing(store: blocking.Store) -> None:
+def test_async_only_attributes_are_missing(store: blocking.Store) -> None:
     for name in ("backend", "outside", "aclose", "_bus", "nonsense"):
         with pytest.raises(AttributeError, match=name):
             getattr(store, name)
@@ -39,7 +39,7 @@ def test_handle_made_from_another_object_is_rejected() -> None:
         blocking.Runtime("memory:")  # pyright: ignore[reportArgumentType] - the mistake
 
 
-def test_result_times_out_and_the_turn_continues() -> None:
+def test_result_with_timeout_raises_and_turn_continues() -> None:
     going = threading.Event()
 
     @perdure.tool
@@ -65,7 +65,7 @@ def test_result_times_out_and_the_turn_continues() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", ["x", float("nan"), 10**400, True])
-def test_wait_for_a_result_takes_only_a_number(store: blocking.Store, timeout_s: Any) -> None:
+def test_timeout_of_result_must_be_a_number(store: blocking.Store, timeout_s: Any) -> None:
     with blocking.Runtime(
         store, [perdure.Agent("a", model="test:m")], models=ScriptedModel(["End."])
     ) as runtime:

@@ -31,7 +31,7 @@ def members(stub: Path) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("target", [TARGET, FLOWS_TARGET], ids=lambda target: target.stem)
-def test_handles_have_members_of_stub_and_no_others(target: Path) -> None:
+def test_handles_have_exactly_the_members_of_stub(target: Path) -> None:
     for name, declared in members(target).items():
         handle = getattr(blocking, name)
         public = {each for each in dir(handle) if not each.startswith("_")}

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own."""
+"""An event loop on a separate thread."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_many_threads_may_call_at_once() -> None:
     portal.close()
 
 
-def test_iterator_is_stepped_through() -> None:
+def test_async_iterator_is_read_step_by_step() -> None:
     portal = Portal()
     assert list(portal.iterate(count(5))) == [0, 1, 2, 3, 4]
     portal.close()
@@ -95,7 +95,7 @@ def test_iterator_can_outlive_its_portal() -> None:
         next(numbers)
 
 
-def test_portal_leaves_the_tasks_of_a_store_to_its_close() -> None:
+def test_portal_cancels_no_tasks_that_store_close_ends() -> None:
     """A worker of a connection pool treats a cancellation as the end of a job, and continues."""
     stop: list[asyncio.Event] = []
     workers: list[asyncio.Task[None]] = []
@@ -147,7 +147,7 @@ def test_closing_twice_ends_running_calls_first() -> None:
     assert not loop_threads()
 
 
-def test_calls_race_with_the_end_and_none_hangs() -> None:
+def test_calls_during_shutdown_never_hang() -> None:
     for _ in range(20):
         portal = Portal()
         results: list[int | str] = []
@@ -175,7 +175,7 @@ def test_closed_portal_raises_a_clear_error() -> None:
 
 
 @pytest.mark.full_only
-def test_unreferenced_portal_ends_by_itself() -> None:
+def test_unreferenced_portal_stops_its_thread() -> None:
     closed: list[bool] = []
 
     async def close() -> None:
@@ -190,7 +190,7 @@ def test_unreferenced_portal_ends_by_itself() -> None:
     assert not loop_threads()
 
 
-def test_loop_itself_cannot_wait_for_the_loop() -> None:
+def test_waiting_inside_loop_for_same_loop_raises() -> None:
     portal = Portal()
 
     def call_again() -> int:
@@ -201,7 +201,7 @@ def test_loop_itself_cannot_wait_for_the_loop() -> None:
     portal.close()
 
 
-def test_portal_that_ends_inside_its_loop_ends_all_the_same() -> None:
+def test_portal_closed_inside_its_loop_stops() -> None:
     closed = threading.Event()
 
     async def close() -> None:

@@ -15,7 +15,7 @@ def test_leaf_has_target_and_none_means_root() -> None:
     assert said_by({"type": "leaf"}, Media()).references == ()
 
 
-def test_gateway_facts_of_a_message_are_its_meta() -> None:
+def test_gateway_fields_of_message_are_stored_as_meta() -> None:
     message = {"role": "user", "contents": [{"type": "text", "content": "x"}]}
     found = said_by({"type": "message", "message": message, "meta": {"reply_to": "7"}}, Media())
     assert (found.body, found.meta) == (Message("user", (TextPart("x"),)), {"reply_to": "7"})

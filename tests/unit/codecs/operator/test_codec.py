@@ -1,4 +1,4 @@
-"""Operator's session files as a codec: their names, times and JSON."""
+"""Operator's session files as a codec: file names, times and JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_file_is_named_by_local_time_with_microseconds() -> None:
     assert re.fullmatch(r"2024-01-1[456]T\d\d-\d\d-00-250000_s\.jsonl", name)
 
 
-def test_time_is_seconds_or_a_text() -> None:
+def test_time_can_be_seconds_or_text() -> None:
     assert OPERATOR.time_of(AT / 1000) == OPERATOR.time_of("2024-01-15T10:30:00.250Z") == AT
     assert OPERATOR.time_of(None) is OPERATOR.time_of(1e300) is None
 
 
-def test_first_line_has_no_limit() -> None:
+def test_first_line_has_no_size_limit() -> None:
     assert OPERATOR.most_header_bytes is None
 
 
@@ -46,7 +46,7 @@ def test_first_line_has_no_limit() -> None:
         (5e-324, "5e-324"),
     ],
 )
-def test_numbers_are_spelled_in_its_way(number: float, text: str) -> None:
+def test_numbers_are_written_in_format_of_operator(number: float, text: str) -> None:
     assert spelling(number, STYLE) == text
 
 

@@ -87,12 +87,12 @@ def test_implausible_cost_is_ignored(cost: dict[str, object]) -> None:
     assert usage_of({"input_tokens": 1, "cost": cost}) == Usage(input_tokens=1)
 
 
-def test_nothing_counted_is_no_usage() -> None:
+def test_usage_without_any_count_is_none() -> None:
     assert usage_of({"input_tokens": 0}) is None
     assert usage_of(None) is None
 
 
-def test_thinking_loses_its_signature() -> None:
+def test_thinking_is_read_without_its_signature() -> None:
     assert parts_of({"type": "thinking", "content": "hm", "signature": "s"}) == (
         ThinkingPart("hm"),
     )

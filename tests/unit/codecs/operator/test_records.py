@@ -1,4 +1,4 @@
-"""One entry as records of Operator: which fields, in which order."""
+"""One entry as records of Operator: the fields and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of Operator's files: each stop reason of ours has one, and it is read back."""
+"""The stop reasons in Operator's files: each reason of perdure is written and read back."""
 
 from __future__ import annotations
 

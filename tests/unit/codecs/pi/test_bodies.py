@@ -30,7 +30,7 @@ def test_compaction_of_version_1_names_first_kept_by_number() -> None:
     assert said_by(made, Media()).references == (("first_kept", "#4"),)
 
 
-def test_own_record_is_side_entry_and_leaf_marker_moves_leaf() -> None:
+def test_perdure_record_is_side_entry_and_leaf_record_moves_leaf() -> None:
     ours = said(type="custom", customType="perdure.turn_started")
     assert ours == ImportedRecord("pi", "perdure.turn_started")
     moved = said_by({"type": "custom", "customType": "perdure.leaf", "parentId": "p"}, Media())
@@ -38,7 +38,7 @@ def test_own_record_is_side_entry_and_leaf_marker_moves_leaf() -> None:
     assert said(type="custom", customType="todo", data=1) == Custom("todo", 1)
 
 
-def test_shown_own_message_gets_its_role_back() -> None:
+def test_displayed_perdure_message_gets_its_role_back() -> None:
     for role in ("system", "context"):
         shown = said(type="custom_message", customType=f"perdure.{role}", content="x")
         assert shown == Message(role, (TextPart("x"),))

@@ -1,4 +1,4 @@
-"""pi's session files as a codec: their names, their times, their first line, their JSON."""
+"""pi's session files as a codec: file names, times, first line, JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_file_is_named_by_time_in_utc() -> None:
     assert PI.file_name(AT, "s") == "2024-01-15T10-30-00-000Z_s.jsonl"
 
 
-def test_time_is_a_text_or_milliseconds() -> None:
+def test_time_can_be_text_or_milliseconds() -> None:
     assert PI.time_of("2024-01-15T10:30:00.000Z") == PI.time_of(float(AT)) == AT
     assert PI.time_of(None) is PI.time_of(1e300) is PI.time_of("soon") is None
 
@@ -55,7 +55,7 @@ def test_numbers_are_spelled_as_in_javascript() -> None:
 
 
 @given(FINITE)
-def test_spelling_reads_as_the_same_number(number: float) -> None:
+def test_written_number_is_read_as_same_number(number: float) -> None:
     assert float(spelling(number, STYLE)) == number
 
 
@@ -65,7 +65,7 @@ def test_exponents_appear_only_outside_decimal_range(number: float) -> None:
     assert ("e" in spelling(number, STYLE)) == (not is_decimal)
 
 
-def test_everything_but_numbers_is_plain_compact_json() -> None:
+def test_json_except_numbers_is_plain_and_compact() -> None:
     value = {"b": [True, None, "ä\u2028\n", 7], "a": {"x": (0.5, -0.0)}}
     assert to_line(value) == '{"b":[true,null,"ä\u2028\\n",7],"a":{"x":[0.5,0]}}'.encode()
 

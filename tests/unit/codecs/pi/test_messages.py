@@ -184,7 +184,7 @@ def test_user_command_is_message_unless_private() -> None:
 
 
 @pytest.mark.parametrize("role", ["custom", "hookMessage"])
-def test_messages_of_extensions_stay_messages_of_extensions(role: str) -> None:
+def test_messages_of_extensions_become_custom_messages(role: str) -> None:
     message = read(role=role, customType="todo", content="x", display=False, details=[1])
     assert message == CustomMessage("todo", (TextPart("x"),), is_displayed=False, details=[1])
 
@@ -234,7 +234,7 @@ KEYS = [
 
 
 @given(st.sampled_from(sorted(ROLES)), st.dictionaries(st.sampled_from(KEYS), JSON))
-def test_any_message_is_read_and_writable(role: str, fields: Fields) -> None:
+def test_any_message_is_read_and_can_be_written(role: str, fields: Fields) -> None:
     message = read(**{**fields, "role": role})
     if isinstance(message, Message):
         assert decode_message(encode(message)) == message

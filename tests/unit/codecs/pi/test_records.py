@@ -205,7 +205,7 @@ def test_system_message_is_in_the_context_of_pi() -> None:
     assert record["content"] == [{"type": "text", "text": "rules"}]
 
 
-def test_unreadable_entry_is_carried_outside_the_context() -> None:
+def test_unreadable_entry_is_stored_outside_context() -> None:
     entry = msgspec.structs.replace(entry_of(user("x")), kind="opaque", body=b"\xff")
     (record,) = records_of(entry, body_of(entry), WRITING)
     assert (record["type"], record["customType"]) == ("custom", "perdure.opaque")
@@ -215,7 +215,7 @@ def test_unreadable_entry_is_carried_outside_the_context() -> None:
     assert record["data"] == {"lane": "tree", "body": msgspec.Raw(b'{"a":1}')}
 
 
-def test_undone_compaction_is_carried_outside_the_context() -> None:
+def test_undone_compaction_is_stored_outside_context() -> None:
     entry = entry_of(Compaction("s"))
     undone = msgspec.structs.replace(WRITING, undone=frozenset({entry.id}))
     (record,) = records_of(entry, body_of(entry), undone)

@@ -1,4 +1,4 @@
-"""A conversation is extended by new entries, and reports when a new one is needed."""
+"""A conversation is extended by new entries, and reports when it must be rebuilt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages sent of a conversation, with and without a budget."""
+"""The messages of a conversation in a request, with and without a budget."""
 
 from __future__ import annotations
 

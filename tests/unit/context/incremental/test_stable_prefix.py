@@ -32,7 +32,7 @@ def settled(*groups: list[ContextMessage]) -> Settled:
 
 
 def told(made: Settled) -> dict[str, object]:
-    """Return the content of `made`, independent of its layers."""
+    """Return the content of `made` without its layers."""
     layered = {
         name: getattr(made, name).whole() for name in ("said", "paired", "sizes", "messages")
     }

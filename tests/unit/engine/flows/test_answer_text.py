@@ -9,11 +9,11 @@ def says(*texts: str, is_cut: bool = False) -> Message:
     return Message("assistant", parts, stop_reason="aborted" if is_cut else "stop")
 
 
-def test_newest_answer_is_the_text() -> None:
+def test_text_is_that_of_newest_answer() -> None:
     assert said_in([user("go"), says("one"), says("two")]) == AnswerText("two")
 
 
-def test_cut_answer_is_joined_with_its_continuation() -> None:
+def test_interrupted_answer_is_joined_with_its_continuation() -> None:
     cut = [user("go"), says("```hand", is_cut=True)]
     assert said_in(cut) == AnswerText("```hand", is_cut=True)
     assert said_in([*cut, says("off\na", is_cut=True), says(": b")]) == AnswerText(

@@ -48,7 +48,7 @@ async def test_journal_follows_foreign_appends() -> None:
     assert (await first.state()).run.running_nodes == ("o",)
 
 
-async def test_decision_on_old_state_is_repeated() -> None:
+async def test_decision_on_outdated_state_is_repeated() -> None:
     _, log = await journal(STARTED, CLAIMED, NodeParked("o", "o", "prompt-human"))
     seen: list[int] = []
 
@@ -66,7 +66,7 @@ async def test_decision_on_old_state_is_repeated() -> None:
     assert max(seen) == 3
 
 
-async def test_nothing_decided_appends_nothing() -> None:
+async def test_empty_decision_appends_nothing() -> None:
     _, log = await journal(STARTED)
     assert (await log.append(lambda _: [])).head == 0
 

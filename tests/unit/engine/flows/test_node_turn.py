@@ -55,7 +55,7 @@ class Place:
         return NodeTurn(self.ground, NodePart("owner", work.node.id, FLOW, work), last)
 
     def taken_up(self, said: AnswerText) -> NodeTurn:
-        """Return the same turn in another process, which finds `said` in the log."""
+        """Return the same turn in another process, which finds the answer `said` in the log."""
 
         async def last() -> AnswerText:
             return said
@@ -63,7 +63,7 @@ class Place:
         return NodeTurn(self.ground, NodePart("owner", "owner-intake", FLOW), last)
 
     async def repairing(self) -> NodeTurn:
-        """Return a process that begins with the requested repair."""
+        """Return the turn of a process that starts with the requested repair."""
 
         async def last() -> AnswerText:
             return AnswerText()
@@ -91,7 +91,7 @@ async def test_only_first_and_last_commit_write_to_flow(tmp_path: Path) -> None:
     assert (await turn.beside([new_side(ModelCalled(1, "m"))])).writes == ()
 
 
-async def test_claim_made_by_other_process_first_is_abandoned(tmp_path: Path) -> None:
+async def test_claim_is_abandoned_if_other_process_claimed_first(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
@@ -122,7 +122,7 @@ async def test_turn_end_updates_flow_and_stores_artifact(
     assert end.blobs == (b"what is in a.md",)
 
 
-async def test_turn_of_other_process_is_judged_by_log(tmp_path: Path) -> None:
+async def test_turn_of_other_process_is_evaluated_from_log(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
@@ -202,7 +202,7 @@ async def test_turn_ended_by_denial_parks_node_as_consent_denied(tmp_path: Path)
     assert b"ana denied send" in end.entries[0].body
 
 
-async def test_answer_cut_in_two_by_crash_is_judged_as_one(tmp_path: Path) -> None:
+async def test_answer_split_by_crash_is_evaluated_as_one(tmp_path: Path) -> None:
     place = Place()
     whole = hand(tmp_path, "end", name="a.md")
     turn = await place.turn(tmp_path)

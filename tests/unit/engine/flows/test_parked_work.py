@@ -1,4 +1,4 @@
-"""Parking of nodes that cannot begin."""
+"""Parking of nodes that cannot start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fakes.scripted_roles import begun
 SOLO = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
 
 
-async def test_unbegun_node_keeps_its_reply_until_its_role_is_configured(tmp_path: Path) -> None:
+async def test_unstarted_node_keeps_its_reply_until_role_is_configured(tmp_path: Path) -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock, random=SeededRandom(1))
     journal = (await begun(store, clock, SOLO, tmp_path)).journal

@@ -51,7 +51,7 @@ async def test_other_request_replaces_the_open_one() -> None:
     assert [each.seq for each in await store.open_of_all(FlowRequested.kind)] == [second]
 
 
-async def test_request_after_a_closed_one_is_a_new_one() -> None:
+async def test_request_after_closed_one_is_separate() -> None:
     store = await started()
     first = await store_flow_request(store, FLOW, WANTED, 1)
     (request,) = await open_requests(store, FLOW)

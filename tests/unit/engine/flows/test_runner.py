@@ -37,7 +37,7 @@ class Place:
         self.ground: FlowContext | None = None
 
     async def run(self, graph: Graph | None = None) -> FlowState:
-        """Run the flow, beginning it with `graph`, as a process that knows nothing yet."""
+        """Run the flow, starting it with `graph`, as a process without any cached state."""
         if graph is not None:
             self.ground = await begun(self.store, self.clock, graph, self.folder)
         self.ground = ground(self.store, self.clock, self.folder)
@@ -95,7 +95,7 @@ async def test_cancellation_while_run_ends_is_raised(tmp_path: Path) -> None:
         await running
 
 
-async def test_branches_run_in_parallel_but_role_only_once(tmp_path: Path) -> None:
+async def test_branches_run_in_parallel_but_turns_of_role_do_not(tmp_path: Path) -> None:
     flow = graph(
         *("owner-intake>a", "owner-intake>b", "owner-intake>c", "a>end", "b>end", "c>end"),
         **OWNERS,
@@ -114,7 +114,7 @@ async def test_branches_run_in_parallel_but_role_only_once(tmp_path: Path) -> No
     assert set(state.run.history_handoff) >= {"a=>end", "b=>end", "c=>end"}
 
 
-async def test_returned_review_is_repeated(tmp_path: Path) -> None:
+async def test_review_handed_back_is_repeated(tmp_path: Path) -> None:
     place = Place(
         tmp_path,
         owner=[
@@ -208,7 +208,7 @@ async def test_deadlocked_flow_asks_person(tmp_path: Path) -> None:
     assert state.run.running_nodes == ()
 
 
-async def test_roles_look_back_give_feedback_and_the_flow_is_complete(tmp_path: Path) -> None:
+async def test_flow_is_complete_after_improvement_and_feedback(tmp_path: Path) -> None:
     feedback = "a-society/feedback/p-flow-20260527T143000123Z-a1b2c3.md"
     roles = ("developer", "owner")
     findings = {role: f"findings/{role}-findings.md" for role in roles}
@@ -262,7 +262,7 @@ async def test_fault_found_before_flow_changed_is_checked_again(
         calls = 0
 
         async def session(self, state: FlowState, role: str) -> StreamId:
-            """Fail; the first call changes the flow."""
+            """Raise an error; the first call changes the flow."""
             self.calls += 1
             if self.calls == 1:
                 await place.journal.append(lambda _: (RoleConfigured(role, model="a:b"),))

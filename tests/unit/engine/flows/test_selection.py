@@ -62,7 +62,7 @@ def test_skills_are_configured_like_model_by_default() -> None:
         ("given", "auto", Offers((), OFFERS.skills), Offers()),
     ],
 )
-def test_each_dimension_has_its_configurer(
+def test_each_dimension_is_configured_by_its_chooser(
     of_model: Configuring, of_skills: Configuring | None, by_selector: Offers, by_person: Offers
 ) -> None:
     state = after(of_model=of_model, of_skills=of_skills)

@@ -1,4 +1,4 @@
-"""How much of a flow's log is read and folded on the next read."""
+"""The part of a flow's log that the next read reads and folds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARKED = NodeParked("o", "o", "prompt-human")
 
 
 class CountedStore(MemoryStore):
-    """A store that counts the entries of logs it gives out."""
+    """A store that counts the log entries that it returns."""
 
     given = 0
 
@@ -61,7 +61,7 @@ async def appended(store: MemoryStore, *bodies: SideBody, at: int = 1) -> None:
 
 
 async def look(store: MemoryStore) -> FlowState:
-    """Return the state of the flow as read by a new journal."""
+    """Return the state of the flow from a new journal."""
     return await Journal(store, FLOW, ManualClock()).state()
 
 
@@ -156,7 +156,7 @@ def test_completed_flow_is_evicted_first(monkeypatch: pytest.MonkeyPatch) -> Non
     assert held(states, "abc") == ["b"]
 
 
-def test_cache_looks_at_no_other_state_when_it_keeps_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storing_state_in_cache_checks_no_other_state(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     is_completed = state_cache._is_completed  # pyright: ignore[reportPrivateUsage] - it is counted
 

@@ -1,4 +1,4 @@
-"""The table of docs/guides/hooks.md has every point, with its class and its fields."""
+"""The table in docs/guides/hooks.md lists every hook point with its class and fields."""
 
 from __future__ import annotations
 

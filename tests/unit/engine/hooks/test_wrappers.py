@@ -42,7 +42,7 @@ class Words:
 
 
 async def ran(spec: ToolSpec, hooks: Hooks) -> ToolRun:
-    """Return the result of a call of `spec` with `hooks` around it."""
+    """Return the result of a call of `spec` with `hooks`."""
     hooked = HookedCall(spec, hooks)
     call = tool_call_of(spec.name)
     return await run_tool(hooked.spec, call, clock=ManualClock(), answered=hooked.apply_hooks)

@@ -1,4 +1,4 @@
-"""What a worker measures, through the SDK of OpenTelemetry."""
+"""The metrics of a worker, through the SDK of OpenTelemetry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telemetry that fails harms no turn."""
+"""A failure of telemetry does not affect any turn."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def processed(processor: SpanProcessor) -> TracerProvider:
 
 
 class BrokenMeters:
-    """A provider whose instruments raise when something is measured."""
+    """A provider whose instruments raise an error at every measurement."""
 
     def get_meter(self, *_: object, **__: object) -> Any:
         class Meter:
@@ -104,7 +104,7 @@ async def test_observer_failure_does_not_affect_turn(
 
 
 class Recording:
-    """Records how it is left, and raises on request."""
+    """Records the exception at its exit, and raises an error on request."""
 
     def __init__(self, *, is_failing: bool) -> None:
         self.left: list[BaseException | None] = []
@@ -132,7 +132,7 @@ class Recording:
 
 
 def leave(watched: Isolated, error: BaseException) -> None:
-    """Leave a block of `watched` with `error`."""
+    """Raise `error` inside a `watched` effect."""
     nothing: Any = None
     with watched.effect(nothing, nothing) as came:
         came(nothing)

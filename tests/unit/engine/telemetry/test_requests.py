@@ -1,4 +1,4 @@
-"""Telemetry of the requests of model calls."""
+"""Telemetry of model requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ async def chatting(
     return chat, told
 
 
-async def test_call_span_has_request_with_content(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_span_contains_request_if_content_is_enabled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     replies = (says(calls("look", json='{"where": "attic"}')), says("done"))
     chat, told = await chatting(monkeypatch, *replies, has_content=True)
     await chat.send(f"my plan, with {KEY}")
@@ -44,7 +46,7 @@ async def test_call_span_has_request_with_content(monkeypatch: pytest.MonkeyPatc
     assert not any(KEY in span.to_json() for span in told.spans)
 
 
-async def test_call_span_has_only_settings_without_content(
+async def test_call_span_contains_only_settings_if_content_is_disabled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await chatting(monkeypatch, says("done"))
@@ -61,7 +63,9 @@ async def test_call_span_has_only_settings_without_content(
     assert "perdure.namespace" not in first.attributes
 
 
-async def test_first_chunk_is_measured_by_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_time_to_first_chunk_is_measured_by_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     chat, told = await chatting(monkeypatch, says("done"), namespace="shop")
     await chat.send("my plan")
     (first,) = told.points("gen_ai.client.operation.time_to_first_chunk")

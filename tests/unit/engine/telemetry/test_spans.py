@@ -70,7 +70,7 @@ async def test_turn_span_has_child_spans_of_calls_and_tools(
     assert [event.name for event in ran.events] == ["looked"]
 
 
-async def test_spans_of_tools_side_by_side_cover_their_runs(
+async def test_spans_of_parallel_tools_cover_their_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     places = ("a", "b", "c")
@@ -97,7 +97,7 @@ async def test_spans_have_no_content_by_default(
     assert not any(word in everything for word in ("my plan", "attic", "nothing", "done"))
 
 
-async def test_requested_content_contains_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recorded_content_contains_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     replies = (looking("attic"), says("done"))
     chat, told = await observed(monkeypatch, *replies, has_content=True)
     await chat.send(f"my plan, with {KEY}")

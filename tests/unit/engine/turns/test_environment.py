@@ -64,7 +64,7 @@ def test_provider_is_parked_until_latest_reported_time() -> None:
     assert cooldowns.open_at(30) == {}
 
 
-async def test_person_waits_count_sessions_and_report_changes() -> None:
+async def test_person_waits_are_counted_per_session_and_report_changes() -> None:
     waits = PersonWaits()
     a, b = StreamId("a"), StreamId("b")
     before = waits.change()

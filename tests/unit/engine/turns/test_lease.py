@@ -118,7 +118,7 @@ async def test_lease_is_held_from_first_to_last_commit(made: type[MemoryStore]) 
 
 
 @pytest.mark.parametrize("made", [MemoryStore, Plain])
-async def test_first_commit_takes_lease_of_dead_process(made: type[MemoryStore]) -> None:
+async def test_first_commit_takes_over_lease_of_dead_process(made: type[MemoryStore]) -> None:
     mine = await claim(made=made)
     await mine.store.acquire_lease(S, "the dead", 60_000)
     async with leading(mine, is_begun=False) as leadership:

@@ -72,7 +72,7 @@ def watched(stage: Stage) -> SlowTable:
     return table
 
 
-async def test_answer_is_kept_when_turn_is_suspended_during_flush() -> None:
+async def test_answer_is_stored_when_turn_is_suspended_during_flush() -> None:
     stage = Stage(says("paid for"))
     table = watched(stage)
     chat = await stage.chat()
@@ -112,7 +112,7 @@ async def test_failed_flush_does_not_end_turn(monkeypatch: pytest.MonkeyPatch) -
     assert table.entered.is_set()
 
 
-async def test_halves_of_emoji_reach_watchers_as_one() -> None:
+async def test_emoji_split_into_two_deltas_reaches_watchers_whole() -> None:
     stage = Stage()
     table = watched(stage)
     table.leave.set()

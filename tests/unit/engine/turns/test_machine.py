@@ -42,7 +42,7 @@ def test_turn_with_k_tool_calls_is_k_plus_3_commits(k: int) -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_turn_has_one_commit_per_effect_plus_one(k: int) -> None:
-    """Minimal: between two effects are the outcome of one and the intent of the next."""
+    """Minimal: one commit contains the outcome of an effect and the intent of the next effect."""
     course = Course()
     for n in range(k):
         course.happens(inputs.Answered(assistant(tool_call(f"c{n}", "retry"))))
@@ -53,7 +53,7 @@ def test_turn_has_one_commit_per_effect_plus_one(k: int) -> None:
     assert len(course.log.commits) == effects + 1
 
 
-def test_session_that_had_ended_is_reopened_with_its_turn() -> None:
+def test_ended_session_is_reopened_in_first_commit_of_its_turn() -> None:
     begun = step(empty_state(), inputs.Begin(user("go"), 2, None, is_reopening=True), CONFIG, 0)
     kinds = [entry.kind for entry in begun.entries]
     assert kinds == ["session_reopened", "turn_started", "message", "model_called"]
@@ -70,7 +70,7 @@ def test_outcome_and_the_next_intent_share_a_commit() -> None:
     assert course.log.kinds[-3:] == ["tool_finished", "message", "model_called"]
 
 
-def test_call_key_is_its_unique_log_position() -> None:
+def test_idempotency_key_of_call_is_its_unique_log_position() -> None:
     course = Course()
     twice = [tool_call("same", "retry"), tool_call("same", "retry")]
     course.happens(inputs.Answered(assistant(*twice)))
@@ -81,7 +81,7 @@ def test_call_key_is_its_unique_log_position() -> None:
     assert len(keys) == len(set(keys)) == 4
 
 
-def test_outcomes_name_the_message_that_follows_them() -> None:
+def test_outcomes_refer_to_the_message_that_follows_them() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c1", "retry"))))
     course.happens(inputs.ToolReturned("one"))

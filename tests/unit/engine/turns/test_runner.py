@@ -203,7 +203,7 @@ async def test_context_is_compacted_during_turn_and_answer_follows() -> None:
     assert "They counted words" in (await chat.session.context()).messages[0].message.text
 
 
-async def test_message_after_turn_is_ordinary() -> None:
+async def test_steering_after_turn_is_stored_as_message() -> None:
     _, gate, chat = await at_the_gate("done")
     gate.leave.set()
     assert chat.turn is not None
@@ -219,7 +219,7 @@ def told() -> Input:
     return Waited()
 
 
-async def test_unstopped_effect_has_outcome() -> None:
+async def test_effect_without_stop_request_returns_its_outcome() -> None:
     async def effect() -> Input:
         await asyncio.sleep(0)
         return told()
@@ -228,7 +228,7 @@ async def test_unstopped_effect_has_outcome() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_stopping_effect_leaves_task_uncancelled(times: int) -> None:
+async def test_stop_request_does_not_cancel_the_task(times: int) -> None:
     stopping = StopRequest()
 
     async def effect() -> Input:
@@ -245,7 +245,7 @@ async def test_stopping_effect_leaves_task_uncancelled(times: int) -> None:
     assert stopping.has_cut
 
 
-async def test_effect_may_stop_its_own_turn_and_end_without_waiting() -> None:
+async def test_effect_can_stop_its_own_turn_and_return_at_once() -> None:
     stopping = StopRequest()
 
     async def effect() -> Input:

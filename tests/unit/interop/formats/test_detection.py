@@ -31,12 +31,12 @@ def test_every_file_of_a_format_is_recognised(format: FormatName) -> None:
 
 
 @pytest.mark.parametrize("name", ["current.jsonl", "sample.jsonl", "legacy.jsonl"])
-def test_operator_file_that_lost_its_header_is_still_operator(name: str) -> None:
+def test_operator_file_without_header_is_recognized_as_operator(name: str) -> None:
     assert recognised_in(operator_file(name).partition(b"\n")[2]) == "operator"
 
 
 @pytest.mark.parametrize("name", ["rollout.jsonl", "bare.jsonl"])
-def test_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
+def test_codex_file_without_header_is_recognized_as_codex(name: str) -> None:
     assert recognised_in(codex_file(name).partition(b"\n")[2]) == "codex"
 
 
@@ -65,7 +65,7 @@ def test_noise_before_first_record_is_skipped() -> None:
     assert recognised_in(b"\xff{\n" * 5 + claude_file("chain.jsonl")) == "claude-code"
 
 
-def test_pi_file_that_lost_its_header_is_still_pi() -> None:
+def test_pi_file_without_header_is_recognized_as_pi() -> None:
     assert recognised_in(pi_file("v3.jsonl").partition(b"\n")[2]) == "pi"
     assert recognised_in(pi_file("v1.jsonl").partition(b"\n")[2]) == "pi"
 
@@ -86,7 +86,7 @@ def test_pi_file_that_lost_its_header_is_still_pi() -> None:
         b'{"type":42}\n{"kind":"user"}\n',
     ],
 )
-def test_other_files_have_no_format(content: bytes) -> None:
+def test_files_of_other_kinds_have_no_format(content: bytes) -> None:
     assert recognised_in(content) is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.interop.formats.handover import Handover, conversation_id, handover_in
 
 
-def test_mark_is_read_as_it_was_written() -> None:
+def test_written_mark_is_read_back() -> None:
     mark = Handover("s", "s/3", 5)
     assert handover_in({"type": "user", **mark.mark}) == mark
     assert mark.id == conversation_id("s", "s/3")

@@ -31,7 +31,7 @@ def test_references_in_body_become_entry_ids() -> None:
     assert msgspec.json.decode(body)["first_kept"] == "s/10"
 
 
-def test_body_that_is_no_json_is_kept() -> None:
+def test_body_that_is_not_json_is_unchanged() -> None:
     opaque = item(b"\xff no json", 4)
     assert (opaque.kind, body_without_source(opaque, ())) == (OPAQUE, b"\xff no json")
 

@@ -40,7 +40,9 @@ def log_of(
 
 
 @given(st.lists(st.text(max_size=30), max_size=12), st.integers(1, 300), st.integers(0, 12))
-def test_stretches_are_log_from_given_seq(texts: list[str], piece_bytes: int, first: int) -> None:
+def test_log_pieces_contain_all_entries_from_given_seq(
+    texts: list[str], piece_bytes: int, first: int
+) -> None:
     entries = [said(seq, text) for seq, text in enumerate(texts)]
     stretches = list(log_of(*entries).stretches(first, S, piece_bytes))
     assert [entry for stretch in stretches for entry in stretch.entries] == entries[first:]
@@ -110,14 +112,14 @@ def test_positions_of_turns_are_found() -> None:
     assert not log_of(said(0)).has_turns(0)
 
 
-def test_some_returns_one_to_all_entries() -> None:
+def test_some_counts_entries_up_to_given_size_and_at_least_one() -> None:
     log = log_of(*(said(seq) for seq in range(4)))
     assert [log.some(first, 1) for first in range(4)] == [1, 1, 1, 1]
     assert [log.some(first, 10_000) for first in range(4)] == [4, 3, 2, 1]
 
 
 @pytest.mark.parametrize("old", [b"hello", b"base64"])
-def test_file_that_was_changed_meanwhile_is_reported(old: bytes, tmp_path: Path) -> None:
+def test_file_changed_after_opening_is_reported(old: bytes, tmp_path: Path) -> None:
     blob = b"content"
     content = write_bundle(Bundle(HEADER, (said(0, f"hello {blob_hash(blob)}"),), {}, (blob,)))
     file = tmp_path / "a.jsonl"
@@ -129,7 +131,7 @@ def test_file_that_was_changed_meanwhile_is_reported(old: bytes, tmp_path: Path)
             list(log.stretches(0, S, 10))
 
 
-def test_parent_in_the_same_write_becomes_a_sibling() -> None:
+def test_parent_in_same_write_becomes_sibling_reference() -> None:
     assert as_new(said(5), 3, None).parent == Sibling(1)
     assert as_new(said(5), 5, "x").parent == "s/4"
     assert as_new(said(5), 5, "x").alias == "x"

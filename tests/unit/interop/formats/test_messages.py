@@ -96,7 +96,7 @@ def test_other_documents_are_not_detected_as_messages() -> None:
             assert detect_format(Held(content)) is None
 
 
-def test_calls_without_an_id_are_kept_as_they_are() -> None:
+def test_calls_without_id_are_stored_unchanged() -> None:
     function = {"name": "look", "arguments": '{"row": 3}'}
     whole = {"id": "c1", "type": "function", "function": function}
     for content in (None, "", "I look."):
@@ -143,7 +143,7 @@ def test_invalid_messages_are_reported_and_others_are_read() -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"]]", b'{"role": "user"', b"\xff]", b"[" * 100_000])
-async def test_document_that_is_cut_off_is_refused(end: bytes) -> None:
+async def test_truncated_document_is_rejected(end: bytes) -> None:
     content = json.dumps(SAID).encode()[:-1] + end
     parsed = parse(content)
     check_items(parsed)
@@ -154,7 +154,7 @@ async def test_document_that_is_cut_off_is_refused(end: bytes) -> None:
     assert await store.feed(-1) == []
 
 
-async def test_session_is_named_by_the_path_and_found_again(tmp_path: Path) -> None:
+async def test_session_is_named_by_path_and_found_at_next_import(tmp_path: Path) -> None:
     store = empty_store()
     here, there = tmp_path / "a" / "m.json", tmp_path / "b" / "m.json"
     for file in (here, there):

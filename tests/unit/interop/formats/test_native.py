@@ -141,7 +141,7 @@ def test_text_that_resembles_an_id_is_not_a_reference() -> None:
     assert other[0].body == body
 
 
-def test_references_to_other_sessions_and_unknown_fields_stay() -> None:
+def test_references_to_other_sessions_and_unknown_fields_are_unchanged() -> None:
     body = b'{"summary":"x","first_kept":"elsewhere/4","new_field":1.50}'
     other = renamed(bundle_of(tree_entry(0, body, "compaction")), StreamId("other"))
     assert other[0].body == body

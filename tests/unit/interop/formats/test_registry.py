@@ -17,7 +17,7 @@ def test_every_format_has_a_name_users_can_type() -> None:
     assert {native.FORMAT, *FORMATS} == set(get_args(Format))
 
 
-def test_record_of_a_format_is_accepted_by_no_earlier_format() -> None:
+def test_no_earlier_format_accepts_record_of_later_format() -> None:
     seen = set[str]()
     for name, (files, read) in FILES.items():
         for line in (each for file in files for each in lines_in(Held(read(file)))):

@@ -53,7 +53,7 @@ def test_only_user_names_are_found_in_home_directories() -> None:
     assert list(paths.users(text)) == ["alice", "Bob", "Carol"]
 
 
-def test_folders_are_found_as_whole_paths_only() -> None:
+def test_folders_are_found_only_as_whole_paths() -> None:
     shape = paths.folder_pattern(["/home/alice/app", "/srv"])
     assert shape is not None
     text = "/home/alice/app/x /home/alice/app. /home/alice/app2 /home/alice/app.old /srv x/srv"

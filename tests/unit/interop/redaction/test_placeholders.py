@@ -19,7 +19,7 @@ def redactor(*texts: str, sorts: tuple[Redaction, ...] = REDACTIONS, cwd: str = 
     return made
 
 
-def test_value_known_from_one_place_is_replaced_in_every_other() -> None:
+def test_value_known_from_one_place_is_replaced_everywhere() -> None:
     texts = ("it was hunter2x", "password=hunter2x", "hunter2xx and ahunter2x")
     made = redactor(*texts)
     assert made.replace(texts[0]) == "it was [password-1]"
@@ -66,7 +66,7 @@ def test_kept_texts_stay() -> None:
     assert not made.holds_some("kept/alice")
 
 
-def test_overlapping_finds_are_replaced_completely() -> None:
+def test_overlapping_matches_are_replaced_completely() -> None:
     text = f"https://u:{KEY}@h?token={KEY}{KEY}"
     assert "Ab3d" not in redactor(text).replace(text)
 
@@ -78,7 +78,7 @@ _words = st.sampled_from(
 
 
 @given(st.lists(_words, max_size=8).map(" ".join) | st.text())
-def test_replacing_twice_finds_nothing_new(text: str) -> None:
+def test_second_redaction_changes_nothing(text: str) -> None:
     once = redactor(text).replace(text)
     again = redactor(once)
     assert again.replace(once) == once

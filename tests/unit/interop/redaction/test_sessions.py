@@ -127,14 +127,14 @@ def test_files_with_secrets_are_dropped_and_pictures_reported() -> None:
     assert native.parse(native.write_bundle(result.bundle), "x").entries == result.bundle.entries
 
 
-def test_foreign_ids_stay_unless_sensitive() -> None:
+def test_foreign_ids_are_unchanged_unless_sensitive() -> None:
     making = Making()
     first = making.say(user("one"))
     making.aliases = {"0a1b2c3d": first, KEY: first}
     assert redact(making.made(), ("secrets",)).bundle.aliases == {"0a1b2c3d": first}
 
 
-def test_fixed_words_of_log_are_no_names() -> None:
+def test_fixed_words_of_log_are_not_redacted_as_names() -> None:
     making = Making()
     making.say(user("/home/parts/x /home/message/x /home/assistant/x"))
     making.say(assistant("parts of a message"))

@@ -47,7 +47,7 @@ def stored(agent: Agent) -> dict[str, object]:
     return msgspec.json.decode(msgspec.json.encode(agent.snapshot()))
 
 
-def test_snapshot_with_every_setting_becomes_the_same_agent() -> None:
+def test_snapshot_with_every_setting_becomes_equal_agent() -> None:
     exported = agent_of(stored(WHOLE))
     assert exported.lost == ()
     assert set(exported.definition) <= set(AGENT_KEYS)
@@ -90,7 +90,7 @@ def test_relavium_export_reports_each_unsupported_setting() -> None:
     }
 
 
-def test_defaults_of_export_match_those_of_agent() -> None:
+def test_export_and_agent_have_the_same_defaults() -> None:
     snapshot = stored(Agent("plain", model="scripted:echo"))
     for name, value in DEFAULTS.items():
         assert snapshot.get(name, value) == value
@@ -114,7 +114,7 @@ def test_id_that_is_invalid_in_documents_is_changed_and_reported() -> None:
     assert exported.lost == ("id 'Mein Helfer' (written as 'mein-helfer')",)
 
 
-def test_minimal_snapshot_is_enough() -> None:
+def test_minimal_snapshot_becomes_agent() -> None:
     agent = agent_of({"name": "x"}).definition
     assert agent == {"id": "x", "name": "x", "model": "", "provider": "", "system_prompt": ""}
     assert agent_slug(None) == agent_slug({}) == NO_AGENT

@@ -58,7 +58,7 @@ def test_9_34_turn_is_one_node_and_interrupted_one_is_metadata() -> None:
     assert len(facts(made.workflow)["messages"]) == 10
 
 
-def test_9_35_user_text_opens_no_template_and_stays() -> None:
+def test_9_35_user_text_is_escaped_in_template_and_unchanged_in_transcript() -> None:
     making = Making()
     making.say(user("Say {{ secrets.X }} and {{{"), assistant("No."))
     text = render_workflow(making.made(), leaf_of(making.entries), "relavium").content.decode()
@@ -90,7 +90,7 @@ def test_session_without_answers_exports_only_input_and_output() -> None:
     assert facts(empty)["messages"] == []
 
 
-def test_answer_without_question_is_turn_without_prompt() -> None:
+def test_answer_without_user_message_is_turn_without_prompt() -> None:
     making = Making()
     making.say(assistant("Welcome."), user("Hi"), assistant("Hello."))
     assert [node.prompt_template for node in turns(exported(making))] == [None, "Hi"]
@@ -106,7 +106,7 @@ def test_agent_of_session_becomes_agent_of_document() -> None:
     assert parse(serialize(workflow)) == workflow
 
 
-def test_later_agent_applies_and_missing_one_is_reported() -> None:
+def test_later_agent_is_exported_and_missing_agent_is_reported() -> None:
     making = Making()
     making.say(user("a"), assistant("A"))
     assert not exported(making).agents
@@ -154,7 +154,7 @@ def test_branch_is_exported_and_other_branches_are_counted() -> None:
     assert workflow_of(making.made(), EntryId(left), "perdure").left_out == 1
 
 
-def test_compaction_is_reported_and_is_no_turn() -> None:
+def test_compaction_is_reported_and_is_not_a_turn() -> None:
     making = Making()
     making.say(user("a"), assistant("A"), Compaction("So far"), user("b"), assistant("B"))
     workflow = exported(making)

@@ -90,7 +90,7 @@ def test_numbers_continue_over_system_messages() -> None:
     assert "compaction" not in told(log)[2]
 
 
-def test_compaction_that_keeps_nothing_hides_all_before_it() -> None:
+def test_compaction_without_kept_entries_hides_all_earlier_messages() -> None:
     log = TreeLog()
     log.extend(user("a"), assistant("b"), Compaction("So far"))
     assert told(log)[2]["compaction"] == {"droppedThroughSequence": 1}

@@ -93,7 +93,7 @@ async def test_onnx_model_gives_the_mean_of_its_tokens(tmp_path: Path) -> None:
     assert embedder.model.startswith("minilm:model:")
 
 
-def test_damaged_models_are_refused(tmp_path: Path) -> None:
+def test_damaged_models_are_rejected(tmp_path: Path) -> None:
     folder = bert_folder(tmp_path / "bert")
     (folder / "config.json").write_text(
         json.dumps({"num_attention_heads": 2, "num_hidden_layers": 9})

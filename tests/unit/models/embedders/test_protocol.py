@@ -29,6 +29,6 @@ def test_embedder_with_invalid_model_name_is_rejected(model: object) -> None:
         check_embedder(embedder)
 
 
-def test_object_without_embedder_methods_is_refused() -> None:
+def test_object_without_embedder_methods_is_rejected() -> None:
     with pytest.raises(WrongArgument, match="no embedder"):
         check_embedder(object())

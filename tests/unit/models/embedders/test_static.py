@@ -17,7 +17,7 @@ def cosine(one: object, other: object) -> float:
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
-async def test_words_of_one_meaning_have_one_direction(tmp_path: Path) -> None:
+async def test_words_with_the_same_meaning_have_similar_vectors(tmp_path: Path) -> None:
     embedder = StaticVectors(static_folder(tmp_path / "tiny"))
     hotel, lodging, storm = await embedder.embed(["hotel", "Lodging", "storm"])
     assert cosine(hotel, lodging) > 0.999
@@ -41,7 +41,7 @@ async def test_other_weights_give_another_model_name(tmp_path: Path) -> None:
     assert one != other
 
 
-def test_weights_without_a_table_are_refused(tmp_path: Path) -> None:
+def test_weights_without_a_table_are_rejected(tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "tokenizer.json")
     flat = np.zeros(4, np.float32)
     save(tmp_path / "model.safetensors", {"flat": flat})

@@ -11,7 +11,7 @@ from perdure.models.embedders.weights import file_in, require_file, tensors_in, 
 from tests.fakes.tiny_models import broken_weights
 
 
-def test_missing_and_doubtful_files_are_named(tmp_path: Path) -> None:
+def test_missing_too_large_or_ambiguous_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         require_file(tmp_path / "none", ("*.json",), 10)
     with pytest.raises(ConfigError, match=r"has no \*\.json or \*\.txt"):
@@ -25,7 +25,7 @@ def test_missing_and_doubtful_files_are_named(tmp_path: Path) -> None:
         file_in(tmp_path, ("*.txt",), 11)
 
 
-def test_damaged_files_are_refused(tmp_path: Path) -> None:
+def test_damaged_files_are_rejected(tmp_path: Path) -> None:
     broken_weights(tmp_path / "w.safetensors")
     with pytest.raises(ConfigError, match="cannot be read as safetensors"):
         tensors_in(tmp_path / "w.safetensors")

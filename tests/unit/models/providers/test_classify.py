@@ -106,7 +106,7 @@ def test_overflow_messages_are_recognized() -> None:
         "The image is too large",
     ],
 )
-def test_other_refusals_are_no_overflow(said: str) -> None:
+def test_other_refusals_are_not_overflows(said: str) -> None:
     assert not is_overflow(said)
     assert isinstance(of_status(400, {"message": said}), ModelRefused)
 

@@ -1,4 +1,4 @@
-"""Construction of the client, and its facts without calls; calls are in tests/conformance."""
+"""Construction and properties of the client. Calls are tested in tests/conformance."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_window_can_be_set() -> None:
         ("nobody-knows", "high", True),
     ],
 )
-async def test_reasoning_model_gets_no_temperature(
+async def test_request_to_reasoning_model_has_no_temperature(
     model: str, level: ThinkingLevel, is_kept: bool
 ) -> None:
     async with openai_server() as server:

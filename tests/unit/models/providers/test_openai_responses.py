@@ -1,4 +1,4 @@
-"""Construction of the client, and its facts without calls; calls are in tests/conformance."""
+"""Construction and properties of the client. Calls are tested in tests/conformance."""
 
 from __future__ import annotations
 

@@ -89,11 +89,11 @@ def test_tool_media_follow_results() -> None:
     ]
 
 
-def test_reasoning_is_left_out() -> None:
+def test_reasoning_is_omitted() -> None:
     assert mapped(user("x"), assistant(thinking("hm"), "yes"))[1] == [wire.TextPart("yes")]
 
 
-def test_only_open_rounds_get_their_reasoning_back() -> None:
+def test_only_open_rounds_include_their_reasoning() -> None:
     rounds = RoundMemory()
     for model, call in (("openai:x", "a"), ("openai:x", "b"), ("other:y", "c")):
         parts = [wire.ThinkingPart(f"before {call}"), wire.ToolCallPart("t", {}, call)]

@@ -34,7 +34,7 @@ def test_entry_queries_only_the_edges_of_its_nodes() -> None:
     assert len(log.run.visited_node_ids) == 299
 
 
-def test_partial_handoff_and_withdrawn_one_are_owed() -> None:
+def test_partial_and_withdrawn_handoffs_are_owed() -> None:
     log = FlowLog(graph("o>a", "o>b")).claim("o").hand("o", "a")
     assert [node.id for node in log.state.owing] == ["o"]
     log.hand("o", "b")

@@ -51,7 +51,7 @@ def stored_args(args: dict[str, object]) -> tuple[ToolCallPart, tuple[bytes, ...
         ),
     ],
 )
-def test_base64_in_arguments_becomes_a_handle_and_is_restored(
+def test_base64_in_arguments_is_replaced_by_handle_and_restored(
     args: dict[str, object], stored: dict[str, object]
 ) -> None:
     part, contents = stored_args(args)
@@ -78,7 +78,7 @@ def test_other_arguments_are_unchanged(args: dict[str, object]) -> None:
     assert stored_message(message) == (message, ())
 
 
-def test_base64_in_a_result_becomes_a_handle() -> None:
+def test_base64_in_a_result_is_replaced_by_handle() -> None:
     text, found = stored_text(f"![tree]({URL})")
     assert (text, found) == (f"![tree](data:image/png;base64,{HANDLE})", {HANDLE: PNG})
     told = json.dumps({"n": 1, "image": {"type": "base64", "data": BASE64}})

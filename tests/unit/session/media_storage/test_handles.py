@@ -32,7 +32,7 @@ def unknown(value: object) -> UnknownPart:
     return UnknownPart(msgspec.Raw(msgspec.json.encode(value)))
 
 
-def test_picture_becomes_a_handle_by_its_content() -> None:
+def test_picture_is_replaced_by_handle_of_its_content() -> None:
     part = media_part(PICTURE)
     assert part.handle == "media://sha256-" + hashlib.sha256(PNG).hexdigest()
     assert HANDLE.fullmatch(part.handle)

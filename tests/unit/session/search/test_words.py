@@ -76,7 +76,7 @@ def test_only_folding_characters_give_ascii_words(text: str) -> None:
         "ab1 _-.\u00e9\u0301\u4e16\u754c\u304b\u3099\uac00\u11a8\ufb01\u00bd\u3002", max_size=80
     )
 )
-def test_sliced_text_has_words_of_whole_text(text: str) -> None:
+def test_sliced_text_and_whole_text_have_the_same_words(text: str) -> None:
     whole = terms(text), list(words(text))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("perdure.session.search.words._SLICE", 3)
@@ -88,7 +88,7 @@ LATIN = st.characters(max_codepoint=0x17F) | st.sampled_from("“”—ß\u2019\
 
 
 @given(st.lists(LATIN, max_size=20).map("".join), st.sampled_from([1, 2, LONGEST, LONGEST + 1]))
-def test_words_of_latin_text_are_those_with_positions(text: str, times: int) -> None:
+def test_latin_text_has_same_words_with_and_without_positions(text: str, times: int) -> None:
     assert terms(text * times) == [word.term for word in words(text * times)]
 
 

@@ -320,7 +320,7 @@ def test_streams_notified_long_ago_are_forgotten() -> None:
     assert not named.has(StreamId("s999"), 999.0 + live_sender.TERM_S)
 
 
-async def test_late_watch_gets_snapshot_also_if_it_listens_late(
+async def test_late_watch_gets_snapshot_even_if_listening_starts_later(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_sender, "FLUSH_S", 0.05)  # the text so far is not written at once

@@ -27,7 +27,7 @@ async def filled() -> tuple[MemoryStore, Memory]:
     return store, memory
 
 
-async def test_verify_names_the_entry_whose_body_was_changed() -> None:
+async def test_verify_reports_entry_with_changed_body() -> None:
     store, memory = await filled()
     rows = memory.heaps["n"].streams[S].rows
     changed = msgspec.structs.replace(rows[1].entry, body=new_tree(user("B")).body)

@@ -118,7 +118,7 @@ def expected(
     return kept - derived, sharing, lost
 
 
-async def test_few_forks_determine_what_all_forks_keep() -> None:
+async def test_few_forks_determine_entries_that_all_forks_keep() -> None:
     for seed in range(60):
         with case(seed):
             store, relations = await forest(random.Random(seed))
@@ -150,7 +150,7 @@ def test_chain_of_forks_reads_two_streams() -> None:
     assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f0")
 
 
-def test_only_fork_that_sees_most_is_read() -> None:
+def test_only_fork_with_highest_head_is_read() -> None:
     relations = [Relation(StreamId(f"f{n}"), ROOT, "fork", head=n % 700) for n in range(1_000)]
 
     assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f699")

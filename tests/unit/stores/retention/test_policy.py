@@ -60,7 +60,7 @@ def test_fork_protects_origin_unless_it_expires_first() -> None:
     assert [(each.stream, each.hold) for each in plan.held] == [("a", "forks")]
 
 
-def test_protected_session_stays_and_is_listed() -> None:
+def test_protected_session_is_listed_and_not_deleted() -> None:
     plan = expiring([held("a", 99, hold="turn")], Retention(max_age_s=1), NOW)
     assert plan.expiring == ()
     assert [(each.stream, each.why, each.hold) for each in plan.held] == [("a", "age", "turn")]

@@ -65,7 +65,7 @@ def test_only_missing_migrations_are_applied(
     assert list(db.execute("SELECT x, y FROM second")) == []
 
 
-def test_failed_migration_leaves_previous_version(
+def test_failed_migration_keeps_previous_version(
     db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     migrate.migrate(db)

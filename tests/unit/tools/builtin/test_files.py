@@ -154,7 +154,7 @@ async def test_glob_selects_files(tmp_path: Path) -> None:
     assert await listed(tmp_path, glob="*.md") == ["[nothing there]"]
 
 
-async def test_list_ends_at_its_limit_and_says_so(tmp_path: Path) -> None:
+async def test_truncated_list_states_its_limit(tmp_path: Path) -> None:
     for n in range(MAX_ENTRIES + 1):
         (tmp_path / f"{n:03}").write_text("")
     lines = await listed(tmp_path)
@@ -164,7 +164,7 @@ async def test_list_ends_at_its_limit_and_says_so(tmp_path: Path) -> None:
     assert len(await listed(tmp_path)) == MAX_ENTRIES
 
 
-async def test_name_with_line_feeds_stays_on_one_line(tmp_path: Path) -> None:
+async def test_name_with_line_feeds_is_printed_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "a\nb").write_text("")
     (tmp_path / os.fsdecode(b"c\xff")).write_text("")
     assert await listed(tmp_path) == ["a\\nb", "c\\udcff"]

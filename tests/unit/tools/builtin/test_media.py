@@ -23,7 +23,7 @@ async def read(content: bytes, **args: object) -> ToolRun:
     return await Tools(Path(), read_media=held).run(read_media, **{"handle": HANDLE, **args})
 
 
-async def test_text_is_read_whole_or_in_part() -> None:
+async def test_text_is_read_completely_or_in_part() -> None:
     assert (await read(b"hello")).output.text == "hello"
     assert (await read(b"hello", start=1, end=3)).output.text == "el"
     assert (await read("é!".encode(), start=1)).output.text == "!"

@@ -105,6 +105,6 @@ async def test_too_many_bytes_or_entries_end_the_search(
     assert await found(root, "os") == [STOPPED]
 
 
-async def test_file_that_is_too_large_is_left_out(root: Path) -> None:
+async def test_too_large_file_is_skipped(root: Path) -> None:
     (root / "large.txt").write_bytes(b"needle\n" + b"a" * MAX_FILE_BYTES)
     assert await found(root, "needle") == ["[not found]"]

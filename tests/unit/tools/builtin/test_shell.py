@@ -20,7 +20,7 @@ def test_command_is_given_as_a_line_or_as_words() -> None:
     assert allowed_argv({"command": "echo", "args": ["a;b", ""]}, ALLOWED) == ("echo", "a;b", "")
 
 
-def test_line_and_words_give_same_grant() -> None:
+def test_command_line_and_word_list_give_same_grant() -> None:
     line = about_command({"command": "git 'status'"}, ALLOWED)
     words = about_command({"command": "git", "args": ["status"]}, ALLOWED)
     assert line == words

@@ -225,7 +225,7 @@ def test_missing_or_special_file_error_has_reason(root: Path, path: str, reason:
     assert not isinstance(caught.value, ToolDenied)
 
 
-def test_file_is_not_a_directory(root: Path) -> None:
+def test_file_opened_as_directory_is_rejected(root: Path) -> None:
     with (
         pytest.raises(ToolError, match="is not a directory"),
         Jail(root, "tool").directory("file.txt"),

@@ -31,7 +31,8 @@ class EraseFilters(msgspec.Struct, frozen=True):
     """The options that select many sessions to erase."""
 
     query: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Sessions whose title or id contains this.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Sessions whose title or id contains this text."),
     ] = None
     cwd: FolderFilter = None
     source: SourceFilter = None
@@ -117,7 +118,7 @@ async def _kept_lines(store: Store, rows: Sequence[SessionRow]) -> Iterator[str]
 async def erase_rows(
     store: Store, rows: Sequence[SessionRow], forks: ForkPolicy, by: str
 ) -> tuple[list[Certificate], int]:
-    """Erase each of `rows`. Return the certificates, and how many could not be erased."""
+    """Erase each of `rows`. Return the certificates, and the number of sessions that failed."""
     done: list[Certificate] = []
     failures = 0
     for row in rows:

@@ -55,7 +55,7 @@ async def _change(session: str, work: Work, common: CommonOptions) -> None:
 
 
 def _focus(text: str | None) -> str | None:
-    """Return `text`. Raises: typer.BadParameter when it is empty or not UTF-8."""
+    """Return `text`. Raises: typer.BadParameter when the text is empty or not UTF-8."""
     if text is not None and not text.strip():
         raise typer.BadParameter("it is empty; say what the summary must keep, or leave it out")
     return only_text(text)
@@ -80,9 +80,9 @@ async def branch(
 ) -> None:
     """Continue from another entry.
 
-    The next message is appended there. Nothing is deleted: the old branch stays in the tree, and
-    you can return to it. "root" is the position before the first entry. With --summarize a model
-    summarizes the old branch, and the conversation continues after that summary.
+    The next message is appended after that entry. Nothing is deleted: the old branch stays in the
+    tree, and you can return to it. "root" is the position before the first entry. With --summarize
+    a model summarizes the old branch, and the conversation continues after that summary.
 
     Examples:
         perdure sessions branch 01jd 12    # continue from entry 12
@@ -393,7 +393,7 @@ async def uncompact(session: SessionArgument, *, common: CommonOptions) -> None:
 async def abandon(session: SessionArgument, *, common: CommonOptions) -> None:
     """End an interrupted turn.
 
-    The messages of the turn remain in the log, and the turn does not continue. To continue it
+    The messages of the turn remain in the log, and the turn does not continue. To continue the turn
     instead, use `perdure chat --session ID`.
 
     Examples:

@@ -92,7 +92,7 @@ async def _path(store: Store, handle: Session, leaf: str) -> list[Entry]:
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The shared entries of two branches, and the entries of each after the last shared one."""
+    """The shared entries of two branches, and the entries of each after the last shared entry."""
 
     shared: tuple[Entry, ...]
     first: tuple[Entry, ...]
@@ -110,10 +110,10 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
-    """Return how the branches `first` and `second`, each root -> leaf, differ.
+    """Return the difference between the branches `first` and `second`, each root -> leaf.
 
-    Entries are equal if their ids are: a branch has no entry twice, and two entries with equal text
-    are different.
+    A branch contains no entry twice. Two entries are equal if their ids are equal; equal text is
+    not enough.
     """
     shared = 0
     for one, other in zip(first, second, strict=False):

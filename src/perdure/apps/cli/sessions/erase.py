@@ -51,7 +51,7 @@ EntriesArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ENTRY",
-        help="Erase only these entries of it: a number, a whole id or a foreign id.",
+        help="Erase only these entries of the session: a number, a whole id or a foreign id.",
     ),
 ]
 YesOption = Annotated[
@@ -73,7 +73,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
         bool, typer.Option("--everything", help="All sessions of the namespace.")
     ] = False,
     is_kept_for_forks: Annotated[
-        bool, typer.Option("--keep-for-forks", help="Keep the entries that forks share.")
+        bool, typer.Option("--keep-for-forks", help="Do not erase the entries that forks share.")
     ] = False,
     is_with_forks: Annotated[
         bool, typer.Option("--with-forks", help="Erase its forks too.")
@@ -84,7 +84,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(callback=only_text, help="The person who requests it; default: you."),
+        typer.Option(callback=only_text, help="The person who requests the erasure; default: you."),
     ] = None,
     is_sure: YesOption = False,
     filters: EraseFilters,
@@ -98,9 +98,9 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
 
     With an ENTRY the session stays: only these entries, and what repeats them, lose their content.
 
-    With --query, --cwd, --source or --until it erases every session that matches all of them. It
-    lists them first: --dry-run stops there. With an ID, an ENTRY, --subject or --everything,
-    --dry-run lists what would be erased, too.
+    With --query, --cwd, --source or --until the command erases every session that matches all of
+    them. It lists them first: --dry-run stops there. With an ID, an ENTRY, --subject or
+    --everything, --dry-run also lists the data that would be erased.
 
     Examples:
         perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --dry-run
@@ -262,7 +262,7 @@ def _confirm(what: str, *, is_sure: bool) -> None:
 def _place_for(file: Path | None) -> Path | None:
     """Create the file for the certificate before erasing; None if the file already existed.
 
-    Raises: PathExists, unless it is an empty file left by a killed command; UsageMistake.
+    Raises: PathExists, except for an empty file left by a killed command; UsageMistake.
     """
     if file is None:
         return None

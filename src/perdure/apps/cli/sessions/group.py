@@ -76,9 +76,9 @@ def add_to(program: typer.Typer) -> None:
 async def show_session(session: SessionArgument, *, common: CommonOptions) -> None:
     """Show a session and its current branch.
 
-    Prints the title, folder, times, program, number of messages, open questions, tokens and cost as
-    `perdure usage sessions`, and the messages of the current branch, with older ones collapsed. Of
-    a long branch only the newest 400 entries are shown; --json prints all.
+    Prints the title, folder, times, program, number of messages, open questions, tokens and cost
+    (as in `perdure usage sessions`), and the messages of the current branch, with older messages
+    collapsed. Of a long branch only the newest 400 entries are shown; --json prints all.
 
     Examples:
         perdure sessions show 01jd                # by the beginning of its id

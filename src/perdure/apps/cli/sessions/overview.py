@@ -72,7 +72,8 @@ class ListFilters(msgspec.Struct, frozen=True):
         str | None, typer.Option(metavar="NAME", help="Only sessions of this agent.")
     ] = None
     model: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only sessions whose model contains this.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Only sessions whose model contains this text."),
     ] = None
     subject: Annotated[
         str | None,
@@ -101,7 +102,7 @@ class ListFilters(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> RowFilter:
-        """The sessions that the list has."""
+        """The sessions in the list."""
         return RowFilter(
             scope="all" if self.is_all else "listed",
             cwd=self.cwd,
@@ -122,7 +123,8 @@ async def list_sessions(
         int, typer.Option(min=0, max=MOST, metavar="N", help="Maximum number; 0: all.")
     ] = 50,
     after: Annotated[
-        str | None, typer.Option(metavar="ID", help="The sessions after this one: the next page.")
+        str | None,
+        typer.Option(metavar="ID", help="The sessions after this session: the next page."),
     ] = None,
     filters: ListFilters,
     common: CommonOptions,

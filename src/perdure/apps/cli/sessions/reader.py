@@ -76,7 +76,7 @@ async def read(
 
 
 async def _entries(session: Session, entry: str | None, last: int | None) -> list[Entry]:
-    """Return one entry, or those of the current branch. Raises: EntryNotFound, AmbiguousId."""
+    """Return one entry or all entries of the current branch. Raises: EntryNotFound, AmbiguousId."""
     if entry is not None:
         return [await session.entry(await session.find(entry))]
     if last is not None:

@@ -143,7 +143,7 @@ _INDENT = 2
 
 
 class ShownHit(msgspec.Struct, frozen=True):
-    """A hit, and the session it is in with its short id."""
+    """A hit, its session, and the short id of the session."""
 
     hit: Hit
     info: SessionInfo

@@ -25,10 +25,10 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """The candidates for a word. `mode` says what else the shell should offer.
+    """The candidates for a word. `mode` defines what the shell should offer in addition.
 
     `is_replacing`: the candidates match the typed text without beginning with it. `is_ordered`: the
-    shell should show them in this order, and not by their letters.
+    shell should show the candidates in this order, not alphabetically.
     """
 
     candidates: tuple[Candidate, ...] = ()

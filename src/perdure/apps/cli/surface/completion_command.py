@@ -23,7 +23,7 @@ def completion(
     shell: Annotated[
         Shell | None,
         typer.Argument(
-            metavar="SHELL", help="The shell: bash, zsh or fish; default: that of $SHELL."
+            metavar="SHELL", help="The shell: bash, zsh or fish; default: the shell in $SHELL."
         ),
     ] = None,
 ) -> int:

@@ -21,7 +21,7 @@ class Group(typer.Typer):
         self._found: dict[str, typer.models.CommandInfo] = {}
 
     def commands(self, only: str | None = None) -> list[typer.models.CommandInfo]:
-        """Return the command `only`, or all of them if the group has none of that name."""
+        """Return the command `only`, or all commands if the group does not contain `only`."""
         if only is not None and only in self._places:
             return [self._command(only)]
         own = [known for known in self.registered_commands if known.name not in self._places]

@@ -109,7 +109,8 @@ def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
 def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
     """Format `found` for the script of `shell`; `words` are its arguments.
 
-    The shells keep the order. What has no order of its own is sorted by its letters.
+    The shells show the candidates in the order of the output. Candidates without an order of their
+    own are sorted alphabetically.
     """
     yield f"{found.mode} found" if found.is_replacing else found.mode
     fit = [each for each in found.candidates if safe(each.value) == each.value]

@@ -189,7 +189,7 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
 
 
 def overlaid(state: FlowState, waiting: Iterable[FlowWait]) -> FlowState:
-    """Return `state` with nodes that wait for a person if their roles ask for consent.
+    """Return `state` in which nodes whose roles ask for consent wait for a person.
 
     In the flow's own state such a node runs, because the question belongs to its turn.
     """

@@ -78,7 +78,7 @@ class Callers:
 class Authentication(AbstractAuthenticationMiddleware):
     """Finds the caller by the ``Authorization`` header, which all routes but the open ones need.
 
-    `callers_of` returns the `Callers` of the server that got a request.
+    `callers_of` returns the `Callers` of the server that received a request.
     """
 
     def __init__(self, app: ASGIApp, callers_of: Callable[[Scope], Callers]) -> None:
@@ -99,7 +99,7 @@ def _require_visit(connection: AnyConnection, principal: Principal) -> None:
 
 
 def require_own_origin(connection: AnyConnection) -> None:
-    """Raises: Problem 403 for a request of a page of another site."""
+    """Raises: Problem 403 for a request from a page of another site."""
     origin = connection.headers.get("origin")
     host = connection.headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host:
@@ -118,7 +118,7 @@ def _require_own_page(connection: AnyConnection) -> None:
 
 
 class Caller:
-    """The permissions of one caller in a store. A session it may not see does not exist for it.
+    """The permissions of one caller in a store. Sessions outside its rights do not exist for it.
 
     A change requires that the session's head is one of `heads`; without `heads` any head is valid.
     `is_valid` returns whether the token is still valid; answers that last long use it.
@@ -151,7 +151,7 @@ class Caller:
 
     @property
     def sees_all(self) -> bool:
-        """Whether it may see every session of its namespace."""
+        """Whether the caller may see every session of its namespace."""
         own = self.principal
         return own.subject is None and own.agent is None and not own.is_visitor
 
@@ -179,7 +179,7 @@ class Caller:
     def subject_or(self, asked: str | None) -> str | None:
         """Return the only subject whose records the caller may see; `asked` if it may see all.
 
-        Raises: Problem 403 if its token is for another person than `asked`.
+        Raises: Problem 403 if the caller's token is for a person other than `asked`.
         """
         own = self.principal
         if own.subject is None and not own.is_visitor:
@@ -194,7 +194,7 @@ class Caller:
         return {MADE_BY: self.principal.token} if self.principal.is_visitor else None
 
     def require(self, role: Role) -> None:
-        """Raises: Problem 403 if the caller has not at least the rights of `role`."""
+        """Raises: Problem 403 if the caller lacks the rights of `role`."""
         if not self.principal.may(role):
             detail = f"this needs a token with the role {role!r}, yours has {self.principal.role!r}"
             raise Problem(403, "role_missing", detail)
@@ -205,16 +205,17 @@ class Caller:
             raise Problem(403, "token_restricted", "this covers sessions that yours may not see")
 
     def require_agent(self, agent: str) -> None:
-        """Raises: Problem 403 if the caller may only use another agent than `agent`."""
+        """Raises: Problem 403 if the caller may only use an agent other than `agent`."""
         if self.principal.agent not in (None, agent):
             raise Problem(403, "agent_refused", "your token is for another agent")
 
     async def session(
         self, id: str, role: Role = "read", *, is_repeatable: bool = False
     ) -> Session:
-        """Open the session `id`, of which the caller has the whole id.
+        """Open the session `id`, which must be the whole id.
 
-        For a change the key of the request is recorded; `is_repeatable` as for `claim`.
+        For a change, the key of the request is recorded. `is_repeatable` has the same meaning as in
+        `claim`.
         With an ``If-Match``, the first commit of the change needs that head.
         Raises: Replayed if the request was answered before; Problem 403; HeadChanged for a change
         if the request's ``If-Match`` is outdated; SessionNotFound, also for a session of another

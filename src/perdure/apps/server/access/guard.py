@@ -1,6 +1,7 @@
 """Check the ``Host`` of every request, and add the headers of every answer.
 
-A page of another site that a name server points here (DNS rebinding) sends its own ``Host``.
+In a DNS rebinding attack, a name server points the name of another site to this server. A page of
+that site then sends the site's own ``Host``.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ BODY_S = 60.0
 
 
 class Guard:
-    """Refuses requests for other hosts, and gives answers the headers that protect a browser.
+    """Rejects requests for other hosts, and adds the headers that protect a browser to answers.
 
     A header that a route sets itself is not replaced. The server stops waiting for a client that
     does not send the rest of its request.

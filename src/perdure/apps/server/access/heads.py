@@ -45,7 +45,7 @@ def heads_in(name: str, lines: Iterable[str], *, is_weak: bool = False) -> froze
 
 
 async def at_head(store: Store, session: Session, head: int) -> Session:
-    """Return a handle on `session` whose first commit fails unless its head is `head`.
+    """Return a handle on `session` whose first commit fails if the head differs from `head`.
 
     The commit itself checks the head, so one of two concurrent requests fails.
     """

@@ -150,7 +150,7 @@ Locks = WeakValueDictionary[str, asyncio.Lock]
 class Idempotency(ASGIMiddleware):
     """Serves requests with the same key one after the other, and records their answers.
 
-    `locks_of` returns the locks of the server that got a request.
+    `locks_of` returns the locks of the server that received a request.
     """
 
     scopes = (ScopeType.HTTP,)

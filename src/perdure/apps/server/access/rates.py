@@ -68,7 +68,7 @@ class Rates:
             raise Problem(429, "rate_limited", detail, retryAfterS=wait_s)
 
     def require_stream(self, principal: Principal, address: str) -> None:
-        """Raises: Problem 429 if the caller may open no further stream."""
+        """Raises: Problem 429 if the caller has reached its limit of open streams."""
         limits = self._limits
         most = limits.visitor_streams if principal.is_visitor else limits.streams
         if self._streams[_caller(principal, address)] >= most:

@@ -107,7 +107,7 @@ class SignIn:
 
 
 def principal_of(tokens: Tokens, token: str, at: int) -> Principal | None:
-    """Return the caller that `token` belongs to at `at`, None if it is not valid.
+    """Return the caller that `token` belongs to at `at`; None if the token is invalid.
 
     Raises: Problem 503 when the tokens cannot be read.
     """

@@ -36,9 +36,9 @@ _FILE_LIMIT = 4 * 1024 * 1024
 class Principal(msgspec.Struct, frozen=True):
     """A caller: the permissions of the token of its request.
 
-    `agent` and `subject` restrict it to sessions of that agent and of that person. With `origins`
-    the caller is a visitor of a page of one of these origins. It sees the sessions that it began,
-    or the session `visit` that the host signed.
+    `agent` and `subject` restrict the caller to sessions of that agent and of that person. With
+    `origins` the caller is a visitor of a page of one of these origins. It sees the sessions that
+    it began, or the session `visit` that the host signed.
     """
 
     token: str
@@ -51,11 +51,11 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def is_visitor(self) -> bool:
-        """Whether its token is published in a page."""
+        """Whether the caller's token is published in a page."""
         return bool(self.origins)
 
     def may(self, role: Role) -> bool:
-        """Whether it has at least the rights of `role`."""
+        """Whether the caller has at least the rights of `role`."""
         return RANK[self.role] >= RANK[role]
 
 
@@ -106,7 +106,7 @@ class Tokens(Protocol):
     """Finds the caller of a token."""
 
     def principal(self, token: str, at: int) -> Principal | None:
-        """Return the caller that `token` belongs to at `at`, None if it is not valid."""
+        """Return the caller that `token` belongs to at `at`; None if the token is invalid."""
         ...
 
 
@@ -118,7 +118,7 @@ class TokenFile:
         self._read: tuple[tuple[int, int, int], dict[str, TokenRecord]] | None = None
 
     def principal(self, token: str, at: int) -> Principal | None:
-        """Return the caller that `token` belongs to at `at`, None if it is not valid.
+        """Return the caller that `token` belongs to at `at`; None if the token is invalid.
 
         Raises: TokensUnavailable.
         """

@@ -43,7 +43,7 @@ class Visitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def sign_visitor(
     key: str, session: str, *, now_s: float, subject: str | None = None, valid_s: int = DEFAULT_S
 ) -> str:
-    """Return a token for one visitor of your page, who gets the session `session` and no other.
+    """Return a token for one visitor of your page; it allows only the session `session`.
 
     `key` is the signing key that ``perdure token create --publishable`` printed; keep it on your
     server. `subject` names the person in memory and lists. `now_s` is ``time.time()``.
@@ -60,12 +60,12 @@ def sign_visitor(
 
 
 def token_id_of(signed: str) -> str:
-    """Return the id of the publishable token to which a signed one belongs."""
+    """Return the id of the publishable token to which a signed token belongs."""
     return signed.removeprefix(SIGNED).partition(".")[0]
 
 
 def visitor_of(signed: str, key: str, at: int) -> Visitor | None:
-    """Return the visitor of a signed token at `at` (Unix milliseconds), None if it is not valid."""
+    """Return the visitor of a signed token at `at` (Unix milliseconds); None if it is invalid."""
     head, _, mac = signed.rpartition(".")
     if not key or len(signed) > _MOST or not signed.isascii():
         return None

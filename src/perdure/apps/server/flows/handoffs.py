@@ -20,7 +20,7 @@ _SHOWN_BYTES = 512 * 1024
 async def staged_files(store: SessionStore, state: FlowState, node: str) -> list[HandedFile]:
     """Return the files of the staged handoff of `node`, as they were staged.
 
-    The earlier version of a file is the newest other content that was staged under its path.
+    The earlier version of a file is the newest different content staged under its path.
     """
     found: dict[str, HandedFile] = {}
     staged = state.run.pending_handoff_approvals.get(node, ())

@@ -104,17 +104,17 @@ class FlowRuns:
             return None
 
     async def works(self, flow: Flow) -> bool:
-        """Return True if the flow runs in this server, or a role of it works elsewhere."""
+        """Return True if the flow runs in this server, or one of its roles works elsewhere."""
         return flow.id in self._tasks or bool(await flow.workers())
 
     def error(self, flow: str) -> str | None:
-        """Return why the last run of the flow in this server failed; None if it did not."""
+        """Return why the last run of the flow in this server failed; None if it did not fail."""
         return self._errors.get(flow)
 
     async def ensure(self, id: str) -> Flow:
-        """Run the flow `id` until it is completed, unless this server does so already.
+        """Run the flow `id` until it is completed, if it does not run in this server already.
 
-        Raises: FlowNotFound; FlowRefusal when its folder is not on this machine.
+        Raises: FlowNotFound; FlowRefusal when the flow's folder is not on this machine.
         """
         flow = await self.flows.open(id)
         is_open = (await flow.state()).run.status != "completed"

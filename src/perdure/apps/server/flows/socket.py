@@ -1,7 +1,7 @@
 """The WebSocket of flows: a client follows one flow at a time, and decides about it.
 
-The messages of a client are read from the log, from its last position on. A slow client delays only
-itself: it gets the whole text of an answer instead of the pieces that it missed.
+Messages for a client are read from the log, from the client's last position on. A slow client
+delays only itself: it gets the whole text of an answer instead of the pieces that it missed.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class FlowSummaries(FromServer, frozen=True, tag="flow_summaries", kw_only=True)
 
 
 class FeedReplay(FromServer, frozen=True, tag="feed_replay", kw_only=True):
-    """New and changed items of a role's feed; an item replaces one with the same id.
+    """New and changed items of a role's feed; an item replaces an earlier item with the same id.
 
     After `open_flow` the whole feed is sent, in several messages if it is long; then only
     additions.

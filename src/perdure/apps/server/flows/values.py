@@ -37,7 +37,7 @@ class FlowEdgeView(Value, frozen=True, kw_only=True):
 
 
 class FlowRoleView(Value, frozen=True, kw_only=True):
-    """A role instance. `session` is null until it begins."""
+    """A role instance. `session` is null until the role begins."""
 
     role: str
     state: NodeState
@@ -45,7 +45,7 @@ class FlowRoleView(Value, frozen=True, kw_only=True):
 
 
 class FlowWaitView(Value, frozen=True, kw_only=True):
-    """A wait for a person. `question` is its id in the inbox; no `choices`: a reply in words."""
+    """A wait for a person. `question` is its id in the inbox; without `choices`, reply in words."""
 
     topic: str
     target: str | None
@@ -60,8 +60,8 @@ class FlowWaitView(Value, frozen=True, kw_only=True):
 class HandedFile(Value, frozen=True, kw_only=True):
     """A file of a handoff that waits for approval, for the nodes `to`.
 
-    `text` is null for a large or binary file, and for one whose content is not in the store; `diff`
-    is null if no earlier version was staged.
+    `text` is null for a large or binary file, and if the content is not in the store; `diff` is
+    null if no earlier version was staged.
     """
 
     path: str

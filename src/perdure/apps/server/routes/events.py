@@ -49,7 +49,7 @@ async def watch_session(
     session_id: SessionId,
     after: FromQuery[int] = -1,
 ) -> Stream:
-    """Stream the events of a session after a seq: those stored so far, then new ones.
+    """Stream the events of a session after a seq: first the stored events, then new events.
 
     If a client can continue after an event, the id of the event is its seq. `caught-up` follows the
     last stored event. A client that connects again sends ``Last-Event-ID``, which replaces `after`.
@@ -62,7 +62,7 @@ async def watch_session(
 async def watch_all(
     request: AnyRequest, caller: TheCaller, rates: TheRates, after: FromQuery[int | None] = None
 ) -> Stream:
-    """Stream the events of all sessions and flows after a position; without one, new events only.
+    """Stream the events of all sessions and flows after a position, by default new events only.
 
     The id of an event is its position. A position after the newest event, for example after an
     erasure or a restored backup, means the newest. A token of one person or agent gets the events
@@ -79,7 +79,7 @@ async def follow_session(
     session_id: SessionId,
     after: FromQuery[int] = -1,
 ) -> None:
-    """Send what `watch_session` streams, as JSON objects with `event`, `data` and maybe `id`."""
+    """Send the stream of `watch_session` as JSON objects with `event`, `data`, optionally `id`."""
     caller = Caller(socket.user, conversations.runtime.host.store, is_valid=socket.auth)
     await _send_all(socket, rates, caller, _of_session(caller, session_id, after))
 
@@ -91,7 +91,7 @@ async def follow_all(
     rates: TheRates,
     after: FromQuery[int | None] = None,
 ) -> None:
-    """Send what `watch_all` streams, as JSON objects with `event`, `data` and maybe `id`."""
+    """Send the stream of `watch_all` as JSON objects with `event`, `data` and optionally `id`."""
     caller = Caller(socket.user, conversations.runtime.host.store, is_valid=socket.auth)
     await _send_all(socket, rates, caller, _of_all(caller, after))
 

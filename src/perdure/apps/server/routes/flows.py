@@ -99,7 +99,7 @@ async def configure_role(
     role: FromPath[str],
     data: JSONBody[ConfiguredRole],
 ) -> RoleView:
-    """Set model, skills and tools of a role from its next turn; skills only before it begins."""
+    """Set model, skills and tools of a role from its next turn (skills: before its first turn)."""
     flow = await _flow(caller, runs, flow_id, "write")
     await flow.configure(
         role, model=data.model, skills=data.skills, tools=data.tools, by=caller.name
@@ -181,7 +181,7 @@ async def change_consent(
 
 @delete("/flows/{flow_id:str}", status_code=204)
 async def delete_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> None:
-    """Permanently delete a flow and the sessions of its roles. The files of its record stay."""
+    """Permanently delete a flow and the sessions of its roles. Its record files are not deleted."""
     flow = await _flow(caller, runs, flow_id, "admin")
     await runs.stop(flow.id)
     await runs.flows.delete(flow.id, by=caller.name)

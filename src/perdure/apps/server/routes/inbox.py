@@ -27,8 +27,8 @@ from perdure.session.notes import PROGRAM, Question, QuestionTopic
 async def list_questions(caller: TheCaller) -> Page[QuestionView]:
     """List the open questions, oldest first.
 
-    A long argument is an object of its beginning (`head`), its `bytes` and a hash; secrets are
-    masked, and a long diff is cut.
+    A long argument is replaced by an object with its beginning (`head`), its `bytes` and a hash.
+    Secrets are masked, and a long diff is cut.
     """
     found = await caller.store.questions()
     return Page(items=[_view(each) for each in found if await caller.sees(_session_of(each))])

@@ -91,7 +91,7 @@ async def list_facts(
     limit: Annotated[int | None, QueryParameter(ge=1, le=500)] = None,
     after: FromQuery[str | None] = None,
 ) -> Page[FactView]:
-    """List the facts that the caller may see, newest first; of one person with a `subject`.
+    """List the facts that the caller may see, newest first; with `subject`, of one person.
 
     Without `limit`, lists all facts.
     """
@@ -153,7 +153,7 @@ async def list_episodes(
     limit: Limit = 50,
     after: FromQuery[str | None] = None,
 ) -> Page[EpisodeView]:
-    """List the sessions that ended, newest first; of one person with a `subject`."""
+    """List the sessions that ended, newest first; with `subject`, of one person."""
     if session is not None:
         await caller.session(session)
     within = _within(caller, subject, whose)

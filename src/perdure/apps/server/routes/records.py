@@ -53,7 +53,8 @@ async def search(  # noqa: PLR0913 - each is a filter of its own
 ) -> Page[HitView]:
     """Search every branch of every session for words; the best hits first.
 
-    Finds only entries from `since` on and before `until`. The other filters work as for sessions.
+    Finds only entries from `since` on and before `until`. The other filters work in the same way as
+    in lists of sessions.
     """
     for each in session or ():
         await caller.session(each)
@@ -231,7 +232,7 @@ async def _hits_in(store: Store, query: SearchQuery, wanted: RowFilter) -> list[
 async def _selected(
     store: Store, wanted: RowFilter, among: Iterable[StreamId] | None
 ) -> set[StreamId]:
-    """Return the sessions of `among`, or of all, that `wanted` selects."""
+    """Return the sessions that `wanted` selects from `among`, or from all sessions."""
     looked = msgspec.structs.replace(wanted, among=None if among is None else frozenset(among))
     rows = await newest_rows(store, looked, None, has_agents=False)
     return {row.info.id for row in rows}

@@ -82,7 +82,7 @@ async def list_sessions(
     until: FromQuery[datetime | None] = None,
     sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "listed",
 ) -> Page[SessionView]:
-    """List sessions, newest activity first: those last active from `since` and before `until`."""
+    """List sessions last active from `since` and before `until`, newest activity first."""
     rows = msgspec.structs.replace(rows, scope=sessions, query=text, since=since, until=until)
     found = await newest_rows(caller.store, rows, limit + 1, after, has_models=True)
     return Page(
@@ -95,7 +95,7 @@ async def list_sessions(
 async def create_session(
     caller: TheCaller, conversations: TheConversations, data: JSONBody[NewSession]
 ) -> Response[SessionView]:
-    """Create a session under an agent."""
+    """Create a session with an agent."""
     caller.require("write")
     chat = await conversations.create(caller, data)
     return await shown(caller, chat.session, 201)

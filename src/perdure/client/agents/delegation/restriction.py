@@ -72,7 +72,7 @@ def is_within(child: Permissions, parent: Permissions) -> bool:
 
 
 def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
-    """Return the commands of `these` that `others` allow, too."""
+    """Return the commands in `these` that `others` also allow."""
     for line in these.allowed_commands:
         argv = rule_words(line, is_glob=False)
         if is_allowed(argv, others.allowed_commands, others.allowed_command_globs):
@@ -115,7 +115,8 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
 def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolRegistry) -> str:
     """Return the parts of `today`, the current agent, that a session with `snapshot` lacks.
 
-    `tools` has the tools of `today`. Shape: "" if only tools that were added later are missing.
+    `tools` contains the tools of `today`. Shape: "" if only tools that were added later are
+    missing.
     """
     hashes = tool_hashes(snapshot)
     lost = [
@@ -158,7 +159,7 @@ def _same(child: Mapping[str, str], parent: Mapping[str, str]) -> dict[str, str]
 
 
 def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Budget | None:
-    """Return the budget of an invoked agent: the rest of its parent's, or its own if lower.
+    """Return the budget of an invoked agent: the rest of its parent's budget, or its own if lower.
 
     `limit` is the parent's current limit (0: none). The part of the budget that the child does not
     spend stays with the parent.

@@ -1,4 +1,4 @@
-"""The format of an agent file: the type that it is read as, and the source of its JSON Schema.
+"""The format of an agent file: the type of a decoded file, and the source of its JSON Schema.
 
 The keys of Relavium's ``agent.yaml`` come first, then perdure's own.
 """
@@ -54,7 +54,7 @@ class FiledRetry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FiledFallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A model that is called if the previous one fails."""
+    """A model that is called if the previous model fails."""
 
     model: Annotated[Text, Meta(description="provider:name, or a name with `provider`.")]
     provider: Annotated[Text | None, Meta(description="Whose model it is.")] = None

@@ -94,7 +94,7 @@ def _secrets(text: str) -> Iterator[str]:
 
 
 def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
-    """Return `root` without keys that perdure does not support, which are errors."""
+    """Return `root` without the keys that perdure does not support; report them as errors."""
     kept: list[tuple[YamlNode, YamlNode]] = []
     for key, value in root.pairs:
         if key.text in _NOT_YET:

@@ -1,4 +1,4 @@
-"""Write an agent as a file that reads as the same agent, always with the same bytes."""
+"""Write an agent as a file that reads as an equal agent; equal agents give equal bytes."""
 
 from __future__ import annotations
 

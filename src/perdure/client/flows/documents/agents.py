@@ -1,7 +1,7 @@
 """The agents of a workflow document: from the program, or else from the file.
 
-A received file decides the prompts, but no permissions. Its agents get the built-in tools that they
-name, and cannot start programs. The person who runs the document sets the permissions of its
+A received file sets the prompts, but grants no permissions. Its agents get the built-in tools that
+they name, and cannot start programs. The person who runs the document sets the permissions of its
 agents.
 """
 
@@ -29,7 +29,7 @@ def bound_agents(
 ) -> tuple[dict[str, Agent], list[DocumentFault]]:
     """Return the agents of nodes by id, and the errors in agents that the file defines.
 
-    Shape: an agent of `given` precedes one of the file; unknown agents are omitted.
+    Shape: an agent of `given` precedes an agent of the file; unknown agents are omitted.
     """
     agents: dict[str, Agent] = {}
     faults: list[DocumentFault] = []

@@ -67,7 +67,7 @@ class StartPlan(msgspec.Struct, frozen=True):
 def document_in(
     workflow: Graph | Workflow | LocatedWorkflow | str | os.PathLike[str],
 ) -> LocatedWorkflow | None:
-    """Return `workflow`, or the content of that file, if it is a workflow document.
+    """Return `workflow`, or the content of the file `workflow`, if it is a workflow document.
 
     Raises: InvalidWorkflow with every error and its line; ConfigError for an unreadable file.
     """
@@ -95,7 +95,7 @@ def runnable_agents(
 ) -> dict[str, Agent]:
     """Return the agents of the workflow `found`, after checking that it can run.
 
-    `given` has the program's agents, by id. Raises: InvalidWorkflow with every fault.
+    `given` contains the program's agents, by id. Raises: InvalidWorkflow with every fault.
     """
     agents, faults = bound_agents(found, given)
     names = in_folder(Workspace(), str(workspace)).names

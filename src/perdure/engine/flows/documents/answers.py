@@ -16,9 +16,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def kept_answer(record: Path, path: str, text: str) -> Found | None:
-    """Write the answer `text` to the file `path` of the record folder; None if it has no text.
+    """Write `text` to the file `path` of the record folder; return None if the text is blank.
 
-    Replaces an older file atomically. Writes nothing through a link. Blocks.
+    An older file is replaced atomically. The function does not write through links. Blocks.
     """
     if not text.strip():
         return None

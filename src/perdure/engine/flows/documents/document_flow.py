@@ -23,8 +23,8 @@ from perdure.workflow.writer import serialize
 def graph_of(workflow: Workflow) -> Graph:
     """Return the graph of a flow that runs `workflow`.
 
-    Shape: its nodes and edges, in their order; an agent node has a role instance of its agent, the
-    others ``input`` or ``output``.
+    Shape: the nodes and edges of `workflow`, in its order. An agent node has a role instance of its
+    agent; the other nodes have ``input`` or ``output``.
     """
     roles = conversations(workflow)
     nodes = [
@@ -117,5 +117,5 @@ def node_of(workflow: Workflow, id: str) -> WorkflowNode | None:
 
 
 def agent_refs(workflow: Workflow) -> tuple[str, ...]:
-    """Return the names of its agents, each once, in the order of the nodes."""
+    """Return the names of the workflow's agents, each once, in the order of the nodes."""
     return tuple(dict.fromkeys(n.agent_ref for n in workflow.nodes if isinstance(n, AgentNode)))

@@ -1,7 +1,8 @@
 """The message that starts a node of a workflow document: its prompt, filled in.
 
-A prompt with placeholders is used as it is. Otherwise the answers handed to the node that are not
-yet in its conversation follow the prompt. A node without a prompt gets all of them.
+A prompt with placeholders is used as it is. Answers handed to the node that are not yet in its
+conversation follow a prompt without placeholders. A node without a prompt receives all of these
+answers.
 """
 
 from __future__ import annotations

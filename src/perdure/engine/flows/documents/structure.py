@@ -125,7 +125,7 @@ class _Templates:
                 yield what
 
     def _unknown(self, placeholder: Placeholder, node: str | None) -> str | None:
-        """Return why `placeholder` is invalid in the prompt of `node`; None: in the context."""
+        """Return why `placeholder` is invalid in `node`'s prompt (None: in a context entry)."""
         name = placeholder.name
         match placeholder.root:
             case "inputs":

@@ -1,4 +1,4 @@
-"""The texts that every role of a flow receives. They are package data with a version."""
+"""The texts that every role of a flow receives. The contracts are versioned package data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The graph of a flow as its files define it now, and whether the flow can switch to it.
 
 The record's ``workflow.yaml`` may be edited while the flow runs. An edit applies as soon as it is
-read. If it is invalid, the flow continues with its current graph.
+read. If an edit is invalid, the flow continues with its current graph.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class GraphFile:
-    """The workflow files of one flow. Reads them again only if they changed."""
+    """The workflow files of one flow. The files are read again only if they changed."""
 
     def __init__(self, record: Path, project: Path) -> None:
         self._folder, self._project = record, project
@@ -48,10 +48,10 @@ class GraphFile:
         """The last graph read, and the equal graph of the flow: compared once."""
 
     def now(self, graph: Graph | None = None) -> Drawn:
-        """Return the result of reading the files now. Blocks while it checks two small files.
+        """Return the result of reading the files now. The call blocks during two file checks.
 
-        If the record's file is exactly what perdure would write for `graph`, it is not parsed: YAML
-        takes a second for a thousand nodes.
+        The record's file is not parsed if it equals the text that perdure writes for `graph`:
+        parsing YAML takes a second for a thousand nodes.
         """
         stamps = (_stamp(self._record), _stamp(self._canonical))
         if stamps != self._stamps:
@@ -62,7 +62,7 @@ class GraphFile:
     def change(self, state: FlowState) -> Drawn:
         """Return the new graph of the flow, or the faults that prevent it.
 
-        Shape: neither if the files define the current graph.
+        Shape: neither a graph nor faults if the files define the current graph.
         """
         drawn = self.now(state.graph)
         if drawn.graph is None or self._is_known(drawn.graph, state.graph):

@@ -2,7 +2,7 @@
 
 An agent's path is relative to the record folder, or to the workspace if the path then leads into
 the record folder. A path of an imported flow may begin with the former record folder. The resolved
-path counts: a link that leaves the folder is rejected.
+path is checked: a link that leaves the folder is rejected.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RecordFolder:
     def _canonical(self, name: str) -> str | None:
         """Return the path of `name` relative to the record folder, links resolved; None if outside.
 
-        Raises: OSError if it does not exist.
+        Raises: OSError if the file does not exist.
         """
         root = Path(os.path.realpath(self.folder, strict=True))
         workspace = Path(os.path.realpath(self._workspace))
@@ -105,8 +105,9 @@ class RecordFolder:
     def _open(self, path: str) -> int:
         """Open the file at a canonical path; return its descriptor.
 
-        Opens step by step without following links: the canonical path has none, so a link found now
-        was placed there to lead elsewhere. Never waits for a pipe.
+        The function opens each folder on the path in turn and follows no links. The canonical path
+        contains no links, so a link found now was placed there to lead elsewhere. Never waits for a
+        pipe.
         """
         *folders, name = path.split("/")
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

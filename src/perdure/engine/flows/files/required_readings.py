@@ -74,7 +74,7 @@ class Library:
         return self._readings([(name, place) for name in names])
 
     def faults(self) -> tuple[str, ...]:
-        """Return the index entries that lead to no file, each as a sentence."""
+        """Return the index entries whose file is missing, each as a sentence."""
         try:
             index = self._index()
         except ConfigError as error:

@@ -25,7 +25,7 @@ _NODE = ("id", "role", *_LISTS, *_HUMAN, "await-all-inputs")
 
 
 class NodeDraft(msgspec.Struct, frozen=True):
-    """The fields of a node in a file. Shape: `fields` has the fields of `FlowNode` that it sets."""
+    """The fields of a node in a file. Shape: `fields` has the `FlowNode` fields set in the file."""
 
     id: str
     line: int
@@ -45,7 +45,7 @@ class WorkflowFile(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=64)  # many flows have the same workflow, and YAML is slow to parse
 def read_workflow(text: str, name: str) -> WorkflowFile:
-    """Parse the workflow in `text`, which errors call `name`.
+    """Parse the workflow in `text`; error messages call it `name`.
 
     Raises: InvalidWorkflow with every fault and its line.
     """

@@ -90,7 +90,7 @@ def _place(state: FlowState, role: str, told: str) -> str:
 
 
 def _is_open(state: FlowState, node: FlowNode) -> bool:
-    """Whether `node` has still work to do."""
+    """Whether `node` still has work to do."""
     run = state.run
     busy = (*run.running_nodes, *run.awaiting_human_nodes, *run.awaiting_handoff)
     return node.id in busy or not run.completed.has_all(state.graph.keys_from(node.id))

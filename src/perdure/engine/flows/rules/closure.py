@@ -48,7 +48,7 @@ def is_work_left(state: FlowState, node: str) -> bool:
     """Return whether other nodes run, can run, or have unread handoffs.
 
     Shape: False for a `node` with successors: only a node without successors waits to close the
-    work. While it waits for a handoff, its role can read the handoffs of its other nodes.
+    work. While `node` waits for a handoff, its role can read the handoffs of its other nodes.
     """
     run = state.run
     if state.graph.successors(node):

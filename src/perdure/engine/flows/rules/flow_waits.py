@@ -1,7 +1,7 @@
 """The waits of a flow for a person, described in words, and the ways to answer them.
 
-Each wait is a question of the inbox; the entry that began the wait identifies it. An answer is
-bound to exactly that wait and is rejected if the flow now waits for something else.
+Each wait is a question of the inbox; the entry that began the wait identifies it. An answer belongs
+to exactly one wait. It is rejected if the flow now waits for something else.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> H
 def approved_contents(state: FlowState, key: str) -> dict[str, str]:
     """Return the approved contents of a handoff along the edge `key`: content hashes by path.
 
-    Empty if no approval is needed.
+    The result is empty if no approval is needed.
     """
     source, target = ends_of(key)
     node = state.graph.node(source)

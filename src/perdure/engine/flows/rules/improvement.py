@@ -57,7 +57,7 @@ def _order(graph: Graph, edges: list[FlowEdge]) -> Graph:
 
 
 def _nearest(graph: Graph) -> dict[str, str]:
-    """Map the node nearest to the start of each role instance to that instance."""
+    """Map the first node of each role instance (nearest to the start) to that instance."""
     depths: dict[str, int] = {}
     level, depth = list(sources_of(graph)), 0
     while level:
@@ -145,5 +145,5 @@ def _has_feedback(state: FlowState) -> bool:
 
 
 def writes_last(role: str) -> bool:
-    """Whether the health of the project is checked once `role` has looked back."""
+    """Whether the project's health is checked after `role` has looked back."""
     return base_role(role) == OWNER

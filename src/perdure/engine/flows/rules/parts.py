@@ -1,7 +1,7 @@
 """The two purposes of a turn in a flow: the work of a node, and a role's looking back.
 
 Both are claimed in the turn's first commit and finished in its last commit, with different entries.
-They have the same methods: see `NodePart`.
+Both classes have the same methods: see `NodePart`.
 """
 
 from __future__ import annotations

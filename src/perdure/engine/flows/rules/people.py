@@ -130,7 +130,7 @@ def _because(state: FlowState, target: str) -> str:
 def stop(state: FlowState, by: str, target: str) -> StopAsked:
     """End the turn of `target`, a node or a role instance, as a person requested.
 
-    Also ends the turn of a selector of the role.
+    The call also ends the turn of a selector of the role.
     Raises: FlowRefusal if no turn of `target` runs.
     """
     phase, role = state.run.improvement_phase, target

@@ -1,7 +1,7 @@
 """The signal of an agent at the end of its turn: YAML in a fenced block tagged ``handoff``.
 
-The last such block counts, since an agent may quote the form before it uses it. An invalid block is
-a `Fault` whose message tells the agent how to correct it.
+Only the last such block is used, since an agent may quote the form before it uses it. An invalid
+block is a `Fault` whose message tells the agent how to correct it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def signal_in(text: str) -> Signal | Fault:
 def _last_block(text: str) -> str | None:
     """Return the lines of the last block; None if no block is opened and closed.
 
-    Reads each line once: the closing line that an opening line needs is known from the end.
+    Each line is read once: the closing lines after every line are computed beforehand.
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     longest = _longest_closings(lines)
@@ -115,7 +115,7 @@ def _last_block(text: str) -> str | None:
 
 
 def _longest_closings(lines: list[str]) -> list[dict[str, int]]:
-    """Return for each line, by mark, the longest closing line after it."""
+    """Return for each line, by fence mark, the length of the longest closing line after it."""
     found: list[dict[str, int]] = []
     behind = {"`": 0, "~": 0}
     for line in reversed(lines):

@@ -106,7 +106,7 @@ async def client_call(model: str, work: Awaitable[T]) -> T:
 
 
 async def key_renewed(renew: RenewCredentials | None, provider: str) -> bool:
-    """Return whether `provider` has a new key now; a failed renewal counts as no."""
+    """Return whether `provider` has a new key now; False if the renewal failed."""
     if renew is None:
         return False
     try:
@@ -157,7 +157,7 @@ class AnswerCall:
     async def outcome(self) -> Answered | CallFailed:
         """Call the model and return its whole answer.
 
-        Raises: LeaseLost if the session was taken over while it streamed.
+        Raises: LeaseLost if the session was taken over during the stream.
         """
         try:
             prompt, trimmed = await self._prompt()

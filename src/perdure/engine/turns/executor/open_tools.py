@@ -57,7 +57,7 @@ class OpenTools:
         return self._tasks.pop(effect.tool.seq).result()
 
     async def _outcome(self, tool: OpenTool) -> ToolReturned:
-        """Run the tool under the observer. Raises: CancelledError if it was stopped."""
+        """Run the tool under the observer. Raises: CancelledError if the run was stopped."""
         happened: ToolReturned | Aborted
         with self._environment.observer.effect(self._config, RunTool(tool)) as came:
             happened = await self._until_aborted(tool)

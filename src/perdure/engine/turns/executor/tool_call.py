@@ -36,7 +36,7 @@ async def tool_outcome(
     agent: str = "",
     is_aborted: Callable[[], bool] = lambda: False,
 ) -> ToolReturned:
-    """Run the tool of `agent` and return its result; its failures are results too.
+    """Run the tool of `agent` and return its result; a failure is returned as a result, too.
 
     `is_aborted` returns, after a cancellation, whether the turn ends too.
     """
@@ -110,7 +110,7 @@ def _call(environment: Environment, id: str, tool: str, args: Mapping[str, objec
 
 
 def _if_unchanged(spec: ToolSpec, approved: str, args_hash: str, agent: str) -> ToolSpec:
-    """Return `spec` limited to what was `approved`, checked immediately before it runs."""
+    """Return `spec` with a check, right before the run, that the `approved` target is unchanged."""
 
     async def run(call: ToolCall) -> ToolOutput:
         bound = await asyncio.to_thread(require_unchanged, spec, call, agent, args_hash, approved)

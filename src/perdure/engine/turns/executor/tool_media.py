@@ -1,7 +1,8 @@
 """The stored content that a tool can read: media in its session's messages, and truncated outputs.
 
-Knowing a handle gives no access. The log itself must reference it: as a part of a message on the
-branch, or as the full output of a tool. A handle in some text does not count.
+Knowing a handle gives no access. The log itself must reference the handle: as a part of a message
+on the branch, or as the full output of a tool. A handle that only occurs in a text is not such a
+reference.
 """
 
 from __future__ import annotations

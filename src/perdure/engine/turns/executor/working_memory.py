@@ -1,7 +1,7 @@
 """Divide the token budget of a request between fixed texts, recalled texts and history.
 
 Instructions, tools and the new message are always sent whole. Recalled texts get at most a quarter
-of the budget, and the history the rest, in whole exchanges.
+of the budget. The history gets the rest, in whole exchanges.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def room_for(
 ) -> int | None:
     """Return the tokens for recalled texts; None: no limit is known.
 
-    Units: `around` are the tokens of instructions and tools. Raises: ContextOverflow if these and
-    the newest message of the user alone exceed `max_tokens`.
+    Units: `around` are the tokens of instructions and tools. Raises: ContextOverflow if
+    instructions, tools and the newest message of the user alone exceed `max_tokens`.
     """
     if max_tokens is None:
         return None
@@ -72,8 +72,9 @@ def smaller_block(
 ) -> str | None:
     """Return as much of `block`, made from `texts`, as fits with `prompt` into `most` tokens.
 
-    Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt. In the
-    window of a model, recalled texts also give way to the history, which is compacted in time.
+    Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt. If the
+    limit is the model's window, recalled texts are also shortened in favour of the history, which
+    is compacted in time.
     """
     if block is None or most is None or prompt.tokens + tokens_of(block, scale) <= most:
         return block
@@ -90,7 +91,7 @@ def without_unanswered(
 
     The unanswered messages and the newest user message form one message. Its older parts are
     dropped, oldest first, until all messages have at most `most` tokens. A summary and pinned
-    messages stay.
+    messages remain.
     """
     new = newest_message(conversation)
     if new is None or not prompt.messages or prompt.messages[-1].role != "user":

@@ -107,7 +107,7 @@ def estimated_usage(
 
 
 def lost_usage(call: OpenCall, partial: Message | None, config: TurnConfig) -> Usage | None:
-    """Return the usage of a call whose process died: it may have been made, so it counts."""
+    """Return the usage of a call whose process died: the call may have been made, so it counts."""
     return estimated_usage(call.model, call.tokens_estimated, partial, config)
 
 

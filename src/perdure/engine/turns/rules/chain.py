@@ -1,4 +1,4 @@
-"""Select the next model: the same again, another of the chain, or none.
+"""Select the next model: the same model, another model of the chain, or none.
 
 The class of the error decides, never its text. Once part of an answer has arrived, the call is not
 repeated: a later failure ends the turn, unless its agent sets ``restart_on_cut``. A provider that
@@ -56,7 +56,7 @@ def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) ->
 
 
 def parked_until(error: ModelError, config: TurnConfig, at: int) -> int | None:
-    """Return until when to avoid the provider of `error`, if at all. Units: Unix milliseconds."""
+    """Return the end of the pause of `error`'s provider, if any. Units: Unix milliseconds."""
     if not isinstance(error, RateLimited) or len(config.chain) == 1:
         return None
     return at + max(PARK_MS, round((error.retry_after_s or 0) * 1000))

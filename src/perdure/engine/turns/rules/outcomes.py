@@ -172,7 +172,7 @@ def _record_result(scribe: Scribe, happened: inputs.ToolReturned) -> None:
 
 
 def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig) -> None:
-    """Compact after an overflow, try again or another model, else end the turn."""
+    """Compact after an overflow, retry, or call another model; otherwise end the turn."""
     call = open_call(scribe)
     error = happened.error
     _note_partial(scribe, call, happened.partial)

@@ -1,4 +1,4 @@
-"""Writes the entries of a step, and folds each one as it is written.
+"""Write the entries of a step, and fold each entry as it is written.
 
 So a step always decides on the state that the log will have, and its result is by construction the
 fold of its entries. The ids of new entries are known in advance, because the runner appends them
@@ -59,7 +59,7 @@ class Scribe:
 
     Units: `at` is Unix milliseconds; a question expires `question_expires_s` seconds after it.
     `bounds` maps pending calls to the facts to which their approvals are bound, if these facts were
-    read. The key is the place in `state.pending`, counted from the end.
+    read. The key is the index of the call in `state.pending`, counted from the end.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Scribe:
     def ruling(
         self, config: TurnConfig, granted: frozenset[str], index: int = 0
     ) -> PermissionCheck:
-        """Return the policy's decision about a pending call, given what was `granted`.
+        """Return the policy's decision about a pending call, with the grants in `granted`.
 
         Raises: Unexamined if the facts to which an approval is bound must be read first.
         """

@@ -1,7 +1,7 @@
 """Rules for taking over the turn of another process, and for a person's answers.
 
-An intent without an outcome is never simply repeated: a model call follows the turn's
-``on_interrupt``, a tool its own ``on_unknown``. A tool whose connection broke during a run is also
+An intent without an outcome is never simply repeated. A model call follows the turn's
+``on_interrupt``; a tool follows its own ``on_unknown``. A tool run whose connection broke is also
 such an intent, although no process died.
 """
 
@@ -240,7 +240,7 @@ def _run_again(
 def on_wake(
     scribe: Scribe, happened: inputs.Woken | inputs.Expired | inputs.Lost, config: TurnConfig
 ) -> None:
-    """Act on the answer to the open question, if there is one, or on its expiry."""
+    """Act on the answer to the open question, or on the question's expiry."""
     asked = scribe.state.question
     assert asked is not None
     if isinstance(happened, inputs.Lost):

@@ -103,7 +103,7 @@ def finish(
 ) -> None:
     """End the turn; adopt everything still queued, so that no message is lost.
 
-    Withdraws an open question.
+    An open question is withdrawn.
     """
     withdraw_question(scribe, _REASONS.get(end, "failed"))
     for waiting in scribe.state.queued:

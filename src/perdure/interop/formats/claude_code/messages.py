@@ -60,9 +60,10 @@ def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
 def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Message:
     """Return the answer, or the block of an answer, in a record of type ``assistant``.
 
-    Its usage counts the whole answer. A block is written when it is complete, mostly before the
-    stop reason is known; then its content determines the stop reason. An answer that perdure wrote
-    for Claude Code to continue has no usage: its usage counts in its original session.
+    The usage of the returned message counts the whole answer. A block is written when it is
+    complete, mostly before the stop reason is known. The stop reason is then derived from the
+    content of the block. An answer that perdure wrote for Claude Code to continue has no usage: its
+    usage counts in its original session.
     """
     is_ours = text_in(message, "id") == f"{WRITTEN_HERE}{text_in(record, 'uuid')}"
     has_failed = flag_in(record, "isApiErrorMessage")

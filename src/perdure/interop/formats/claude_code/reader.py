@@ -1,10 +1,10 @@
 """Read Claude Code transcripts.
 
 A transcript is a tree by ``uuid`` and ``parentUuid``. Records of the conversation become entries of
-the tree; side chains are separate branches, off the leaf. Everything else (progress, snapshots,
-queue operations) becomes an ``imported_record`` beside the tree, and its children get its nearest
-ancestor as parent. If nearly no record names its parent (in a file written by hand), the file is
-read as one chain.
+the tree; side chains are separate branches, off the leaf. All other records (progress, snapshots,
+queue operations) become an ``imported_record`` beside the tree. The children of such a record get
+its nearest ancestor as parent. If nearly no record names its parent (in a file written by hand),
+the file is read as one chain.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _About:
         self._missing = list(_METADATA)
 
     def take(self, fields: Fields, at: int | None) -> None:
-        """Record the facts that `fields` states first."""
+        """Record the facts in `fields` that no earlier record has stated."""
         session = name_in(fields, "sessionId")
         if session is not None and session not in self.sessions:
             self.sessions[session] = None
@@ -370,7 +370,7 @@ def _user(reader: Reader, record: Record, hung_on: int | None) -> int:
 
 
 def _started_agent(fields: Fields) -> Fields | None:
-    """Return the separate session of the agent whose result this is, if it has one."""
+    """Return the separate session of the agent that gave this result, if there is one."""
     session = name_in(fields, "sessionId")
     agent = name_in(object_in(fields, "toolUseResult") or {}, "agentId")
     if session is None or agent is None:

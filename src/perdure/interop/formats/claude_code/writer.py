@@ -58,7 +58,7 @@ def folder_of(cwd: str) -> str:
 
 
 def file_name(conversation: Conversation) -> str:
-    """Return the name of the file: Claude Code finds a session by it."""
+    """Return the name of the file, by which Claude Code finds a session."""
     return f"{conversation.id}.jsonl"
 
 

@@ -1,9 +1,10 @@
 """Read the sessions of Goose: rows of ``sessions.db``, and the ``.jsonl`` files used before it.
 
 A session is one chain of messages. After a compaction, Goose hides the older messages from the
-model and adds the summary as a message that only the model sees: here, a compaction. Notifications
-and requests to confirm a call are stored outside the conversation. The row of the session comes
-last, because it changes with every message and an import compares the rows before it.
+model and adds the summary as a message that only the model sees. perdure imports this message as a
+compaction. Notifications and requests to confirm a call are stored outside the conversation. The
+row of the session comes last, because it changes with every message and an import compares the rows
+before it.
 Source: ``session_manager.rs``, ``legacy.rs`` and ``message.rs`` of block/goose, as of 2026.
 """
 

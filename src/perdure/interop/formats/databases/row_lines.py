@@ -1,4 +1,4 @@
-"""The lines that stand for the rows of a database: one JSON object for each row.
+"""The lines that represent the rows of a database: one JSON object for each row.
 
 A session in a database is read as a file of such lines; these lines are its import original. So
 nothing of a row is lost, and the readers of formats are the same for files and databases.
@@ -25,8 +25,9 @@ Lines = Iterator[bytes]
 class DatabaseFormat(msgspec.Struct, frozen=True):
     """How a program stores its sessions in a database.
 
-    `tables` are the tables and columns by which it is recognized. `file_names` are the names of its
-    file. `ids` yields the ids of the sessions, `lines` the rows of one session as lines.
+    `tables` are the tables and columns by which the database is recognized. `file_names` are the
+    names of its file. `ids` yields the ids of the sessions, `lines` the rows of one session as
+    lines.
     """
 
     tables: Mapping[str, Sequence[str]]

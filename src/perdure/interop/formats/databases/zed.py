@@ -191,7 +191,7 @@ parse = whole_parser(FORMAT, Reader)
 
 
 def _beginning_of(thread: Fields, row: Fields) -> str | None:
-    """Return when the thread began; the row of an earlier version has only its last change."""
+    """Return the thread's start time; a row of an earlier version has only its last change."""
     snapshot = object_in(thread, "initial_project_snapshot") or {}
     return name_in(snapshot, "timestamp") or name_in(row, "created_at")
 

@@ -1,6 +1,7 @@
 """The index of an archive: one page that lists and searches the pages of many sessions.
 
-Like those pages it loads nothing: its rows are JSON in the page, and they are shown as text nodes.
+Like the pages of the sessions, the index loads nothing: its rows are JSON in the page, and they are
+shown as text nodes.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def render_index(rows: Sequence[ArchiveRow]) -> bytes:
 def searched_text(transcript: Transcript) -> str:
     """Return the text that the index searches: every branch as it was written, not as Markdown.
 
-    It begins with the title and the instructions of the session.
+    The text begins with the title and the instructions of the session.
     """
     facts = transcript.facts
     found = [facts.title, facts.system_prompt]

@@ -1,7 +1,7 @@
 """Read the sessions of Gemini CLI: ``chats/session-*.jsonl``, one record per line.
 
 A message is written again, under the same id, when its calls have ended. The import adds the new
-calls and results after the parts that are already imported. A message whose words changed begins a
+calls and results after the parts that are already imported. A message whose text changed begins a
 branch. A record ``$rewindTo`` moves the leaf to before a message; ``$set`` with messages moves it
 to the point where they differ.
 Source: Gemini CLI 0.61, which wrote the fixture, and its published package.

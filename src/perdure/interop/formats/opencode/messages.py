@@ -1,8 +1,8 @@
 """opencode's parts as perdure's messages.
 
 An opencode answer is one record with all its steps: thinking and text, calls with their results,
-and the usage of each step. Here each step is an answer and the message with its results. Only the
-import original contains snapshots, patches and metadata of parts.
+and the usage of each step. In perdure, each step becomes an answer and the message with its
+results. Only the import original contains snapshots, patches and metadata of parts.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def steps_of(info: Fields, parts: list[object], media: Media) -> list[Message]:
 
 
 class _Step:
-    """One call of the model, and the results of its tools."""
+    """One model call and the results of its tools."""
 
     def __init__(self, info: Fields, media: Media) -> None:
         self._info = info

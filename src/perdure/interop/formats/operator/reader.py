@@ -1,9 +1,9 @@
 """Read Operator session files: version 3, the form of its documentation, and the legacy one.
 
-As in pi, everything is in one tree there; labels and names become side entries here. A ``leaf``
-record moves the leaf and has no children. The legacy form is a line of metadata and one message per
-line, in order. Its lines have no ids and are identified by their content, because each save
-rewrites the whole file. Fields unknown to perdure stay in the import original.
+As in pi, an Operator file contains one tree; its labels and names become side entries in perdure. A
+``leaf`` record moves the leaf and has no children. The legacy form is a line of metadata and one
+message per line, in order. Its lines have no ids and are identified by their content, because each
+save rewrites the whole file. Fields unknown to perdure stay in the import original.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Read pi session files of version 1, 2 and 3 (and additions of newer pi).
 
-pi stores everything in one tree. Here labels and names are side entries, so their children get the
-nearest ancestor in the conversation as parent; the tree of messages stays pi's. A version 1 file
-has no ids: its records follow each other. Fields unknown to perdure stay in the import original.
+pi stores everything in one tree. In perdure, labels and names are side entries, so their children
+get the nearest ancestor in the conversation as parent; the tree of messages is the same as in pi. A
+version 1 file has no ids: its records follow each other. Fields unknown to perdure stay in the
+import original.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The bytes of a source: in memory, or in a file that is read piece by piece.
 
-Invariant: only one chunk of a file and the current line are in memory, whatever its size. Nothing
-here interprets the bytes.
+Invariant: only one chunk of a file and the current line are in memory, whatever its size. This
+module does not interpret the bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 class Content(Protocol):
-    """The bytes of a source at its opening."""
+    """The bytes of a source when it was opened."""
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class Content(Protocol):
     def read(self, offset: int, length: int) -> bytes:
         """Return the `length` bytes from `offset` on; fewer only at the end.
 
-        Raises: FormatError if they cannot be read, or no longer exist.
+        Raises: FormatError if the bytes cannot be read, or no longer exist.
         """
         ...
 
@@ -60,9 +60,9 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class FileContent:
-    """The bytes of a file at its opening; later additions are ignored.
+    """The bytes of a file when it was opened; later additions are ignored.
 
-    Close it after use. Only one thread at a time may read.
+    Close it after use. Only one thread can read at a time.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
@@ -86,7 +86,7 @@ class FileContent:
     def read(self, offset: int, length: int) -> bytes:
         """Return the `length` bytes from `offset` on; fewer only at the end.
 
-        Raises: FormatError if they cannot be read, or the file became shorter.
+        Raises: FormatError if the bytes cannot be read, or the file became shorter.
         """
         wanted = max(0, min(length, self._length - offset))
         try:
@@ -131,7 +131,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def path_of(content: Content) -> Path | None:
-    """Return the file that `content` is in; None if it is in no file."""
+    """Return the file that contains `content`; None if no file contains it."""
     if isinstance(content, Section):
         return path_of(content.content)
     return content.path if isinstance(content, FileContent) else None

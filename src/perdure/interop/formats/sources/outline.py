@@ -2,9 +2,9 @@
 
 A small source is read once, and its items stay in memory completely (`Whole`). A larger source is
 read twice: first for its `Outline`, which uses about sixty bytes plus the id per item, regardless
-of the length of its line; then for its items, which are passed on one by one (`PassingItems`).
-Changes of earlier items by later lines (their usage, the session's title) are in the outline by
-then.
+of the length of its line; then for its items, which are passed on one by one (`PassingItems`). The
+outline then includes the changes of earlier items by later lines (their usage, the session's
+title).
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Outline(Sequence[Item]):
 
 
 class PassingItems:
-    """The items of the source of `outline`, in the same order, each to be passed on."""
+    """The items of the source of `outline`, in the same order; they are passed on one by one."""
 
     def __init__(self, outline: Outline, name: str) -> None:
         self.waiting_bytes = 0

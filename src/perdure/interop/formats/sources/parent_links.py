@@ -35,7 +35,7 @@ ReadMessage = Callable[[Fields, Fields, Media], MessageFields]
 
 
 class Leaf:
-    """The item of the last line of a conversation, in whatever order lines are placed."""
+    """The item of the last line of a conversation, for any order in which lines are placed."""
 
     def __init__(self) -> None:
         self.node: int | None = None
@@ -99,7 +99,7 @@ class Linker:
         return node
 
     def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
-        """Place `record` as `add` does, or below `leaf` if it has no ids.
+        """Place `record` as `add` does; if it has no ids, place it below `leaf`.
 
         Shape: True if the gap of unreadable lines before the record remains.
         """

@@ -148,7 +148,7 @@ class SourceDraft:
     ) -> int:
         """Make `record` an item, below or about the item at `hangs_on`; returns its position.
 
-        `otherwise` is the body it has if it is chosen (``Items.choose``) later.
+        `otherwise` is the body of the item if it is chosen (``Items.choose``) later.
         """
         known = None
         if references is not None:
@@ -176,7 +176,7 @@ class SourceDraft:
     ) -> int | None:
         """Make the items `bodies` from `record`, each below the previous one; return the new leaf.
 
-        Without bodies it becomes a side entry of the `kind`.
+        A record without bodies becomes a side entry of `kind`.
         """
         if not bodies:
             self.add(record, ImportedRecord(self.format, kind), leaf)
@@ -193,7 +193,7 @@ class SourceDraft:
         return self.items.add(item)
 
     def next_below(self, ancestor: int | None, leaf: int | None) -> int | None:
-        """Return the item after `ancestor` on the branch to `leaf`; None off the branch."""
+        """Return the item after `ancestor` on the branch to `leaf`; None if it is not on it."""
         following = None
         while leaf is not None and leaf != ancestor:
             following, leaf = leaf, self.items[leaf].parent

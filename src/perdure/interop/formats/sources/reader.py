@@ -52,7 +52,7 @@ class Reader(Protocol):
     def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
         """Fast path: add the line `fields` if it has the most common form, else return False.
 
-        Has the same result as `take`, at less cost. It frees no waiting records.
+        The result is the same as that of `take`, at less cost. The call frees no waiting records.
         """
         ...
 
@@ -87,8 +87,8 @@ class Stretch(msgspec.Struct, frozen=True):
     """The result of reading a source from the end of the last stretch to `end` (bytes).
 
     Shape: `items` continue the items of the last stretch; their lines may come earlier. `blobs` are
-    the media they reference. `malformed` are numbers of lines. `is_last` marks the last stretch;
-    its `end` is the end of the source.
+    the media that the items reference. `malformed` are numbers of lines. `is_last` marks the last
+    stretch; its `end` is the end of the source.
     """
 
     end: int

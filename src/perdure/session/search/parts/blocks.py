@@ -3,7 +3,7 @@
 A text of a conversation has about 50 bytes of codes. A row per text would add as many bytes of
 overhead. A block has three columns: the offsets of positions and of times from the first text, and
 the lengths of the codes in bytes. Each column uses the fewest bytes per number. The codes of all
-texts follow, so one search for a phrase covers the whole block.
+texts are stored one after another, so one search for a phrase covers the whole block.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _form(width: int, count: int) -> str:
 class Block:
     """A stored block: the texts of `part` from number `first` on, before number `behind`.
 
-    Raises: ``pages.DAMAGE`` if it is damaged.
+    Raises: ``pages.DAMAGE`` if the block is damaged.
     """
 
     def __init__(self, part: int, first: int, body: bytes) -> None:

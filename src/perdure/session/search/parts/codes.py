@@ -3,8 +3,8 @@
 A code is one byte below 192, followed by as many bytes of 192 or more as needed. So the codes of a
 text need no separators, and a code that is followed by a byte of 192 or more is only the beginning
 of another code. The 192 most frequent words of a part take one byte, the next 12,288 two, the
-others three or four. Codes of equal length are in the order of their words, so words with a common
-prefix are a few ranges of codes (`Range`), which one pattern finds.
+others three or four. Codes of equal length are in the order of their words. So words with a common
+prefix have a few ranges of codes (`Range`), and one pattern finds them.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def counter(
 def _any_of(ranges: Sequence[Range]) -> bytes:
     """Return a pattern for the codes in `ranges`.
 
-    It begins with the first bytes of all codes, so that `re` skips other bytes at once.
+    The pattern begins with the first bytes of all codes, so that `re` skips other bytes at once.
     """
     spans = [each for first, last in ranges for each in _between(first, last)]
     firsts = b"".join([_span(*each[0]) for each in spans])

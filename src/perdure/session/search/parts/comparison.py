@@ -13,7 +13,7 @@ from perdure.session.search.parts.pages import DAMAGE, SESSION, Kept, everything
 def differing(part: Part, expected: Mapping[int, Text]) -> set[int]:
     """Return the positions of texts in `part` that differ from `expected` or should not be there.
 
-    Returns all of them if the part is unreadable.
+    All positions are returned if the part is unreadable.
     """
     positions = {said.position for said in part.said}
     try:

@@ -1,6 +1,6 @@
 """Find the newest matching texts in the parts of an index: the pages and texts to read next.
 
-A store executes `PartLookup.step` until it returns nothing. It reads only the parts and texts
+A store executes `PartLookup.step` until it returns nothing. A search reads only the parts and texts
 needed for the newest matches.
 """
 

@@ -1,10 +1,10 @@
 """The frequency of a word in each text of its posting, and each text's position in its session.
 
 Ranking weighs a text by its neighbours in the session: it needs the frequency of a word in each
-text, and the order of the texts. Both are numbers next to a posting, one for each of its texts, in
-order, as bytes. For a word, only frequencies above one are stored; most words have no such
-frequency. For a session, the numbers are the distances of each text from the previous one; each
-takes one byte.
+text, and the order of the texts. Both are stored as bytes next to a posting: one number for each
+text of the posting, in order. For a word, only frequencies above one are stored; most words have no
+such frequency. For a session, the numbers are the distances of each text from the previous one;
+each takes one byte.
 """
 
 from __future__ import annotations

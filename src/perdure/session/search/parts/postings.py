@@ -35,7 +35,7 @@ def pack_numbers(numbers: Sequence[int], size: int) -> bytes:
 
 
 def pack_steps(steps: Sequence[int], size: int) -> bytes:
-    """Pack the numbers, below `size`, that are these `steps` from each other, the first from 0."""
+    """Pack numbers below `size`, given as the distances `steps` between them, starting from 0."""
     most = (size + 7) // 8
     if len(steps) < most:
         packed = pack(f"<{len(steps)}H", *steps)

@@ -1,6 +1,6 @@
 """Sizes shared by all indexes: texts per part, and texts that a search reads unindexed.
 
-Read at each use, so that a test can make them small.
+The sizes are read at each use, so that a test can make them small.
 """
 
 from __future__ import annotations

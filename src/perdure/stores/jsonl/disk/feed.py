@@ -208,7 +208,7 @@ class Feed:
     ) -> None:
         """Assign positions to the entries of `stream`, in the file `path`, up to `head`.
 
-        Existing positions stay; a session that was erased meanwhile gets none.
+        Existing positions stay; a session that was erased meanwhile gets no positions.
         """
         with self._folder.hold_lock("feed", "", wait_s=wait_s):
             self.refresh()

@@ -282,7 +282,7 @@ def is_session_file(name: str) -> bool:
 
 
 def namespace_folder(root: Path, namespace: str) -> Path:
-    """Return the folder of a namespace: `root` for ``default``, otherwise one below it."""
+    """Return the folder of a namespace: `root` for ``default``, otherwise a folder below `root`."""
     if namespace == "default":
         return root
     plain = "abcdefghijklmnopqrstuvwxyz0123456789-"

@@ -69,8 +69,8 @@ class FolderLocks:
     def hold_lock(self, name: str, *, is_shared: bool, wait_s: float | None) -> Generator[None]:
         """Acquire the lock `name`; other processes wait for it.
 
-        With `is_shared`, share it with other shared holders. The system releases it when this
-        process ends in any way.
+        With `is_shared`, other shared holders can hold the lock at the same time. The operating
+        system releases the lock when this process ends in any way.
         Raises: LockBusy after `wait_s`, or within `without_waiting`; otherwise StoreUnavailable,
         which names the holder, after `timeout_s`.
         """

@@ -37,7 +37,7 @@ _place = msgspec.json.Decoder(tuple[int, int])
 
 
 def lease_of(folder: Folder, stream: StreamId) -> HeldLease:
-    """Return the session's lease; epoch 0 if there never was one.
+    """Return the session's lease; with epoch 0 if no lease was ever acquired.
 
     Raises: StoreUnavailable if its file cannot be read, since fencing would not work.
     """
@@ -147,7 +147,7 @@ def put_blob(folder: Folder, content: bytes) -> None:
 def blob_of(folder: Folder, digest: str) -> bytes | None:
     """Return the content with that hash; None if it is not stored here.
 
-    Raises: CorruptLog if it no longer matches its hash; StoreUnavailable.
+    Raises: CorruptLog if the content no longer matches its hash; StoreUnavailable.
     """
     if not _DIGEST.fullmatch(digest):
         return None

@@ -1,8 +1,8 @@
 """Read every readable record of a folder's files, even if their first line is lost.
 
-Files are indexed as usual, so an unreadable line keeps its place. If the first line is no header, a
-copy is read that starts with a header made of the file's name. This module does not interpret the
-records: ``stores.maintenance.repair`` does.
+Files are indexed as usual, so an unreadable line keeps its place. If the first line is no header,
+perdure reads a copy that starts with a header made from the file's name. This module does not
+interpret the records: ``stores.maintenance.repair`` does.
 """
 
 from __future__ import annotations

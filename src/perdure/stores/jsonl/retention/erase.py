@@ -49,8 +49,8 @@ class Record(msgspec.Struct, frozen=True):
     """An erasure as stored in the folder: its remaining work, and its certificate.
 
     Shape: `files` maps the names of session files to their ids; `keys` and `contents` are those
-    that only these files had. All are empty once the certificate is complete. With `is_removal`
-    there is no certificate, and the record is deleted after its work.
+    that only these files had. These three fields are empty once the certificate is complete. With
+    `is_removal` there is no certificate, and the record is deleted after its work.
     """
 
     certificate: Certificate

@@ -1,8 +1,9 @@
 """The index file ``.perdure/search.db``: perdure opens its own file and replaces any other.
 
-It can be rebuilt from the session files at any time, so a damaged or foreign file is removed, not
-repaired. All processes hold the lock `LOCK` while they open, change or remove the file. SQLite
-finds its log files by name, and they must never be used with another database of the same name.
+The index can be rebuilt from the session files at any time, so a damaged or foreign index file is
+removed, not repaired. All processes hold the lock `LOCK` while they open, change or remove the
+file. SQLite finds its log files by name, and they must never be used with another database of the
+same name.
 """
 
 from __future__ import annotations

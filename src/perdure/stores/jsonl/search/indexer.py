@@ -56,7 +56,8 @@ class Index:
     def scan(self, tables: IndexTables) -> tuple[Catalogue, FolderScan]:
         """Return the state of the index, and how the files differ from it.
 
-        Raises: IndexUnusable if the positions of the index are of another feed; as `scan_folder`.
+        Raises: IndexUnusable if the positions of the index belong to another feed; also the errors
+        of `scan_folder`.
         """
         catalogue = tables.catalogue()
         self.feed.refresh()
@@ -98,7 +99,7 @@ class Index:
             remove()
 
     def forget(self, streams: Collection[StreamId]) -> None:
-        """Remove the sessions, and those whose files a user deleted. Raises: as `remove`."""
+        """Remove the sessions, and sessions whose files a user deleted. Raises: as `remove`."""
 
         def numbers_of(catalogue: Catalogue) -> set[int]:
             return catalogue.numbers_of(streams) | self._lost_numbers(catalogue)
@@ -259,7 +260,7 @@ class Step:
         self._is_void = True  # it was removed or rewritten: the next scan detects that
 
     def _log(self, stale: StaleSession, count: int, last: tuple[int, int, int]) -> Log | None:
-        """Return the session's log, if its first `count` entries are those that were read."""
+        """Return the session's log, if its first `count` entries are the entries read before."""
         log = stale.open_log(self._index.sessions)
         if log is None or len(log.rows) < stale.end:
             return None
@@ -280,7 +281,7 @@ class Step:
         return upto
 
     def _take(self, found: Found) -> bool:
-        """Add a text; return False if it has no room. A text too long for a part is alone."""
+        """Add a text; return False if it has no room. A text that exceeds a part is added alone."""
         text = text_of(found)
         if self._texts and self._words + len(text.words) > MOST_WORDS:
             self._has_no_room = True

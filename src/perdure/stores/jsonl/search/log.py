@@ -120,7 +120,7 @@ class FolderLog:
                 yield found
 
     def check_added(self, cache: RecallCache) -> None:
-        """Empty `cache` if a file changed whose texts a recall added before they were indexed."""
+        """Empty `cache` if it contains unindexed texts of a file that has changed since."""
         folder = self._sessions.folder.path
         if not all(known.is_in(folder / known.name) for known in self._tables.added):
             cache.follow(Mark(-1))

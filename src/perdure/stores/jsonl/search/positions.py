@@ -51,7 +51,7 @@ def _follows(span: Span, end: int) -> bool:
 
 
 class SearchedSession(msgspec.Struct, frozen=True):
-    """A session to be searched. `number` is its place by age, from 1."""
+    """A session to be searched. `number` is the session's rank by age, from 1."""
 
     number: int
     header: StreamHeader

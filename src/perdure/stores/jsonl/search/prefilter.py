@@ -4,10 +4,9 @@ Most lines of a folder contain no word of a query, and a search in their bytes p
 Invariant: if `PrefilterMatch.take` returns False, no entry in the bytes matches. True may be wrong:
 the bytes of a word may be in a key, or in another word.
 
-JSON escapes no letter and no digit, so a line contains a word as it was typed. The exceptions:
-letter case, and characters that are compared as others (``words``); escapes of code points;
-numbers, which are found as Python writes them; bodies in base64; and words that perdure adds to
-a record.
+JSON escapes no letter and no digit, so a line contains a word as it was typed. The exceptions are
+letter case, characters that are compared as others (``words``), escaped code points, numbers (found
+in Python's notation), bodies in base64, and words that perdure adds to a record.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from perdure.stores.jsonl.session_index import FileState, SessionIndex
 
 
 class StaleSession(msgspec.Struct):
-    """A session with entries that are not indexed: those from ``known.count`` to before `end`.
+    """A session with entries that are not indexed: from seq ``known.count`` to before `end`.
 
     `log` is set if the comparison had to open it.
     """
@@ -57,7 +57,7 @@ class StaleSession(msgspec.Struct):
 class FolderScan(msgspec.Struct):
     """The searchable sessions, those that are `behind`, and files without a session (`others`).
 
-    `stale` are the numbers of sessions that are indexed and no longer there. No entry up to
+    `stale` are the numbers of sessions that are indexed but no longer in the folder. No entry up to
     `position` will be added. If not `is_placed`, the feed lost lines, so entries have no positions.
     """
 

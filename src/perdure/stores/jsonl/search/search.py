@@ -1,4 +1,4 @@
-"""Search a folder: the index is updated first, then queried; without one, the files are scanned.
+"""Search a folder: the index is updated first, then queried; without an index, files are scanned.
 
 File access runs on the handle's thread, a little at a time. One process at a time updates the
 index; the others wait for it.

@@ -34,7 +34,7 @@ def found_in(log: Log, seqs: Iterable[int], places: Places) -> Iterator[Found]:
 
 
 def is_enough(log: Tail) -> bool:
-    """Return whether the entries of `log` can be indexed without those before it."""
+    """Return whether the entries of `log` can be indexed without the entries before `log`."""
     rows = log.rows[log.base :]
     return not any(row.kind in _KINDS and row.about is not None for row in rows)
 

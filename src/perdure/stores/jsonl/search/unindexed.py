@@ -1,10 +1,10 @@
 """Search a folder without its index, which cannot be created; skip lines that cannot match.
 
-The search starts at the newest entries and stops when it has enough matches for the ranking. It
-first searches the bytes of each session (``prefilter``). If the bytes contain all words of the
-query, it indexes the file and decodes the lines that may match (docs/jsonl.md). It works in steps,
-so that the handle's thread can write in between. Memory contains the candidates, one piece of a
-file or one step, and the index of one more session.
+The search starts at the newest entries and stops when it has enough matches for the ranking. The
+search first checks the bytes of each session (``prefilter``). If the bytes contain all words of the
+query, it indexes the file and decodes the lines that may match (docs/jsonl.md). The search works in
+steps, so that the handle's thread can write in between. Memory contains the candidates, one piece
+of a file or one step, and the index of one more session.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class PostgresLive:
         await self._db.ask(Statement(_FORGET, (streams, seqs, self._db.namespace)))
 
     def _telling(self, told: Mapping[str, Sequence[StreamId]], *, is_new: bool) -> Statement:
-        """Return the statement that notifies channels of streams, in as many pieces as needed."""
+        """Return the statement that notifies the channels; long lists of streams are split."""
         channels: list[str] = []
         payloads: list[str] = []
         for channel, streams in told.items():

@@ -4,7 +4,7 @@ All times are from the server's clock. A worker has a separate connection for it
 one thread, so that a busy event loop does not look like a dead worker. It holds an advisory lock on
 this connection. If the lock is free, its process has ended and can be replaced at once. If a worker
 that was declared dead reports again, it was only stopped. Its epochs were raised, so it cannot
-write the rest of its old work. It continues as a new worker.
+write the rest of its old work. The worker continues as a new worker.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class PostgresLiveness:
         self.running: Callable[[], int] = lambda: 0
 
     def start(self) -> None:
-        """Register the worker, and start reporting. Blocks until it is registered.
+        """Register the worker, and start reporting. Blocks until the worker is registered.
 
         Raises: psycopg.Error.
         """

@@ -112,8 +112,8 @@ def begun_work(rows: Iterable[Row]) -> dict[str, list[Work]]:
 def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work]) -> int:
     """Fence the sessions of `works`, which a dead worker has begun, and queue the work again.
 
-    Return the number of queued works. Work of a session whose row is locked stays for the next
-    call.
+    Return the number of queued works. If the row of a session is locked, the next call handles its
+    work.
     """
     by_namespace: dict[str, list[Work]] = defaultdict(list)
     for work in works:

@@ -2,8 +2,8 @@
 
 ``stores.verification`` recomputes the data that every backend has (hashes, order, parents, leaf,
 counts). This module checks the data that only this backend stores: runs, depths, counts along
-branches, inherited states. It runs on a thread with its own connection, in one snapshot of the
-namespace.
+branches, inherited states. The check runs on a thread with its own connection, in one snapshot of
+the namespace.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _first_line(error: psycopg.Error) -> str:
 class _StreamCheck:
     """The check of one stream; collects its faults in `found`.
 
-    `count` is the number of its entries; `erased` of them were erased.
+    `count` is the number of the stream's entries, `erased` the number of its erased entries.
     """
 
     def __init__(self, check: _Check, stream: StreamId) -> None:

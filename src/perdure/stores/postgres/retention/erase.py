@@ -1,8 +1,8 @@
 """Erase in one transaction: if it is killed, nothing is erased.
 
 The streams are locked first, in the order of their ids; then related streams are read again until
-no new ones appear. A fork that is created meanwhile waits, and finds its origin erased. Writes to
-other streams continue.
+no new ones appear. A fork created during an erasure waits, and then fails because its origin is
+erased. Writes to other streams continue.
 """
 
 from __future__ import annotations

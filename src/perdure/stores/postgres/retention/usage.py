@@ -1,7 +1,7 @@
 """Size of a namespace: stored counts up to a position, plus the entries and contents after it.
 
 A commit does not update the counts, so that commits of a namespace do not wait for each other at
-one row. The call that reads the counts also updates them. An erasure or removal resets them.
+one row. The call that reads the counts also updates them. An erasure or removal resets the counts.
 """
 
 from __future__ import annotations

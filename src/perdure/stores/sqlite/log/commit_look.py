@@ -22,7 +22,7 @@ WHERE s.no IN (SELECT stream FROM entry WHERE n > ? AND n <= ?) OR (s.no > ? AND
 class CommitLook:
     """Polls a database; each call returns the streams written since the previous call.
 
-    The first call returns none.
+    The first call returns no streams.
     """
 
     def __init__(self, db: Connection) -> None:

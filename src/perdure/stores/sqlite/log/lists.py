@@ -1,8 +1,8 @@
 """Lists of sessions and of open turns, read only as far as needed.
 
-A list with a query or an id prefix reads in rounds. Each round reads the sessions whose name or id
-may match, if they are few; otherwise it reads more of the newest sessions. So a list costs only the
-cheaper of the two ways.
+A list with a query or an id prefix is read in rounds. Each round reads the sessions whose name or
+id may match, if they are few; otherwise it reads more of the newest sessions. So a list costs only
+the cheaper of the two ways.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _place(row: Row) -> tuple[int, str]:
 def _few(
     tables: Tables, namespace: str, parts: Sequence[bytes], prefix: str, most: int
 ) -> list[Row] | None:
-    """Return the sessions whose ids begin with `prefix`, or whose names may have all `parts`.
+    """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
     Newest activity first. None if the indexes have more than `most` of both kinds.
     """

@@ -73,7 +73,7 @@ def find_unreferenced(
 
 
 def remove(found: UnreferencedContents, part: Sequence[Blob], tables: Tables) -> list[int]:
-    """Delete those of `part` that are still unreferenced; return their sizes. In a transaction."""
+    """Delete the still unreferenced contents of `part`; return their sizes. In a transaction."""
     blobs = {blob.digest: blob for blob in part}
     _leave_out(blobs, _texts(tables, found.namespace, after=found.upto))
     removed = [tables.value(_REMOVE, blob.no, blob.digest) for blob in blobs.values()]

@@ -265,7 +265,7 @@ def _pretend(db: Connection, page: int, columns: str, free: Iterator[Row]) -> st
 
 
 def _take_table(db: Connection, name: str, found: Salvage) -> bool:
-    """Read the rows of a table leaf page; False if the page is not one."""
+    """Read the rows of a table leaf page; return False for any other page."""
     is_one = False
     for row in _rows(db, f'SELECT rowid, * FROM "{name}"'):  # noqa: S608 - a name out of the schema
         is_one = True

@@ -27,7 +27,7 @@ _FRACTIONS = b"\x40\x20\x20"
 
 
 def unlock(db: Connection, key: StoreKey | None) -> None:
-    """Make `db` read and write with `key`. Must be the first use of a connection."""
+    """Make `db` read and write with `key`. This must be the first use of a connection."""
     if key is None:
         return
     db.pragma("cipher", CIPHER)

@@ -1,4 +1,4 @@
-"""Later steps of an erasure: small transactions, each of which may be interrupted by a kill.
+"""Later steps of an erasure: small transactions; a kill can interrupt any of them.
 
 The table ``erasing`` is the work list. A step does part of the work and removes this part from the
 list in the same transaction. So a process that resumes after a kill does only the rest and counts

@@ -48,9 +48,9 @@ class Model(BaseLlm):
 
 
 def run_and_die(folder: str, kills: list[int]) -> None:
-    """Run each kind once to the end in ``0``, and for each of `kills`, in the folder of its number.
+    """Run each kind to the end in folder ``0``, and in folder N with a kill at commit N of `kills`.
 
-    Each run is a fork of this process, which has loaded the ADK. Prints how each one ended.
+    Each run is a fork of this process, which has loaded the ADK. Prints how each run ended.
     """
     loaded = Path(folder) / "memory"
     loaded.mkdir()
@@ -93,7 +93,7 @@ async def _run(kind: str, folder: Path, dies_at: int) -> None:
     ran = folder / "ran"
 
     def count(tool_context: ToolContext) -> dict[str, int]:
-        """Count the calls, in the state of the session, the user and the app."""
+        """Count the calls in the state of the session, the user and the app."""
         number = tool_context.state.get("n", 0) + 1
         for key in ("n", "user:n", "app:n"):
             tool_context.state[key] = number

@@ -1,4 +1,4 @@
-"""An agent of the ADK that calls three tools at once; the process may die (SIGKILL) at a commit."""
+"""An ADK agent that makes three tool calls at once; the process can die (SIGKILL) at a commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IDS = ("c0", "c1", "c2")
 
 
 class Model(BaseLlm):
-    """Calls a tool three times at once, then answers; keeps what it was asked."""
+    """Calls a tool three times at once, then answers; records its requests."""
 
     asked: list[list[types.Content]] = Field(default_factory=list)
 
@@ -61,7 +61,7 @@ async def ask(running: Runner, *parts: types.Part) -> None:
 
 
 def looking(folder: Path) -> Any:
-    """Return a tool of which the last call of an answer ends first."""
+    """Return a tool that finishes the calls of an answer in reverse order."""
     ended = {id: asyncio.Event() for id in IDS}
 
     async def look(id: str) -> str:
@@ -85,9 +85,9 @@ async def run(kind: str, folder: Path, dies_at: int) -> None:
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run each kind once to the end in ``0``, and once for each commit in the folder of its number.
+    """Run each kind once to the end in ``0``, and for each commit N once in folder N with a kill.
 
-    Each run is a fork of this process, which has loaded the ADK. Prints how each one ended.
+    Each run is a fork of this process, which has loaded the ADK. Prints how each run ended.
     """
     loaded = Path(folder) / "memory"
     loaded.mkdir()

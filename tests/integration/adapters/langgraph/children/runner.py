@@ -26,7 +26,7 @@ THREAD: Any = {"configurable": {"thread_id": "t"}}
 
 
 def run_and_die(folder: str, every: int) -> None:
-    """Run each kind once to the end in ``0``, and once for each `every`-th of its commits.
+    """Run each kind once to the end in ``0``, and once for each `every`-th commit with a kill.
 
     The run that dies at a commit is in the folder of its number. Each run is a fork of this
     process, which has loaded LangGraph. Prints how each run ended.
@@ -53,7 +53,7 @@ def _ended(place: Path, kind: str, dies_at: int) -> int:
 def saver_in(kind: str, folder: Path, dies_at: int = -1) -> Generator[Any]:
     """Open the saver `kind`, which kills this process after the commit number `dies_at`.
 
-    With 0 it writes the number of its commits at the end.
+    With 0, it prints the number of its commits at the end.
     """
     counted = 0
 
@@ -103,7 +103,7 @@ def _count_commits(store: perdure.blocking.Store, count: Any) -> None:
 
 
 def graph_in(folder: Path, saver: Any) -> Any:
-    """Return a graph whose tool writes the number of the question that it was called for."""
+    """Return a graph whose tool writes the number of the question that caused the call."""
 
     def ask(state: MessagesState) -> dict[str, Any]:
         number = sum(message.type == "human" for message in state["messages"])

@@ -1,4 +1,4 @@
-"""A graph whose model calls three tools at once, on a saver that may kill its process."""
+"""A graph whose model makes three tool calls at once, on a saver that can kill its process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ TURNS = 2
 
 
 def graph_in(folder: Path, saver: Any, *, is_asked: bool = False) -> Any:
-    """Return a graph that runs each call as a task; the task of the last call ends first.
+    """Return a graph that runs each call as a task; the tasks finish in reverse order.
 
-    With `is_asked` each call waits for the answer of a person, which is its result.
+    With `is_asked`, each call waits for a person, whose answer is its result.
     """
 
     def ask(state: MessagesState) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def graph_in(folder: Path, saver: Any, *, is_asked: bool = False) -> Any:
 
 
 def run_and_die(folder: str) -> None:
-    """Run each kind once to the end in ``0``, and once for each of its commits.
+    """Run each kind once to the end in ``0``, and once for each of its commits with a kill.
 
     The run that dies at a commit is in the folder of its number. Prints how each run ended.
     """

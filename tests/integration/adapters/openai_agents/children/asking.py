@@ -1,7 +1,6 @@
 """A run of the SDK that pauses at an approval, and its continuation, in processes that are killed.
 
-asking.py STEP ADDRESS FOLDER      STEP is ask or resume; prints "saved" or the answer, then waits
-"""
+asking.py STEP ADDRESS FOLDER: STEP is ask or resume; prints "saved" or the answer, then waits"""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ TEXTS = ("report", "bill")
 
 
 def agent_in(folder: Path, *script: Any) -> Agent[Any]:
-    """Return an agent whose tool writes what it sent to a file."""
+    """Return an agent whose tool writes each sent text to a file."""
 
     @function_tool(needs_approval=True)
     def send(text: str) -> str:
@@ -48,18 +47,18 @@ def asking(folder: Path, *texts: str) -> Agent[Any]:
 
 
 def answering(folder: Path) -> Agent[Any]:
-    """Return the same agent when its calls have results."""
+    """Return the same agent for the request that contains the results of its calls."""
     return agent_in(folder, [assistant_message("All is done.")])
 
 
 async def pause(session: PerdureSession, agent: Agent[Any]) -> None:
-    """Run until the approvals, and store the state."""
+    """Run until the calls need approval; store the state."""
     result = await Runner.run(agent, "Send them", session=session, run_config=CONFIG)
     await session.save_state(result.to_state())
 
 
 async def resume(session: PerdureSession, agent: Agent[Any]) -> RunResult | None:
-    """Go on with the stored state; store it again if the run still waits."""
+    """Resume the stored state; store it again if the run still waits."""
     state = await session.load_state(agent)
     if state is None:
         return None
@@ -69,7 +68,7 @@ async def resume(session: PerdureSession, agent: Agent[Any]) -> RunResult | None
 
 
 def pause_and_die(folder: str, commits: int) -> None:
-    """Pause a run that dies after commit 1, one after commit 2 and so on, each in a fork."""
+    """Pause several runs, each in a fork: the first dies after commit 1, the second after 2, …"""
     for dies_at in range(1, commits + 1):
         place = Path(folder) / str(dies_at)
         place.mkdir()

@@ -26,7 +26,7 @@ KINDS = ("perdure", "sqlite")
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run each kind once to the end in ``0``, and once for each commit in the folder of its number.
+    """Run each kind once to the end in ``0``, and for each commit N once in folder N with a kill.
 
     Each run is a fork of this process, which has loaded the SDK. Prints how each run ended.
     """

@@ -1,4 +1,4 @@
-"""A durable run whose model calls three tools at once; the process dies (SIGKILL) at a commit."""
+"""A durable run whose model makes three tool calls at once; the process dies at a commit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def run(folder: Path, dies_at: int) -> tuple[str, list[ModelMessage]]:
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run once to the end in ``folder/0``, and once for each commit in the folder of its number.
+    """Run once to the end in ``folder/0``, and for each commit N once in ``folder/N`` with a kill.
 
     Each run is a fork of this process, which has loaded the framework. Prints how each run ended.
     """

@@ -75,7 +75,7 @@ def test_branch_before_the_first_entry_is_empty() -> None:
     assert "- before its first entry ends there." in lines([], branch(0))
 
 
-def test_middle_of_a_long_side_is_counted() -> None:
+def test_omitted_middle_of_long_side_is_counted() -> None:
     told = lines(branch(0), branch(0, *range(5, 25)), limit=4)
     assert "+ ┆ 16 more; --all shows them" in told
     assert [line for line in told if "said" in line and line[0] == "+"] == [

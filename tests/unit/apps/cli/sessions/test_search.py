@@ -16,5 +16,5 @@ async def test_unknown_role_is_refused_before_store_is_opened() -> None:
         )
 
 
-def test_every_role_is_offered() -> None:
+def test_role_option_accepts_every_role() -> None:
     assert {"user", "assistant", "tool", "title", "label", "summary"} < set(ROLES)

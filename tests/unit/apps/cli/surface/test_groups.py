@@ -21,7 +21,7 @@ print(json.dumps([name for name in sys.modules if name.startswith("perdure.")]))
 
 
 def own() -> None:
-    """A command of the group itself."""
+    """Return a command of the group itself."""
 
 
 def test_group_gives_one_command_or_all_in_order() -> None:

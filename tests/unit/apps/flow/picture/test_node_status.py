@@ -42,7 +42,7 @@ def test_nodes_of_a_backward_handoff_are_backward() -> None:
     assert along(log.state, "build", "owner-intake") == ("why.md", True)
 
 
-def test_waiting_node_shows_what_it_waits_for() -> None:
+def test_waiting_node_shows_reason_of_wait() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(NodeParked("owner-intake", "owner", "prompt-human"))
     assert stands(log)["owner-intake"] == "awaiting human"

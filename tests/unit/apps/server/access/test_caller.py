@@ -1,4 +1,4 @@
-"""The caller of a request: what tokens of each kind may see and do."""
+"""The caller of a request: the access rights of each kind of token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_reader_cannot_write(tmp_path: Path) -> None:
         assert (refused.status_code, refused.json()["code"]) == (403, "role_missing")
 
 
-async def test_session_of_another_person_or_agent_does_not_exist(tmp_path: Path) -> None:
+async def test_session_of_another_person_or_agent_returns_not_found(tmp_path: Path) -> None:
     agents = [perdure.Agent(name, model="scripted:desk") for name in ("a", "b")]
     async with served(tmp_path, ["x"] * 9, agents=agents) as server:
         ana, bob = await server.client(subject="ana"), await server.client(subject="bob")

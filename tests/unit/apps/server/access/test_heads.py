@@ -46,7 +46,7 @@ async def test_only_one_of_many_changes_of_one_head_is_made(tmp_path: Path, name
         assert (refused, found[412]) == ({"head_conflict"}, 7)
 
 
-async def test_keyed_change_needs_head_too(tmp_path: Path) -> None:
+async def test_change_with_idempotency_key_also_checks_head(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"], address=f"sqlite:///{tmp_path / 'a.db'}") as server:
         url = f"/v1/sessions/{await server.said('hi')}"
         etag = (await server.http.get(url)).headers["etag"]
@@ -62,7 +62,7 @@ async def test_keyed_change_needs_head_too(tmp_path: Path) -> None:
         assert (await renamed(made[0])).json() == answers[made[0]].json()
 
 
-async def test_later_commits_of_one_change_need_no_head(tmp_path: Path) -> None:
+async def test_only_first_commit_of_a_change_checks_head(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         session = await server.said("hi")
         url = f"/v1/sessions/{session}"
@@ -75,7 +75,7 @@ async def test_later_commits_of_one_change_need_no_head(tmp_path: Path) -> None:
         assert anyway.status_code == 200
 
 
-async def test_fork_needs_head_in_its_commit(tmp_path: Path) -> None:
+async def test_fork_checks_head_in_its_commit(tmp_path: Path) -> None:
     for address in (f"sqlite:///{tmp_path / 'a.db'}", f"jsonl:///{tmp_path / 'logs'}", "memory:"):
         async with served(tmp_path, ["one"], address=address) as server:
             session = await server.store.open(await server.said("hi"))
@@ -131,7 +131,7 @@ async def test_session_is_ended_only_at_its_head(tmp_path: Path) -> None:
         assert (ended.status_code, ended.json()["state"]) == (200, "ended")
 
 
-async def test_compaction_needs_head_before_its_model_call(tmp_path: Path) -> None:
+async def test_compaction_checks_head_before_its_model_call(tmp_path: Path) -> None:
     model = ScriptedModel(["one", "two", "A summary of what was said here. " * 8])
     async with served(tmp_path, models=model, address=f"sqlite:///{tmp_path / 'a.db'}") as server:
         session = await server.said("hi " * 40_000)
@@ -149,14 +149,14 @@ async def test_compaction_needs_head_before_its_model_call(tmp_path: Path) -> No
         assert made.headers["etag"] != new["If-Match"]
 
 
-async def test_compaction_by_library_needs_head(tmp_path: Path) -> None:
+async def test_compaction_by_library_checks_head(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         chat = await server.runtime.resume(await server.said("hi"))
         with pytest.raises(HeadConflict):
             await chat.compact(expected_head=chat.session.head + 1)
 
 
-async def test_abort_without_running_turn_needs_head(tmp_path: Path) -> None:
+async def test_abort_without_running_turn_checks_head(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         url = f"/v1/sessions/{await server.said('hi')}"
         etag = (await server.http.get(url)).headers["etag"]

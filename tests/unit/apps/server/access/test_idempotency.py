@@ -47,7 +47,7 @@ async def test_key_with_another_body_is_refused(tmp_path: Path) -> None:
         assert (await said_in(server, first.json()["sessionId"]))[0] == "hi"
 
 
-async def test_key_of_another_token_is_another_key(tmp_path: Path) -> None:
+async def test_same_key_of_another_token_is_independent(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         other = await server.client("write")
         sent = [
@@ -70,7 +70,7 @@ async def test_key_is_known_after_a_restart(tmp_path: Path) -> None:
         assert await said_in(server, first.json()["sessionId"]) == ["hi", "one"]
 
 
-async def test_changes_of_a_session_are_done_once(tmp_path: Path) -> None:
+async def test_changes_of_a_session_with_same_key_are_made_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         fork = f"/v1/sessions/{session}/fork"
@@ -152,7 +152,7 @@ async def test_change_with_an_unknown_outcome_is_not_repeated(
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201])
-async def test_unusable_key_is_refused(tmp_path: Path, key: str) -> None:
+async def test_invalid_idempotency_key_is_rejected(tmp_path: Path, key: str) -> None:
     async with served(tmp_path) as server:
         refused = await server.http.post(
             "/v1/messages", json={"text": "hi"}, headers={"Idempotency-Key": key}

@@ -1,4 +1,4 @@
-"""One-time codes: each signs in once, in time, and leaves a token that can be revoked."""
+"""One-time codes: each is valid once, for a short time, and creates a token that can be revoked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published tokens: a visitor sends and watches in its own session, and nothing else."""
+"""Published tokens: a visitor can send and watch in its own session only."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_published_token_is_refused_in_other_pages(tmp_path: Path, origin:
         assert "access-control-allow-origin" not in refused.headers
 
 
-async def test_signed_visitor_gets_exactly_its_session(tmp_path: Path) -> None:
+async def test_signed_visitor_can_use_only_its_session(tmp_path: Path) -> None:
     async with served(tmp_path, ["One.", "Two."]) as server:
         await visitor(server)
         token = sign_visitor(KEY, "shop-ana", now_s=time.time(), subject="ana")
@@ -138,7 +138,7 @@ async def test_signed_visitor_gets_exactly_its_session(tmp_path: Path) -> None:
         assert closed.headers["access-control-allow-origin"] == PAGE
 
 
-async def test_weak_key_of_a_visitor_is_refused(tmp_path: Path) -> None:
+async def test_weak_signing_key_for_visitors_is_rejected(tmp_path: Path) -> None:
     async with served(tmp_path, ["One."]) as server:
         client = await visitor(server)
         weak = {"Idempotency-Key": "1"}
@@ -146,7 +146,7 @@ async def test_weak_key_of_a_visitor_is_refused(tmp_path: Path) -> None:
         assert (refused.status_code, refused.json()["code"]) == (400, "idempotency_key_invalid")
 
 
-def test_signed_token_names_its_visitor() -> None:
+def test_signed_token_identifies_its_visitor() -> None:
     token = sign_visitor(KEY, "shop-ana", now_s=SIGNED, subject="ana")
     assert visitors.token_id_of(token) == "pub"
     found = visitors.visitor_of(token, KEY, SIGNED * 1000)
@@ -177,7 +177,7 @@ def test_expired_or_overlong_token_is_refused() -> None:
     assert visitors.visitor_of(token, "", SIGNED * 1000) is None
 
 
-def test_signing_needs_a_signing_key_and_a_short_time() -> None:
+def test_signing_needs_signing_key_and_short_expiry() -> None:
     with pytest.raises(WrongArgument):
         sign_visitor("pdr_pub_1", "a", now_s=SIGNED)
     with pytest.raises(WrongArgument):

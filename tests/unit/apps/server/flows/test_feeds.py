@@ -44,7 +44,7 @@ async def test_pages_join_to_whole_feed_with_entries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", '{"role":"developer"}', "[]"])
-async def test_foreign_cursor_is_refused(tmp_path: Path, cursor: str) -> None:
+async def test_cursor_of_another_feed_is_rejected(tmp_path: Path, cursor: str) -> None:
     stage = FlowStage(tmp_path, ends(START, "forward-pass-closed"))
     flow = await ran(stage, tmp_path)
     with pytest.raises(WrongArgument):

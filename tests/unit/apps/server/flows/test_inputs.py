@@ -1,4 +1,4 @@
-"""Inputs of flows: unknown names and unknown modes are refused."""
+"""Inputs of flows: unknown names and unknown modes are rejected."""
 
 from __future__ import annotations
 

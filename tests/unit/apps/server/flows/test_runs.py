@@ -1,4 +1,4 @@
-"""Runs of flows: one for each flow, and only in the projects of the server."""
+"""Runs of flows: one run per flow, and only in the projects of the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def runs_of(stage: FlowStage, *projects: Path) -> FlowRuns:
     return FlowRuns(perdure.Runtime(stage.store, [desk], models=stage.models), projects)
 
 
-async def test_role_without_agent_works_as_first_agent(tmp_path: Path) -> None:
+async def test_role_without_agent_uses_first_agent(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(START, "forward-pass-closed"))
     runs = runs_of(stage)
     flow = await runs.flows.start(ALONE, workspace=tmp_path)
@@ -59,7 +59,7 @@ async def test_flow_without_its_folder_reports_why_it_cannot_run(tmp_path: Path)
     assert not await runs.works(flow)
 
 
-def test_place_outside_of_projects_is_refused(tmp_path: Path) -> None:
+def test_path_outside_of_projects_is_rejected(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     inside = tmp_path / "in"
     inside.mkdir()

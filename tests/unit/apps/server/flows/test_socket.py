@@ -91,7 +91,7 @@ async def test_slow_client_gets_the_whole_answer_instead_of_its_deltas(tmp_path:
 
 
 async def _ran(runs: Any, flow: Flow) -> str:
-    """Run `flow` to its first wait, and return the session of its role."""
+    """Run `flow` to its first wait; return the session of its role."""
     await runs.ensure(flow.id)
     async with asyncio.timeout(60):
         while (await flow.state()).run.status == "running":  # noqa: ASYNC110 - it has no event

@@ -1,4 +1,4 @@
-"""The messages of the WebSocket: one of every type of A-Society, and nothing else."""
+"""The messages of the WebSocket: every message type of A-Society, and no others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _within(given: Any, read: Any) -> bool:
     return all(_within(value, others.get(name)) for name, value in fields.items())
 
 
-def test_wrong_message_is_refused() -> None:
+def test_invalid_message_is_rejected() -> None:
     wrong: list[object] = [
         [],
         "open_flow",

@@ -1,4 +1,4 @@
-"""Values of flows: names as clients see them."""
+"""Values of flows: field names in the API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from perdure.apps.server.flows.values import FlowEdgeView
 
 
-def test_edge_names_its_ends_from_and_to() -> None:
+def test_edge_has_fields_from_and_to() -> None:
     edge = FlowEdgeView(source="a", target="b", state="done", artifact="x.md")
     assert msgspec.to_builtins(edge) == {
         "from": "a",

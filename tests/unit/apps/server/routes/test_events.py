@@ -87,7 +87,7 @@ async def test_cursor_that_is_not_a_number_is_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("past", [1, 10**6, 2**63, 10**30])
-async def test_cursor_past_the_newest_entry_is_refused_before_the_stream(
+async def test_cursor_after_newest_entry_is_rejected_before_stream_starts(
     tmp_path: Path, past: int
 ) -> None:
     async with served(tmp_path, ["one"]) as server:
@@ -141,7 +141,7 @@ async def test_namespace_stream_is_resumed_after_position(tmp_path: Path) -> Non
                 break
 
 
-async def test_position_after_newest_means_newest(tmp_path: Path) -> None:
+async def test_position_after_newest_is_treated_as_newest(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         params = {"after": 10**6}
         async with server.http.stream("GET", "/v1/events", params=params) as stream:
@@ -167,7 +167,7 @@ async def test_idle_stream_sends_heartbeats(
 
 
 def following(server: Served, path: str, **limits: Any) -> connect:
-    """A WebSocket of a token with `limits`."""
+    """Open a WebSocket with a token that has `limits`."""
     headers = {"Authorization": f"Bearer {server.token('read', **limits)}"}
     return connect(server.url.replace("http", "ws", 1) + path, additional_headers=headers)
 

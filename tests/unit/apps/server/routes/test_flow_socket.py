@@ -1,4 +1,4 @@
-"""The WebSocket of flows, by a real client over a real server."""
+"""The WebSocket of flows: a real client and a real server."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_late_client_gets_the_whole_feed_and_starts_nothing(tmp_path: Path
         assert (await server.http.get(f"/v1/flows/{flow}")).json()["head"] == before
 
 
-async def test_bad_message_is_answered_and_the_socket_stays_open(tmp_path: Path) -> None:
+async def test_invalid_message_gets_error_and_socket_stays_open(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server, client(server, server.token()) as socket:
         for message in ("{", "[]", '{"type": "unknown"}', '{"type": "open_flow"}'):
             await socket.connection.send(message)
@@ -109,7 +109,7 @@ async def test_bad_message_is_answered_and_the_socket_stays_open(tmp_path: Path)
         assert "open_flow" in (await socket.until("error", id="m2"))["message"]
 
 
-async def test_caller_without_the_right_is_refused(tmp_path: Path) -> None:
+async def test_caller_without_required_right_is_rejected(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path)
         async with client(server, server.token("read")) as reader:

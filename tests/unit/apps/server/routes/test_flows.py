@@ -79,7 +79,7 @@ async def test_flow_outside_of_projects_is_refused(tmp_path: Path, fields: dict[
         assert (sent.status_code, sent.json()["code"]) == (403, "folder_refused")
 
 
-async def test_restricted_tokens_see_and_do_nothing(tmp_path: Path) -> None:
+async def test_restricted_tokens_can_neither_read_nor_change_flows(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path)
         calls = [("GET", ""), ("GET", "/feeds/owner"), ("POST", "/resume")]
@@ -95,7 +95,7 @@ async def test_restricted_tokens_see_and_do_nothing(tmp_path: Path) -> None:
         assert (await writer.post("/v1/flows", json=body)).status_code == 403
 
 
-async def test_flow_under_an_id_of_the_client_is_started_once(tmp_path: Path) -> None:
+async def test_flow_with_client_chosen_id_is_started_once(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         assert await begun(server, tmp_path, id="mine") == "mine"
         body = {"workspace": str(tmp_path), "recordFolder": "other", "id": "mine"}

@@ -1,4 +1,4 @@
-"""MCP over HTTP, by the client of the MCP library."""
+"""MCP over HTTP, with the client of the MCP library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRITING = {"remember", "correct", "forget"}
 
 @asynccontextmanager
 async def client(server: Served, token: str) -> AsyncGenerator[Client]:
-    """A client that signs in with `token`."""
+    """Return a client that signs in with `token`."""
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,

@@ -98,7 +98,7 @@ async def test_records_are_never_made_for_a_person_other_than_that_of_the_token(
         assert (await other.post("/v1/memory/facts", json=new)).json()["code"] == "agent_refused"
 
 
-async def test_recall_and_mcp_compare_meanings_with_the_embedder_of_server_or_agent(
+async def test_recall_and_mcp_use_embedder_of_server_or_agent(
     tmp_path: Path,
 ) -> None:
     alike = [("hotel", "lodging")]

@@ -1,4 +1,4 @@
-"""The route of messages: its answers match what happened."""
+"""The route of messages: its answers match the stored session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that routes share: their bounds hold in every route."""
+"""Parameters that routes share: the same bounds apply in every route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in by HTTP: the cookie works for this site's pages only."""
+"""Sign-in over HTTP: the cookie works for pages of this site only."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def test_running_turn_is_aborted(tmp_path: Path) -> None:
         assert turn["status"] == "aborted"
 
 
-async def test_session_ends_with_episode_and_is_cancelled_without(tmp_path: Path) -> None:
+async def test_cancel_adds_no_episode_and_end_adds_one(tmp_path: Path) -> None:
     async with served(tmp_path, [CALL, "over"], agents=[waiting_agent(asyncio.Event())]) as server:
         for action, state, episodes in (("cancel", "idle", 0), ("end", "ended", 1)):
             sent = await server.http.post("/v1/messages", json={"text": "go"})

@@ -220,7 +220,7 @@ async def test_suspended_parent_leaves_one_child_to_resume() -> None:
     assert total == 2 * PER_CALL + below
 
 
-async def test_answered_question_of_a_child_continues_it() -> None:
+async def test_answered_question_of_child_continues_its_turn() -> None:
     theatre = Theatre(
         main=[invokes(), words("done")],
         scout=[asks("write_file", json='{"path": "a", "content": "b"}'), words("not written")],

@@ -9,7 +9,7 @@ def test_every_key_of_the_seed_format_is_read_or_rejected() -> None:
     assert set(AGENT_KEYS) - set(AgentFile.__struct_fields__) == REFUSED
 
 
-def test_omitted_keys_have_the_defaults_of_an_agent() -> None:
+def test_omitted_keys_get_default_values() -> None:
     settings, delegation = AgentSettings(), FiledDelegation()
     assert (delegation.max_agents, delegation.max_depth) == (
         settings.max_agents,

@@ -1,4 +1,4 @@
-"""Answers are files of the record folder, whole or not there, and never outside of it."""
+"""Answers are files in the record folder. They are written completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document as a graph: lines of one agent are one conversation, branches have their own."""
+"""A document as a graph: a line of nodes of one agent is one conversation; a branch is another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs are checked before anything begins: all that is wrong at once."""
+"""Inputs are checked before the flow starts, and all faults are reported at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first message of a node: its prompt filled in, or its prompt and unheard answers."""
+"""The first message of a node: its prompt with placeholders replaced, or with new answers added."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def message(workflow: Workflow, id: str, answers: dict[str, str], **inputs: obje
     )
 
 
-def test_prompt_with_placeholders_is_complete() -> None:
+def test_all_placeholders_of_prompt_are_replaced() -> None:
     prompts: dict[str, str | None] = {"b": "{{ctx.style}} {{run.outputs.a}} {{run.id}}"}
     workflow = document("in>a", "a>b", "b>out", prompts=prompts)
     assert message(workflow, "b", {"a": "said"}, topic="x") == "short said f"
 
 
-def test_plain_prompt_is_followed_by_unheard_answers() -> None:
+def test_plain_prompt_is_followed_by_new_answers() -> None:
     workflow = document("in>a", "a>b", "b>c", "c>out", c="other")
     assert message(workflow, "a", {}, topic="x") == "Do a\n\n## Input `topic`\n```\nx\n```"
     assert message(workflow, "b", {"a": "said"}, topic="x") == "Do b"
@@ -62,7 +62,7 @@ def test_placeholders_in_inputs_and_answers_are_not_filled() -> None:
     assert message(workflow, "b", {"a": opener}, x=opener, secret="no") == f"{opener} {opener}"
 
 
-def test_nodes_named_are_placeholders_and_predecessors() -> None:
+def test_named_nodes_are_placeholders_and_predecessors() -> None:
     workflow = document("in>a", "a>b", "b>out", prompts={"b": "{{run.outputs.z}}"})
     node = node_of(workflow, "b")
     assert isinstance(node, AgentNode)

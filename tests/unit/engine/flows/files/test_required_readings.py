@@ -21,7 +21,7 @@ def library(folder: Path, index: str = INDEX, **files: str) -> Library:
     return Library(folder)
 
 
-def test_node_s_readings_are_found_by_their_names(tmp_path: Path) -> None:
+def test_readings_of_node_are_found_by_name(tmp_path: Path) -> None:
     (found,) = library(tmp_path / "p").by_name(["$RULES"], "node 'build'")
     assert (found.name, found.path, found.text) == ("$RULES", "docs/rules.md", "Be brief.")
 
@@ -74,7 +74,7 @@ def test_index_entry_without_file_is_fault(tmp_path: Path) -> None:
     assert Library(tmp_path / "nothing").faults() == ()
 
 
-def test_project_is_a_folder_of_the_workspace_that_has_documents(tmp_path: Path) -> None:
+def test_project_is_workspace_folder_with_documents(tmp_path: Path) -> None:
     assert project_folder(tmp_path, "p") == tmp_path
     (tmp_path / "p" / "a-docs").mkdir(parents=True)
     assert project_folder(tmp_path, "p") == tmp_path / "p"

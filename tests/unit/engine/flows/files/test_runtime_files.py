@@ -12,7 +12,7 @@ from tests.fakes.flow_log import graph
 LINE = graph("a>b", "b>c", a="owner", b="dev_1", c="owner")
 
 
-def test_record_file_names_the_record_and_is_written_once(tmp_path: Path) -> None:
+def test_record_file_contains_record_name_and_is_written_once(tmp_path: Path) -> None:
     write_record_file(tmp_path, 'A "page": trains', None)
     text = (tmp_path / "record.yaml").read_text()
     assert text == 'record:\n  name: "A \\"page\\": trains"\n  summary: null\n'
@@ -21,7 +21,7 @@ def test_record_file_names_the_record_and_is_written_once(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["record.yaml"]
 
 
-def test_improvement_file_is_the_order_as_a_workflow(tmp_path: Path) -> None:
+def test_improvement_file_contains_order_as_workflow(tmp_path: Path) -> None:
     write_improvement_file(tmp_path, order_by_graph(LINE))
     assert (tmp_path / "improvement.yaml").read_text() == (
         'workflow:\n  name: "improvement"\n  nodes:\n'
@@ -42,7 +42,7 @@ def test_link_in_place_of_file_is_replaced_and_not_followed(tmp_path: Path) -> N
     assert not (tmp_path / "record" / "improvement.yaml").is_symlink()
 
 
-def test_unwritable_folder_is_named_in_error(tmp_path: Path) -> None:
+def test_unwritable_folder_error_contains_its_path(tmp_path: Path) -> None:
     (tmp_path / "improvement.yaml").mkdir()
     with pytest.raises(ConfigError, match=r"improvement\.yaml cannot be written"):
         write_improvement_file(tmp_path, order_by_graph(LINE))

@@ -1,4 +1,4 @@
-"""The skills of a project, and what is wrong with them."""
+"""The skills of a project, and their faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def listing(folder: Path, role: str, text: str) -> None:
     (place / "skills.yaml").write_text(text)
 
 
-def test_skill_is_its_head_and_its_text(tmp_path: Path) -> None:
+def test_skill_consists_of_header_and_text(tmp_path: Path) -> None:
     text = (
         "---\nname: tests\ndescription: >\n  How\n  we test.\nlicense: MIT\n---\n\nRun them all.\n"
     )

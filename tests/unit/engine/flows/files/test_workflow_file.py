@@ -33,7 +33,7 @@ workflow:
 """
 
 
-def test_workflow_is_read_in_the_order_of_its_file() -> None:
+def test_workflow_nodes_are_read_in_file_order() -> None:
     graph = graph_of(read_workflow(GOOD, "w"), "w")
     assert graph.name == "Ship it"
     assert [node.id for node in graph.nodes] == ["owner-intake", "build", "accept"]
@@ -46,7 +46,7 @@ def test_workflow_is_read_in_the_order_of_its_file() -> None:
     assert accept.awaits_all_inputs
 
 
-def test_forms_of_older_files_are_read_too() -> None:
+def test_formats_of_older_files_are_read_too() -> None:
     text = """
 workflow:
   name: Old

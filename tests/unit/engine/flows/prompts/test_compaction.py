@@ -35,7 +35,7 @@ def at_build(**changes: object) -> FlowState:
     return msgspec.structs.replace(state, run=run)
 
 
-def test_frame_names_contract_inputs_and_edges_of_node_at_work() -> None:
+def test_frame_lists_contract_inputs_and_edges_of_running_node() -> None:
     frame = node_frame(at_build(), "dev", B, TEXTS, ToCompact())
     assert "You are `dev` in the flow" in frame.before
     assert "## Work\n- Build it." in frame.before
@@ -71,7 +71,7 @@ def test_unanswered_message_is_kept_without_repeating_entry_message() -> None:
     assert "not answered" not in entry.after
 
 
-def test_role_in_improvement_keeps_its_task() -> None:
+def test_role_in_improvement_keeps_its_task_after_compaction() -> None:
     frame = reflection_frame(at_build(), "dev", "Look back.", ToCompact(unanswered="Look back."))
     assert "Look back." in frame.before
     assert frame.after == "Continue where it stopped."

@@ -25,7 +25,7 @@ def test_reflection_message_has_path_and_earlier_findings() -> None:
     assert "It was slow." in told
 
 
-def test_feedback_is_written_from_all_findings_with_focus_of_flow() -> None:
+def test_feedback_message_contains_all_findings_and_focus_of_flow() -> None:
     state, work = looking_back(), RoleWork(FEEDBACK_ROLE)
     assert read_findings(state, work) == ("record/findings/owner-findings.md",)
     told = reflection_message(

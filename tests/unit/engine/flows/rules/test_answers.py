@@ -1,4 +1,4 @@
-"""Answers to what a flow waits for: each for one wait, by the entry that began it."""
+"""Answers to the waits of a flow: each ends one wait, identified by its first entry."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ STAGED = kinds.HandoffStaged("owner-intake", "owner", (kinds.HandoffTarget("buil
 
 
 def asking(*bodies: SideBody) -> FlowState:
-    """Return a flow after `bodies`."""
+    """Return the state of a flow after `bodies`."""
     return FlowLog(LINE).claim("owner-intake").add(*bodies).state
 
 
 def question(state: FlowState) -> EntryId:
-    """Return its only open question."""
+    """Return the only open question of the flow."""
     (waiting,) = waits_in(state)
     assert waiting.question is not None
     return waiting.question
@@ -41,7 +41,7 @@ def log_of(*bodies: SideBody) -> list[tuple[Entry, object]]:
     return [(entry_of(seq, body), body) for seq, body in enumerate((started, *bodies))]
 
 
-def test_question_is_the_entry_that_began_the_wait() -> None:
+def test_question_is_identified_by_first_entry_of_wait() -> None:
     state = asking(PARKED)
     assert question(state) == entry_id(FLOW, state.head)
 
@@ -157,7 +157,7 @@ def test_every_kind_of_answer_is_reported_as_given(
     assert (found.choice, found.by) == (choice, "ana")
 
 
-def test_entry_without_question_differs_from_open_wait() -> None:
+def test_entry_without_question_is_distinguished_from_open_wait() -> None:
     claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
     with pytest.raises(QuestionNotFound):
         settled_by(asking(PARKED), entry_id(FLOW, 1), log_of(claimed, PARKED))
@@ -166,7 +166,7 @@ def test_entry_without_question_differs_from_open_wait() -> None:
 
 
 @pytest.mark.parametrize("answer", ["approve", "none", "grant", "default"])
-def test_note_without_place_is_rejected(answer: str) -> None:
+def test_note_is_rejected_for_answer_without_note_field(answer: str) -> None:
     asked = {
         "approve": (STAGED,),
         "none": (CLOSED,),

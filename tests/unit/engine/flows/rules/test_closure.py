@@ -1,4 +1,4 @@
-"""Closing a flow, and flows in which nothing can happen."""
+"""Closing a flow, and flows that cannot continue."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_runnable_or_asking_flow_is_not_stalled() -> None:
     assert stall(log.state) is None
 
 
-def test_flow_whose_last_node_waits_in_vain_is_stalled() -> None:
+def test_flow_whose_last_node_waits_forever_is_stalled() -> None:
     log = FlowLog(LINE).work("owner-intake", "a").work("a", "end").claim("end", "a=>end")
     log.add(HandoffAwaited("end"))
     assert stall(log.state) == "no node can go on: end waits for a handoff"
 
 
-def test_stall_names_incomplete_join() -> None:
+def test_stall_reason_names_incomplete_join() -> None:
     nodes = tuple(msgspec.structs.replace(n, awaits_all_inputs=n.id == "z") for n in FORK.nodes)
     log = FlowLog(msgspec.structs.replace(FORK, nodes=nodes))
     log.work("o", "a", "b").work("a", "z")
@@ -84,7 +84,7 @@ def test_20_flow_stays_open_while_node_waits_for_rework() -> None:
     assert "node y waits for a handoff" in obstacles(log.state, "z")
 
 
-def test_last_node_lets_its_role_receive_other_reply() -> None:
+def test_reply_to_other_node_of_same_role_is_work_left() -> None:
     flow = graph("o>n", "o>b", "b>n", "n>z", "b>z", n="owner", z="owner")
     log = FlowLog(flow).work("o", "n", "b").claim("n", "o=>n").add(HandoffAwaited("n"))
     log.work("b", "z").claim("b").add(NodeParked("b", "b", "prompt-human")).claim("z", "b=>z")

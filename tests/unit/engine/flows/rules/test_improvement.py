@@ -50,11 +50,11 @@ def roles(log: FlowLog) -> list[str]:
     return [work.role for work in roles_to_look_back(log.state)]
 
 
-def test_graph_order_places_role_after_its_successors() -> None:
+def test_graph_order_places_role_after_roles_of_its_successors() -> None:
     assert edges(order_by_graph(WORK)) == {"developer=>owner", "reviewer=>developer"}
 
 
-def test_role_of_several_nodes_takes_first_place() -> None:
+def test_role_of_several_nodes_gets_earliest_place() -> None:
     flow = graph("o>a", "a>b", "b>c", "c>z", o="owner", a="dev", b="qa", c="dev", z="owner")
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>dev"}
 
@@ -64,7 +64,7 @@ def test_paths_through_omitted_nodes_are_kept() -> None:
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>owner"}
 
 
-def test_parallel_owner_alone_waits_for_others() -> None:
+def test_owner_waits_for_others_in_parallel_improvement() -> None:
     assert edges(order_in_parallel(WORK)) == {"developer=>owner", "reviewer=>owner"}
     log = looking_back("parallel", order_in_parallel(WORK))
     assert roles(log) == ["developer", "reviewer"]
@@ -118,7 +118,7 @@ def test_flow_without_review_or_feedback_is_complete() -> None:
     assert (roles(log), next_step(log.state)) == ([], "complete")
 
 
-def test_paths_are_assigned_and_only_owner_end_is_checked() -> None:
+def test_paths_are_assigned_and_only_owner_writes_last() -> None:
     log = FlowLog(WORK)
     assert findings_path("developer_2") == "findings/developer_2-findings.md"
     assert feedback_path(log.state) == f"a-society/feedback/project-flow-{FLOW}.md"

@@ -67,7 +67,7 @@ def test_owner_closes_finished_healthy_flow() -> None:
     assert "only a node of the role owner closes the work" in body.message
 
 
-def test_improvement_signal_in_forward_pass_is_returned() -> None:
+def test_improvement_signal_before_improvement_is_rejected() -> None:
     body = finished(at_a(), "a", "type: meta-analysis-complete\nfindings_path: f.md")
     assert isinstance(body, RepairAsked)
     assert body.code == "unknown_signal_type"
@@ -89,7 +89,7 @@ def test_person_is_asked_after_repeated_repairs() -> None:
     )
 
 
-def test_truncated_answer_is_requested_in_smaller_steps() -> None:
+def test_truncated_answer_causes_request_for_smaller_steps() -> None:
     body = node_finished(at_a().state, "a", Ended("length", "and then"), {})
     assert isinstance(body, RepairAsked)
     assert body.code == "output_limit"

@@ -59,7 +59,7 @@ def test_repair_belongs_to_running_node() -> None:
     assert part.repair(log.hand("owner-intake", "a").state) is None
 
 
-def test_node_names_artifacts_and_only_last_node_closes() -> None:
+def test_node_part_returns_artifacts_and_only_last_node_is_closing() -> None:
     log = FlowLog(LINE)
     said = Ended("stop", "```handoff\ntarget_node_id: a\nartifact_path: x.md\n```")
     assert node_part(log).names(log.state, said) == ("x.md",)
@@ -80,6 +80,6 @@ def test_changed_reflection_is_not_claimed() -> None:
     assert part.repair(log.add(repair).state) == repair
 
 
-def test_feedback_is_in_workspace_and_owner_end_is_checked() -> None:
+def test_feedback_is_in_workspace_and_owner_end_is_closing() -> None:
     assert ReflectionPart(FEEDBACK_ROLE, FLOW).folder == "workspace"
     assert ReflectionPart("owner", FLOW).is_closing(looking_back().state)

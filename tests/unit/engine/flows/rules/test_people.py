@@ -89,7 +89,7 @@ def test_second_reply_and_reply_without_wait_are_rejected() -> None:
         reply(FlowLog(FORK).claim("o").state, "yes", "me", "o")
 
 
-def test_node_waiting_for_person_precedes_one_waiting_for_handoff() -> None:
+def test_reply_prefers_node_waiting_for_person_to_one_waiting_for_handoff() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev", z="owner")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").add(HandoffAwaited("a"))
     assert reply(log.state, "go", "me", "dev").target == "a"
@@ -160,7 +160,7 @@ def test_feedback_is_decided_only_on_request() -> None:
     assert decided == FeedbackDecided(is_granted=False, by="me")
 
 
-def test_while_roles_look_back_replies_go_to_roles() -> None:
+def test_replies_go_to_roles_during_improvement() -> None:
     log = closed()
     log.add(choose_improvement(log.state, "parallel", "me"), ImprovementClaimed("o", FLOW))
     with pytest.raises(FlowRefusal, match="nothing in it waits for a reply"):

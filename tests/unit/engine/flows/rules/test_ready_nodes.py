@@ -44,7 +44,7 @@ def test_flow_begins_with_its_first_node() -> None:
     assert ids(log.claim("o").state) == []
 
 
-def test_1_two_predecessors_hand_over_and_both_are_kept() -> None:
+def test_1_handoffs_of_two_predecessors_are_both_delivered() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").work("b", "z")
     assert work_of(log.state, "z").delivered == ("a=>z", "b=>z")
 
@@ -73,7 +73,7 @@ def test_3_partial_fan_out_continues_and_owes_rest() -> None:
     assert ids(log.claim("o").hand("o", "b").state) == ["a", "b"]
 
 
-def test_6_node_can_return_and_hand_forward() -> None:
+def test_6_node_can_hand_back_and_hand_forward() -> None:
     log = FlowLog(graph("o>a", "a>z")).work("o", "a").claim("a", "o=>a").hand("a", "z", "o")
     assert log.run.awaiting_handoff == ("a",)
     assert log.run.completed_handoffs == ("a=>z",)
@@ -186,7 +186,7 @@ def test_configured_role_continues_with_ready_handoffs() -> None:
     assert (work.cause, work.delivered) == ("configuration", ("o=>a",))
 
 
-def test_owing_join_waits_for_requested_input() -> None:
+def test_join_that_owes_handoff_waits_for_requested_input() -> None:
     flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>x", "j>y", "x>z", "y>z"), "j")
     log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
     log.claim("j", "a=>j", "b=>j").hand("j", "a")

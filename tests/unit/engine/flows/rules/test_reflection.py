@@ -30,13 +30,13 @@ def test_findings_at_assigned_path_complete_reflection() -> None:
     assert finished(f"type: meta-analysis-complete\nfindings_path: ./{PATH}") == done
 
 
-def test_feedback_goes_to_the_path_that_was_assigned() -> None:
+def test_feedback_must_be_at_assigned_path() -> None:
     path = f"a-society/feedback/project-flow-{FLOW}.md"
     yaml = f"type: backward-pass-complete\nartifact_path: {path}"
     assert finished(yaml, FEEDBACK_ROLE) == FindingsMade(FEEDBACK_ROLE, path, "d")
 
 
-def test_wrong_path_missing_file_and_wrong_signal_are_returned() -> None:
+def test_wrong_path_missing_file_and_wrong_signal_cause_repair() -> None:
     right = f"type: meta-analysis-complete\nfindings_path: {PATH}"
     assert code(finished("type: meta-analysis-complete\nfindings_path: x.md")) == (
         "artifact_unavailable"
@@ -48,7 +48,7 @@ def test_wrong_path_missing_file_and_wrong_signal_are_returned() -> None:
     assert code(finished(right, "o", None, "the index names no file")) == "runtime_health"
 
 
-def test_question_stop_and_denial_park_only_the_role() -> None:
+def test_question_stop_and_denial_park_only_that_role() -> None:
     assert finished("type: prompt-human") == ImprovementParked("o", "prompt-human")
     stopped = role_finished(STATE, "o", Ended("aborted"), {})
     assert stopped == ImprovementParked("o", "autonomous-abort", "its turn ended as aborted")
@@ -57,7 +57,7 @@ def test_question_stop_and_denial_park_only_the_role() -> None:
     assert denied.reason == "consent-denied"
 
 
-def test_truncated_answers_are_repaired_limited_times() -> None:
+def test_truncated_answers_cause_limited_number_of_repairs() -> None:
     assert code(role_finished(STATE, "o", Ended("length"), {})) == "output_limit"
     log = FlowLog(graph("o>z", z="owner"))
     for _ in range(MOST_REPAIRS):

@@ -21,7 +21,7 @@ def block(yaml: str, tag: str = "handoff") -> str:
     return f"I am done.\n\n```{tag}\n{yaml}\n```\n"
 
 
-def test_one_target_and_several() -> None:
+def test_handoff_to_one_or_several_targets_is_parsed() -> None:
     one = signal_in(block("target_node_id: review\nartifact_path: a.md"))
     assert one == Handover((HandoffTarget("review", "a.md"),))
     two = signal_in(
@@ -35,7 +35,7 @@ def test_signals_with_only_type_are_parsed(kind: str) -> None:
     assert signal_in(block(f"type: {kind}")) == Plain(kind)  # pyright: ignore[reportArgumentType] - the parameters are its literals
 
 
-def test_signals_of_the_improvement() -> None:
+def test_signals_of_improvement_are_parsed() -> None:
     found = signal_in(block("type: meta-analysis-complete\nfindings_path: findings/a.md"))
     assert found == MetaAnalysisComplete("findings/a.md")
     back = signal_in(block("type: backward-pass-complete\nartifact_path: f.md"))

@@ -1,4 +1,4 @@
-"""A block of plain lines is read without a YAML parser, and says what YAML would say."""
+"""A block of plain lines is read without a YAML parser, with the same result as YAML."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_simple_block_parses_like_yaml() -> None:
                 assert signals._yaml(text) == expected  # pyright: ignore[reportPrivateUsage] - as above
 
 
-def test_handoff_of_plain_lines_takes_no_yaml_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handoff_of_plain_lines_is_parsed_without_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> object:
         raise AssertionError
 
@@ -68,6 +68,6 @@ def test_handoff_of_plain_lines_takes_no_yaml_parser(monkeypatch: pytest.MonkeyP
     assert signal_in(text) == Handover((HandoffTarget("step-77", "out/step-76.md"),))
 
 
-def test_key_given_twice_is_still_a_fault() -> None:
+def test_duplicate_key_is_still_a_fault() -> None:
     text = "```handoff\ntarget_node_id: a\ntarget_node_id: b\nartifact_path: c.md\n```"
     assert isinstance(signal_in(text), Fault)

@@ -1,4 +1,4 @@
-"""Graphs that can run, and edits that a running flow can take."""
+"""Graphs that can run, and allowed edits of the graph of a running flow."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_nodes_may_be_added_and_unused_ones_removed() -> None:
     assert faults_of_edit(log.run, GOOD, graph("owner-intake>b", "b>c", "c>end", **names)) == []
 
 
-def test_node_at_work_keeps_its_role() -> None:
+def test_running_node_must_keep_its_role() -> None:
     log = FlowLog(GOOD).work("owner-intake", "a").claim("a", "owner-intake=>a")
     renamed = tuple(
         msgspec.structs.replace(node, role="b") if node.id == "a" else node for node in GOOD.nodes
@@ -102,7 +102,7 @@ def test_node_at_work_keeps_its_role() -> None:
     assert faults_of_edit(log.hand("a", "end").run, GOOD, recast) == []
 
 
-def test_waiting_node_keeps_role_or_edge() -> None:
+def test_waiting_node_must_keep_its_role_or_edge() -> None:
     log = FlowLog(GOOD).work("owner-intake", "a").claim("a", "owner-intake=>a")
     log.add(NodeParked("a", "a", "prompt-human"))
     renamed = tuple(
@@ -118,7 +118,7 @@ def test_waiting_node_keeps_role_or_edge() -> None:
     )
 
 
-def test_only_neighbours_hand_over_to_each_other_in_either_direction() -> None:
+def test_only_neighbours_can_hand_over_in_either_direction() -> None:
     assert edge_faults(GOOD, "a", "end") is None
     assert edge_faults(GOOD, "end", "a") is None
     assert edge_faults(GOOD, "owner-intake", "end") == (
@@ -126,7 +126,7 @@ def test_only_neighbours_hand_over_to_each_other_in_either_direction() -> None:
     )
 
 
-def test_edge_along_which_a_handoff_waits_to_be_approved_stays() -> None:
+def test_edge_with_handoff_waiting_for_approval_cannot_be_removed() -> None:
     names = {"owner-intake": "owner", "b": "dev", "end": "owner"}
     before = graph("owner-intake>b", "b>end", "owner-intake>end", **names)
     after = graph("owner-intake>b", "b>end", **names)

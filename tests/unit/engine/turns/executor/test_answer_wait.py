@@ -1,4 +1,4 @@
-"""A question without an answer in time ends its turn, whether a process runs it or not."""
+"""An expired question ends its turn, also if no process runs the turn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def asked(theatre: Theatre) -> str:
 
 
 async def ended(theatre: Theatre, stream: str = "s") -> tuple[str | None, list[str]]:
-    """Return how the only turn of a session failed, and why its questions were withdrawn."""
+    """Return the failure of a session's only turn, and the reasons of its withdrawn questions."""
     (finished,) = await theatre.bodies(TurnFinished, stream)
     withdrawn = await theatre.bodies(QuestionWithdrawn, stream)
     return finished.failure, [each.reason for each in withdrawn]
@@ -86,7 +86,7 @@ async def test_expired_question_of_suspended_turn_is_closed_before_resume() -> N
     assert await ended(theatre) == ("question_expired", ["expired"])
 
 
-async def test_session_idles_out_after_its_question_expired() -> None:
+async def test_idle_session_ends_after_its_question_expired() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat, _ = await asking(theatre)
     idle = theatre.runtime(chat.agent, idle_timeout_s=30.0)

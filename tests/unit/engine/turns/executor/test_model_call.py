@@ -40,7 +40,7 @@ async def look(where: str) -> str:
     return where
 
 
-async def test_request_holds_the_conversation_the_prompt_and_the_tools() -> None:
+async def test_request_contains_conversation_prompt_and_tools() -> None:
     stage, model = Stage(), Listening()
     agent = Agent("a", model="m:x", instructions="Listen.", tools=[look], max_output_tokens=77)
     runtime = Runtime(stage.store, models=model)
@@ -55,7 +55,7 @@ async def test_request_holds_the_conversation_the_prompt_and_the_tools() -> None
     assert [m.text for m in request.messages] == ["one", "heard", "two"]
 
 
-async def test_media_are_sent_as_bytes_and_missing_ones_reported() -> None:
+async def test_media_are_sent_as_bytes_and_missing_media_are_reported() -> None:
     stage, model = Stage(), Listening()
     picture = b"\x89PNG..."
     digest = "sha256-" + hashlib.sha256(picture).hexdigest()

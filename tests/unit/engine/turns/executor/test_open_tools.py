@@ -1,4 +1,4 @@
-"""Tools of one answer: which run side by side, and how they are stopped."""
+"""Parallel runs of the tools of one answer, and how an abort stops them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.tools.decorator import tool
 from tests.fakes.chats import Stage, calls, says
 
 
-async def test_tools_that_only_read_run_side_by_side() -> None:
+async def test_tools_that_only_read_run_in_parallel() -> None:
     together, done = asyncio.Barrier(8), list[str]()
 
     @tool(effect="read")
@@ -68,7 +68,7 @@ async def test_tools_with_effects_run_one_at_a_time() -> None:
     assert peak == 1
 
 
-async def test_abort_stops_all_tools_that_run_side_by_side() -> None:
+async def test_abort_stops_all_parallel_tools() -> None:
     together, stopped = asyncio.Barrier(4), 0
 
     @tool(effect="read")
@@ -92,7 +92,7 @@ async def test_abort_stops_all_tools_that_run_side_by_side() -> None:
     assert [end.outcome for end in ended if isinstance(end, ToolFinished)] == ["aborted"] * 3
 
 
-async def test_abort_stops_tools_side_by_side_at_once() -> None:
+async def test_abort_stops_parallel_tools_at_once() -> None:
     together, cancelled, seen = asyncio.Barrier(4), 0, list[int]()
 
     @tool(effect="read")
@@ -116,7 +116,7 @@ async def test_abort_stops_tools_side_by_side_at_once() -> None:
     assert ((await turn).end, seen) == ("aborted", [3, 3, 3])
 
 
-async def test_abort_keeps_results_of_tools_that_had_ended() -> None:
+async def test_abort_keeps_results_of_finished_tools() -> None:
     ended = asyncio.Semaphore(0)
 
     @tool(effect="read", max_output_bytes=1000)

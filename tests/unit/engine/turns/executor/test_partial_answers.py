@@ -44,7 +44,7 @@ class Arriving:
 
 
 async def turns() -> None:
-    """Run everything that can run."""
+    """Yield to the event loop a few times, so that ready tasks run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -128,7 +128,7 @@ async def test_slow_store_gets_one_save_at_a_time() -> None:
     assert answer.kept == [answer.content[:EVERY_BYTES], answer.content]
 
 
-async def test_no_save_runs_after_the_end() -> None:
+async def test_no_save_runs_after_end_of_answer() -> None:
     answer = Arriving(is_slow=True)
 
     async def stream() -> None:

@@ -48,7 +48,7 @@ async def test_model_receives_tool_result(json: str, outcome: str, told: str) ->
     assert told in result.text
 
 
-async def test_invalid_call_may_be_corrected_limited_times() -> None:
+async def test_invalid_call_can_be_corrected_a_limited_number_of_times() -> None:
     replies = [says(call("{}")) for _ in range(6)]
     chat = await Stage(*replies).chat([halve])
     with pytest.raises(Exception, match="tool_failed"):
@@ -71,12 +71,12 @@ async def test_tool_raising_base_exception_does_not_block_session() -> None:
 
 @tool(effect="read")
 async def draw() -> ToolOutput:
-    """Draw a picture, twice the same."""
+    """Return the same picture twice."""
     picture = media(b"\x89PNG\r\n\x1a\n" + b"p" * 20)
     return ToolOutput("two pictures", media=(picture, picture))
 
 
-async def test_pictures_that_a_tool_returns_are_kept_by_content() -> None:
+async def test_pictures_returned_by_tool_are_stored_by_content() -> None:
     stage = Stage(says(CallTools((ScriptedCall("draw", "{}", id="c1"),))), says("ok"))
     chat = await stage.chat([draw])
     await chat.send("go")

@@ -26,7 +26,7 @@ def prompt(*messages: Message) -> Prompt:
     return prompt_of(conversation(*messages))
 
 
-def test_fixed_parts_over_the_budget_are_an_overflow() -> None:
+def test_fixed_parts_over_budget_raise_context_overflow() -> None:
     said = conversation(user("x" * 400))  # 100 tokens
     with pytest.raises(ContextOverflow) as refused:
         room_for(said, "m", 149, 50, 1.0)
@@ -37,7 +37,7 @@ def test_fixed_parts_over_the_budget_are_an_overflow() -> None:
     assert room_for(said, "m", None, 50, 1.0) is None
 
 
-def test_block_is_within_its_share() -> None:
+def test_recalled_block_is_within_its_share_of_budget() -> None:
     texts = ["y" * 100 for _ in range(20)]
     for room in range(0, 800, 13):
         assert tokens_of(recalled_block(texts, "b", 1.0, room, None), 1.0) <= room
@@ -53,7 +53,7 @@ def test_memory_block_precedes_history() -> None:
     assert after.size == before.size + 1.25
 
 
-def test_unanswered_messages_are_left_out_before_the_new_one_is_cut() -> None:
+def test_unanswered_messages_are_omitted_before_new_message_is_cut() -> None:
     new = user("new" * 4)
     said = conversation(user("old" * 40), user("older" * 40), new)
     before = prompt_of(said)

@@ -84,7 +84,7 @@ def test_warned_turn_records_warning_once_and_continues() -> None:
     assert course.log.bodies(BudgetNoted) == [noted]
 
 
-def test_allowed_retry_is_same_call() -> None:
+def test_retry_after_budget_approval_is_same_call() -> None:
     most = first_tokens() + OUTPUT_TOKENS
     course = Course(config(most, "pause_for_approval"))
     failed = inputs.CallFailed(ModelUnavailable("p:m", "cut"), usage=Usage(5, cost_microcents=5))
@@ -127,7 +127,7 @@ def test_denied_spending_ends_turn() -> None:
     assert course.state.finished.failure == "budget_exceeded"
 
 
-def test_abort_during_question_writes_no_second_outcome() -> None:
+def test_abort_during_question_writes_only_one_outcome() -> None:
     course = Course(config(first_tokens() + OUTPUT_TOKENS, "pause_for_approval"))
     course.happens(
         inputs.CallFailed(ModelUnavailable("p:m", "cut"), usage=Usage(5, cost_microcents=5))
@@ -154,7 +154,7 @@ def test_call_without_reported_usage_has_no_usage() -> None:
     assert estimated_usage("p:m", None, None, CONFIG) is None
 
 
-def test_summary_usage_is_priced_or_estimated_only_if_made() -> None:
+def test_usage_is_priced_or_estimated_only_for_a_written_summary() -> None:
     nothing = inputs.NothingToSummarise()
     assert summary_counted(nothing, "p:m", 5, CONFIG) is nothing
     counted = inputs.Summarised(Compaction("sum"), Usage(3, 4))

@@ -100,7 +100,7 @@ def test_failed_summary_leaves_context_unchanged(
     assert "compaction" not in course.log.kinds
 
 
-def test_aborted_answer_stays_in_context_only_under_continue() -> None:
+def test_aborted_answer_remains_in_context_only_with_continue_policy() -> None:
     begun = assistant("I was ab", tool_call("c", "ask"))
     for policy in ("retry", "continue"):
         course = Course(msgspec.structs.replace(CONFIG, on_interrupt=policy))
@@ -132,5 +132,5 @@ def test_dropped_messages_are_reported() -> None:
     assert "trimmed" in course.log.kinds
 
 
-def test_first_call_after_a_begin_waits_for_the_model() -> None:
+def test_first_effect_of_turn_is_model_call() -> None:
     assert isinstance(effect_of(Course().state), CallModel)

@@ -22,7 +22,7 @@ def queued(said: Message, mode: QueueMode = "steer") -> Queued:
     return Queued("message", msgspec.Raw(encode(said)), mode=mode)
 
 
-def test_steering_reaches_the_model_before_its_next_call() -> None:
+def test_steering_reaches_model_before_its_next_call() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c", "retry"))))
     course.others_append(queued(user("not that one")))
@@ -55,7 +55,7 @@ def test_queued_messages_are_answered_singly_or_together(mode: QueueModes, calls
     assert course.state.queued == ()
 
 
-def test_queued_entry_without_question_is_adopted_without_call() -> None:
+def test_queued_entries_other_than_user_messages_are_adopted_without_call() -> None:
     course = Course()
     note = CustomMessage("note", (TextPart("seen"),))
     course.others_append(Queued("custom_message", msgspec.Raw(encode(note))))
@@ -94,7 +94,7 @@ def reads(count: int) -> inputs.Answered:
     return inputs.Answered(assistant(*(tool_call(f"c{n}", "retry") for n in range(count))))
 
 
-def test_calls_that_only_read_start_together_up_to_the_limit() -> None:
+def test_calls_that_only_read_start_in_parallel_up_to_the_limit() -> None:
     course = Course()
     course.happens(reads(SIDE_BY_SIDE + 1))
     assert len(course.log.bodies(ToolStarted)) == SIDE_BY_SIDE
@@ -107,7 +107,7 @@ def test_calls_that_only_read_start_together_up_to_the_limit() -> None:
 
 
 @pytest.mark.parametrize("first", ["never", "ask", "retry"])
-def test_call_with_an_effect_runs_alone(first: str) -> None:
+def test_call_with_side_effect_runs_alone(first: str) -> None:
     second = "retry" if first != "retry" else "ask"
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", first), tool_call("b", second))))
@@ -126,7 +126,7 @@ def test_plain_function_runs_alone(first: str, second: str) -> None:
     assert [started.id for started in course.log.bodies(ToolStarted)] == ["a", "b"]
 
 
-def test_calls_lost_side_by_side_run_again_under_their_keys() -> None:
+def test_lost_parallel_calls_run_again_with_their_idempotency_keys() -> None:
     course = Course()
     course.happens(reads(3))
     course.happens(inputs.Lost())
@@ -140,7 +140,7 @@ def test_calls_lost_side_by_side_run_again_under_their_keys() -> None:
     assert isinstance(effect_of(course.state), CallModel)
 
 
-def test_abort_settles_every_call_that_runs() -> None:
+def test_abort_records_outcome_of_every_running_call() -> None:
     course = Course()
     course.happens(reads(2))
     course.happens(inputs.Aborted())
@@ -150,7 +150,7 @@ def test_abort_settles_every_call_that_runs() -> None:
     assert effect_of(course.state) is None
 
 
-def test_abort_keeps_results_of_calls_that_had_ended() -> None:
+def test_abort_keeps_results_of_finished_calls() -> None:
     course = Course()
     course.happens(reads(4))
     effect = effect_of(course.state)

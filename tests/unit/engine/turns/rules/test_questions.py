@@ -33,7 +33,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 def course_with(*rulings: Said) -> Course:
-    """Return a turn whose judge returns these rulings by the argument ``n`` of the call."""
+    """Return a turn whose judge returns ``rulings[n]`` for a call with the argument ``n``."""
 
     def judge(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> PermissionCheck:
         ruling = rulings[int(str(call.args["n"]))]
@@ -52,7 +52,7 @@ def answered(course: Course, choice: str, note: str | None = None) -> None:
     course.happens(inputs.Woken())
 
 
-def test_call_that_needs_consent_is_asked_about_before_its_intent() -> None:
+def test_question_is_asked_before_intent_of_call_that_needs_approval() -> None:
     course = course_with(Said("ask"))
     assert isinstance(effect_of(course.state), AwaitAnswer)
     (asked,) = course.log.bodies(Question)
@@ -63,7 +63,7 @@ def test_call_that_needs_consent_is_asked_about_before_its_intent() -> None:
     assert isinstance(effect_of(course.state), RunTool)
 
 
-def test_denied_call_is_answered_and_next_one_judged() -> None:
+def test_denied_call_gets_result_and_next_call_is_judged() -> None:
     course = course_with(Said("ask"), Said("run"))
     answered(course, "deny", "not today")
     refused = course.log.bodies(ToolFinished)[0]
@@ -92,7 +92,7 @@ def test_always_grant_covers_same_calls_until_revoked() -> None:
     assert course.state.granted == set()
 
 
-def test_grants_carry_over_and_can_be_revoked() -> None:
+def test_grants_are_passed_to_next_turn_and_can_be_revoked() -> None:
     course = course_with(Said("run"))
     course.happens(inputs.ToolReturned("one"))
     course.happens(inputs.Answered(assistant("done")))
@@ -104,7 +104,7 @@ def test_grants_carry_over_and_can_be_revoked() -> None:
 
 
 @pytest.mark.parametrize("happened", [inputs.Lost(), inputs.Woken()])
-def test_unanswered_question_still_waits(happened: inputs.Input) -> None:
+def test_unanswered_question_keeps_turn_waiting(happened: inputs.Input) -> None:
     course = course_with(Said("ask"))
     before = course.state
     course.happens(happened)

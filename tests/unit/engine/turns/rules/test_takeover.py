@@ -39,7 +39,7 @@ def test_call_without_output_is_repeated(policy: InterruptPolicy) -> None:
     assert course.log.bodies(ModelCalled)[-1].attempt == 2
 
 
-def test_retry_keeps_the_part_for_people_only() -> None:
+def test_retry_policy_stores_partial_answer_outside_context() -> None:
     course = Course(interrupted("retry"))
     course.happens(CUT)
     assert "interrupted" in course.log.kinds
@@ -47,7 +47,7 @@ def test_retry_keeps_the_part_for_people_only() -> None:
     assert isinstance(effect_of(course.state), CallModel)
 
 
-def test_continue_keeps_part_in_conversation_and_asks_for_rest() -> None:
+def test_continue_policy_adds_partial_answer_to_context_and_requests_rest() -> None:
     course = Course(interrupted("continue"))
     course.happens(CUT)
     assert course.log.messages[-1].text == "So far, so"
@@ -58,7 +58,7 @@ def test_continue_keeps_part_in_conversation_and_asks_for_rest() -> None:
     assert course.state.answer.text == " good."
 
 
-def test_continue_without_any_text_calls_again() -> None:
+def test_continue_policy_without_partial_text_repeats_call() -> None:
     course = Course(interrupted("continue"))
     course.happens(inputs.Lost(has_begun=True))
     assert "custom_message" not in course.log.kinds
@@ -77,7 +77,7 @@ def test_rollback_removes_user_message_from_branch() -> None:
     ("choice", "ends"),
     [("retry", "model_called"), ("continue", "model_called"), ("rollback", "turn_finished")],
 )
-def test_ask_policy_follows_answer(choice: str, ends: str) -> None:
+def test_ask_policy_follows_answer_of_person(choice: str, ends: str) -> None:
     course = Course(interrupted("ask"))
     course.happens(CUT)
     asked = course.state.question
@@ -125,7 +125,7 @@ LOST = inputs.ToolReturned("gone", "unknown", "its server is gone", "tool_lost")
 
 
 @pytest.mark.parametrize("policy", ["retry", "ask", "never"])
-def test_disconnected_tool_follows_policy_like_lost_one(
+def test_disconnected_tool_follows_policy_of_lost_tool(
     policy: str,
 ) -> None:
     died, cut = in_a_tool(policy), in_a_tool(policy)
@@ -146,7 +146,7 @@ def test_repeatedly_disconnected_tool_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("choice", ["retry", "skip", "done"])
-def test_asking_tool_follows_answer(choice: str) -> None:
+def test_tool_with_ask_policy_follows_answer_of_person(choice: str) -> None:
     course = in_a_tool("ask")
     course.happens(inputs.Lost())
     question = course.log.bodies(Question)[-1]

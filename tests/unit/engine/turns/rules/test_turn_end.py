@@ -25,7 +25,7 @@ def test_turn_end_adopts_queued_entries() -> None:
     assert scribe.state.queued == ()
 
 
-def test_every_pending_call_gets_its_refusal() -> None:
+def test_every_pending_call_is_refused_at_turn_end() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", "ask"), tool_call("b", "ask"))))
     course.happens(inputs.Aborted())
@@ -42,7 +42,7 @@ def test_cancelled_turn_is_marked() -> None:
     assert course.log.bodies(TurnFinished)[0].end == "cancelled"
 
 
-def test_agent_reason_ends_session_without_further_text() -> None:
+def test_session_ends_with_reason_of_agent_without_final_text() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", "ask", {"reason": "all is done"}))))
     course.happens(inputs.ToolReturned("it ends", ends_session=True))
@@ -51,7 +51,7 @@ def test_agent_reason_ends_session_without_further_text() -> None:
     assert course.log.bodies(TurnFinished)[0].end == "stop"
 
 
-def test_session_does_not_end_with_a_turn_that_failed() -> None:
+def test_session_does_not_end_if_its_turn_fails() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", "ask", {"reason": "done"}))))
     course.happens(inputs.ToolReturned("it ends", ends_session=True))

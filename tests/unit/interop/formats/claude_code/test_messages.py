@@ -72,7 +72,7 @@ def test_media_are_extracted(kind: str) -> None:
     assert media.blobs == (b"pixels",)
 
 
-def test_remote_media_stay_unchanged() -> None:
+def test_remote_media_are_unchanged() -> None:
     [part] = parts_of({"type": "image", "source": {"type": "url", "url": "https://x"}})
     assert isinstance(part, UnknownPart)
     assert msgspec.json.decode(part.raw)["source"]["url"] == "https://x"
@@ -169,7 +169,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.dictionaries(st.sampled_from(["model", "usage", "stop_reason"]), JSON))
-def test_any_message_is_read_and_writable(content: object, fields: Fields) -> None:
+def test_any_message_is_read_and_can_be_written(content: object, fields: Fields) -> None:
     message: Fields = {**fields, "content": content}
     parts = content_of(message, Media())
     if parts is not None:

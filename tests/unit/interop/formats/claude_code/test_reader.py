@@ -153,7 +153,7 @@ def test_title_by_user_wins() -> None:
     assert titles == [SessionInfoChanged(title="My quince")]
 
 
-def test_summary_may_come_before_the_leaf_it_names() -> None:
+def test_summary_can_precede_its_leaf() -> None:
     summary = {"type": "summary", "summary": "Early", "leafUuid": "a"}
     parsed = parse(file_of(summary, said("a", None)))
     assert parsed.items[0].body == SessionInfoChanged(title="Early")
@@ -182,7 +182,7 @@ def test_boundary_with_summary_becomes_compaction() -> None:
     assert parsed.items[position_of(parsed, "u3")].parent == position_of(parsed, "c1")
 
 
-def test_branch_continues_after_messages_kept_by_compaction() -> None:
+def test_branch_continues_after_messages_that_compaction_keeps() -> None:
     parsed = parse(claude_file("compacted.jsonl"))
     compaction = parsed.items[position_of(parsed, "c2")]
     assert isinstance(compaction.body, Compaction)
@@ -281,7 +281,7 @@ def test_lines_of_other_sessions_are_stored_and_reported() -> None:
     assert any("1 other session" in text for text in parsed.warnings)
 
 
-def test_cut_line_with_ids_keeps_chain() -> None:
+def test_truncated_line_with_ids_remains_in_parent_chain() -> None:
     cut = b'{"parentUuid":"b","isSidechain":false,"uuid":"c","type":"assistant","message":{"co\n'
     content = file_of(said("a", None), said("b", "a")) + cut + file_of(said("d", "c"))
     parsed = parse(content)
@@ -294,7 +294,7 @@ def test_child_of_lost_line_gets_previous_line_as_parent() -> None:
     assert [item.parent for item in parse(content).items] == [None, 0, 1]
 
 
-def test_parts_of_unknown_types_are_kept_without_signatures() -> None:
+def test_parts_of_unknown_types_are_stored_without_signatures() -> None:
     parsed = parse(claude_file("chain.jsonl"))
     body = made_of(parsed, 11).body
     assert isinstance(body, Message)
@@ -303,7 +303,7 @@ def test_parts_of_unknown_types_are_kept_without_signatures() -> None:
     assert b"signature" not in bytes(part.raw)
 
 
-def test_bare_texts_in_content_are_texts() -> None:
+def test_plain_strings_in_content_become_text_parts() -> None:
     body = made_of(parse(claude_file("chain.jsonl")), 3).body
     assert isinstance(body, Message)
     assert body.parts == (TextPart("a plain string"),)
@@ -319,7 +319,7 @@ def test_any_bytes_are_read_without_crash(content: bytes) -> None:
     check_items(parse(content))
 
 
-def test_entries_stay_in_the_order_of_the_file() -> None:
+def test_entries_are_in_the_order_of_the_file() -> None:
     for name in CLAUDE_CODE:
         numbers = [item.number for item in parse(claude_file(name)).items]
         assert all(before <= after for before, after in pairwise(numbers))

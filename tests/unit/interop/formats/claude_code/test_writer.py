@@ -44,7 +44,7 @@ def test_records_have_blocks_results_and_title() -> None:
     assert any("medium" in warning for warning in exported.warnings)
 
 
-def test_folder_is_named_as_claude_code_names_it() -> None:
+def test_folder_has_the_name_that_claude_code_expects() -> None:
     assert writer.folder_of("/srv/my.book_é 1") == "-srv-my-book---1"
 
 

@@ -79,7 +79,7 @@ def test_images_anywhere_in_a_record_become_media() -> None:
     assert [type(part) for part in made.parts] == [TextPart, MediaPart]
 
 
-def test_remote_image_is_kept_unchanged() -> None:
+def test_remote_image_is_stored_unchanged() -> None:
     image = {"type": "input_image", "image_url": "https://example.org/a.png"}
     message = read(type="message", role="user", content=[image, 7, "text"])
     assert message is not None
@@ -87,7 +87,7 @@ def test_remote_image_is_kept_unchanged() -> None:
     assert read(type="image_generation_call", result=None) is None
 
 
-def test_only_readable_reasoning_is_kept() -> None:
+def test_only_readable_reasoning_is_stored() -> None:
     summary = [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}]
     message = read(
         type="reasoning", summary=summary, content=[{"text": "c"}], encrypted_content="x"

@@ -191,7 +191,7 @@ async def test_agent_session_has_parent() -> None:
     assert (header.origin, header.parent) == ("subagent", ROLLOUT)
 
 
-async def test_fork_names_its_origin_and_stays_an_import() -> None:
+async def test_fork_has_origin_as_parent_and_is_an_import() -> None:
     store = empty_store()
     content = line("session_meta", id="fork", forked_from_id=ROLLOUT, cwd="/") + said("a")
     header = (await store.state((await imported(store, content)).session)).header
@@ -201,14 +201,14 @@ async def test_fork_names_its_origin_and_stays_an_import() -> None:
 # -- the first versions
 
 
-def test_bare_file_is_read_like_any_other() -> None:
+def test_file_of_first_version_is_read_like_any_other() -> None:
     parsed = parse(codex_file("bare.jsonl"))
     assert parsed.header.session == "0198a213-81c0-7800-8aa1-bbab2a03c003"
     assert texts_on(path_of(parsed))[0] == "How many apples?"
     assert {item.at for item in parsed.items} == {1_748_772_000_250}
 
 
-def test_directory_of_bare_file_is_read_from_model_input() -> None:
+def test_directory_of_first_version_file_is_read_from_model_input() -> None:
     assert parse(codex_file("bare.jsonl")).header.cwd == "/home/ana/orchard"
 
 
@@ -265,7 +265,7 @@ def test_payload_with_role_and_content_is_a_message() -> None:
     check_items(parsed)
 
 
-async def test_rollout_without_a_header_is_named_by_its_path(tmp_path: Path) -> None:
+async def test_rollout_without_header_gets_session_id_from_path(tmp_path: Path) -> None:
     thin = line("response_item", role="user", content="Hi")
     path = tmp_path / f"rollout-2026-04-01T10-00-00-{ROLLOUT}.jsonl"
     path.write_bytes(thin)
@@ -287,7 +287,7 @@ def test_second_header_is_side_entry() -> None:
     assert parsed.items[0].body == ImportedRecord("codex", "session_meta")
 
 
-async def test_rollout_with_other_header_becomes_separate_session() -> None:
+async def test_rollout_with_another_header_becomes_separate_session() -> None:
     store = empty_store()
     content = codex_file("rollout.jsonl")
     first = await imported(store, content)

@@ -39,7 +39,7 @@ def test_rollout_has_response_items_and_display_events() -> None:
     assert any("medium" in warning for warning in exported.warnings)
 
 
-def test_file_is_named_as_codex_names_it() -> None:
+def test_file_has_the_name_that_codex_expects() -> None:
     conversation = conversation_of(bird_bundle())
     day = "2025/06/15/rollout-2025-06-15T15-06-40-"
     assert writer.file_name(conversation) == f"{day}{conversation.id}.jsonl"

@@ -92,7 +92,7 @@ def test_chat_with_its_messages_in_one_row_is_read() -> None:
     assert parsed.header.session == "old-1"
 
 
-def test_lines_that_are_no_rows_are_reported() -> None:
+def test_lines_that_are_not_rows_are_reported() -> None:
     bad = b'{"program":"cursor","table":"cursorDiskKV","row":{"key":"bubbleId:x","value":"{"}}'
     parsed = parse(b'noise\n{"x":1}\n' + bad + b"\n" + CONTENT)
     check_items(parsed)
@@ -100,7 +100,7 @@ def test_lines_that_are_no_rows_are_reported() -> None:
     assert texts_on(path_of(parsed))[-1] == "Boskoop."
 
 
-def test_database_gives_each_chat_in_its_order(tmp_path: Path) -> None:
+def test_rows_of_each_chat_are_read_in_chat_order(tmp_path: Path) -> None:
     path = tmp_path / "state.vscdb"
     as_bytes = [(table, {**row, "value": str(row["value"]).encode()}) for table, row in ROWS[:2]]
     other = ("cursorDiskKV", {"key": "composer.content.x", "value": "fn main() {}"})

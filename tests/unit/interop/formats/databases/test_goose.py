@@ -77,7 +77,7 @@ def test_file_of_an_earlier_version_is_read() -> None:
     assert parsed.items[1].at == 1_735_689_600_000
 
 
-def test_lines_that_are_no_rows_are_reported() -> None:
+def test_lines_that_are_not_rows_are_reported() -> None:
     first, rest = CONTENT.split(b"\n", 1)
     bad = b'{"program":"goose","table":"messages","row":{"role":"user","content_json":"{"}}'
     parsed = parse(first + b'\nnoise\n[1]\n{"x":1}\n' + bad + b"\n" + rest)

@@ -38,7 +38,7 @@ def test_line_of_a_row_names_its_program_and_table() -> None:
     assert table_of({"program": "x", "table": "notes"}, "x") is None
 
 
-def test_json_in_a_column_is_read_if_it_is_json() -> None:
+def test_valid_json_in_a_column_is_decoded() -> None:
     row = {"good": '{"a":[1]}', "bad": "{", "none": None, "deep": "[" * 100_000}
     assert [json_in(row, name) for name in row] == [{"a": [1]}, None, None, None]
 

@@ -43,7 +43,7 @@ zstd: Any = importlib.import_module(
 
 
 def row_of(content: bytes, messages: int | None = None, **changes: object) -> dict[str, object]:
-    """The row of a thread with its first `messages`, as Zed writes it."""
+    """Return the row of a thread with its first `messages` messages, as Zed writes it."""
     records = [json.loads(line) for line in content.splitlines()]
     said = [record["message"] for record in records if "message" in record]
     document = json.dumps({**records[-1]["thread"], "messages": said[:messages]}).encode()
@@ -143,7 +143,7 @@ def test_thread_of_an_earlier_version_is_read() -> None:
     assert b"c2VjcmV0" not in repr(parsed.items).encode()
 
 
-def test_lines_that_are_no_messages_are_reported() -> None:
+def test_lines_that_are_not_messages_are_reported() -> None:
     parsed = parse(b'noise\n[1]\n{"program":"zed","message":null}\n' + CONTENT)
     check_items(parsed)
     assert [line.number for line in parsed.malformed] == [1, 2, 3]
@@ -219,7 +219,7 @@ def test_error_for_missing_library_names_the_extra(
     assert "pip install 'perdure[zed]'" in str(error)
 
 
-def test_database_of_an_earlier_version_lacks_columns(tmp_path: Path) -> None:
+def test_database_without_newer_columns_is_read(tmp_path: Path) -> None:
     path = tmp_path / "threads.db"
     columns = ("id", "summary", "updated_at", "data_type", "data")
     with closing(sqlite3.connect(path)) as database:

@@ -29,7 +29,7 @@ from perdure.session.ids import StreamId
 HOSTILE = "</script><script>alert(1)</script>&<!--{{script}}"
 
 
-def test_index_holds_its_rows_as_data_only() -> None:
+def test_index_page_contains_rows_only_as_data() -> None:
     row = ArchiveRow("a.html", HOSTILE, HOSTILE, HOSTILE)
     index = render_index([row]).decode()
     assert index.count("<script") == 2

@@ -119,7 +119,7 @@ def test_vendored_scripts_are_the_published_files() -> None:
         assert f"{about['package']}-{about['version']}" in (VENDOR / "LICENSES.txt").read_text()
 
 
-def test_no_script_can_end_the_element_it_is_in() -> None:
+def test_no_script_can_close_its_own_element() -> None:
     script = Elements(written("x").decode()).texts["script"][-1]
     assert re.search(r"</?script|sourceMappingURL", script, re.IGNORECASE) is None
 

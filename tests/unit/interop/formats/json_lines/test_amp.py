@@ -110,7 +110,7 @@ async def test_thread_that_grew_and_was_renamed_is_the_same_session(tmp_path: Pa
     assert [info.title for info in await store.sessions()] == ["Pears"]
 
 
-async def test_file_that_is_no_thread_is_an_error(tmp_path: Path) -> None:
+async def test_file_that_is_not_a_thread_is_rejected(tmp_path: Path) -> None:
     for content in (b"", b"[]", b'{"id":"x"}', b'{"messages":[]}', b"[" * 100_000):
         path = tmp_path / "T-x.json"
         path.write_bytes(content)

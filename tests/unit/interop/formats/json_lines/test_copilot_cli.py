@@ -58,7 +58,7 @@ def test_messages_have_thoughts_calls_results_and_usage() -> None:
     assert (last.text, last.stop_reason) == ("Boskoop.", "stop")
 
 
-def test_calls_without_an_id_are_kept_as_they_are() -> None:
+def test_calls_without_id_are_stored_unchanged() -> None:
     calls: list[object] = [
         {"name": "f", "arguments": {"row": 3}},
         1,
@@ -82,7 +82,7 @@ def test_messages_of_subagents_are_outside_of_the_conversation() -> None:
     assert texts[-1] == "Boskoop."
 
 
-def test_lines_that_are_no_events_are_reported() -> None:
+def test_lines_that_are_not_events_are_reported() -> None:
     first, rest = CONTENT.split(b"\n", 1)
     parsed = parse(first + b'\nnoise\n[1]\n{"x":1}\n' + rest)
     check_items(parsed)
@@ -155,7 +155,7 @@ def test_minimal_lines_become_messages() -> None:
     assert texts_on(path_of(parsed)) == ["Hi", "Hello"]
 
 
-async def test_file_without_its_first_event_is_named_by_its_path(tmp_path: Path) -> None:
+async def test_file_without_first_event_gets_session_id_from_path(tmp_path: Path) -> None:
     rest = CONTENT.split(b"\n", 1)[1]
     id = "5b7d2c1e-4b1f-4a55-9a39-6f0d2f1c8e77"
     found: list[str] = []

@@ -78,7 +78,7 @@ def test_user_messages_differ_from_program_messages() -> None:
     assert [body.title for body in bodies_of(parsed, SessionInfoChanged)] == ["Apples that keep"]
 
 
-def test_rewound_messages_stay_on_a_branch() -> None:
+def test_rewound_messages_remain_on_a_branch() -> None:
     parsed = parse(CONTENT)
     assert said(parsed)[-2:] == ["Where to keep them?", "In the cellar."]
     assert "I do not know." not in said(parsed)
@@ -114,7 +114,7 @@ def test_replaced_message_list_branches_at_first_difference() -> None:
     assert said(parsed) == ["Which?", "A summary.", "Why?"]
 
 
-def test_lines_that_are_no_records_are_reported() -> None:
+def test_lines_that_are_not_records_are_reported() -> None:
     parsed = parse(HEADER + b'[1]\n{"x":1}\nnoise\n' + message("u", "user", "Go on"))
     assert [line.number for line in parsed.malformed] == [2, 3, 4]
     assert said(parsed) == ["Go on"]
@@ -143,7 +143,7 @@ def test_message_twice_in_one_list_is_stored_twice() -> None:
     assert said(parsed) == ["Which?"]
 
 
-def test_calls_without_an_id_are_kept_with_their_results() -> None:
+def test_calls_without_id_are_stored_with_their_results() -> None:
     call = {"name": "read", "args": {"row": 3}, "status": "executing"}
     response = {"functionResponse": {"name": "read", "response": {"output": "Boskoop"}}}
     ended = {**call, "status": "success", "result": [response]}
@@ -181,7 +181,7 @@ def test_result_has_the_id_of_its_call(ids: dict[str, object], call_id: str | No
     ]
 
 
-def test_result_of_a_call_without_a_name_stays_in_the_call() -> None:
+def test_result_of_call_without_name_is_stored_in_the_call() -> None:
     answered = {"functionResponse": {"id": "r", "name": "read", "response": {"output": "Boskoop"}}}
     call = {"id": "c", "status": "success", "result": [answered]}
     again = message("u", "user", [answered])

@@ -67,7 +67,7 @@ def test_minimal_and_hostile_lines_are_preserved() -> None:
     assert texts_on(path_of(parsed)) == ["hi", ""]
 
 
-def test_calls_without_an_id_are_kept_as_they_are() -> None:
+def test_calls_without_id_are_stored_unchanged() -> None:
     calls: list[object] = [
         {"function": {"name": "f", "arguments": "{}"}},
         1,

@@ -88,7 +88,7 @@ def test_events_are_messages_calls_and_results() -> None:
     assert last == Message("assistant", (TextPart("Boskoop."),), stop_reason="stop")
 
 
-def test_lines_that_are_no_events_are_reported() -> None:
+def test_lines_that_are_not_events_are_reported() -> None:
     parsed = parse(b'noise\n{"x":1}\n{"kind":"MessageEvent"}\n{"kind":7}\n' + CONTENT)
     check_items(parsed)
     assert [line.number for line in parsed.malformed] == [1, 2, 4]
@@ -108,7 +108,7 @@ async def test_folder_becomes_a_session_without_its_keys(state: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["link", "pipe", "folder link"])
-async def test_folder_with_links_or_pipes_is_refused(state: Path, what: str) -> None:
+async def test_folder_with_links_or_pipes_is_rejected(state: Path, what: str) -> None:
     events = state.parent / "events"
     name = events / "event-00090-0000000f-0000-4000-8000-000000000000.json"
     if what == "link":
@@ -122,7 +122,7 @@ async def test_folder_with_links_or_pipes_is_refused(state: Path, what: str) -> 
     assert isinstance(outcome.error, FormatError)
 
 
-async def test_folder_with_too_much_is_refused(state: Path) -> None:
+async def test_folder_with_too_much_data_is_rejected(state: Path) -> None:
     before = limits()
     for given in (InputLimits(import_file_bytes=500), InputLimits(import_folders=3)):
         try:

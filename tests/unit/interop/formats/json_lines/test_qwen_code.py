@@ -53,7 +53,7 @@ def test_branch_of_the_last_line_is_the_current_one() -> None:
     assert [part.text for part in failed] == ["File not found."]
 
 
-def test_lines_that_are_no_records_are_reported() -> None:
+def test_lines_that_are_not_records_are_reported() -> None:
     first, rest = CONTENT.split(b"\n", 1)
     parsed = parse(first + b'\nnoise\n[1]\n{"x":1}\n' + rest)
     assert [line.number for line in parsed.malformed] == [2, 3, 4]

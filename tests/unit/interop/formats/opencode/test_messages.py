@@ -76,7 +76,7 @@ def test_failed_and_running_calls_are_converted() -> None:
     assert running.tool_calls == (ToolCallPart("c", "bash", {"a": 1}),)
 
 
-def test_media_of_a_result_are_kept() -> None:
+def test_media_of_a_result_are_stored() -> None:
     image = {"type": "file", "mime": "image/png", "url": PNG}
     page = {"type": "file", "mime": "text/html", "url": "data:text/html;base64,YQ=="}
     _, message = steps(tool(status="completed", output="", attachments=[image, page, 5]))
@@ -93,7 +93,7 @@ def test_media_of_a_result_are_kept() -> None:
         ({}, "error", None),
     ],
 )
-def test_error_of_last_step_is_kept(error: object, reason: str, words: str | None) -> None:
+def test_error_of_last_step_is_stored(error: object, reason: str, words: str | None) -> None:
     [message] = steps(text("I was"), error=error)
     assert (message.stop_reason, message.error) == (reason, words)
 

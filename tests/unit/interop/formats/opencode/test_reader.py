@@ -113,7 +113,7 @@ def test_identical_messages_get_different_offsets() -> None:
     assert len({item.offset for item in parsed.items}) == 2
 
 
-def test_message_without_role_or_parts_is_reported_and_kept() -> None:
+def test_message_without_role_or_parts_is_reported_and_stored() -> None:
     parsed = parse(document(said("m1", "a"), {"info": {"id": "m2"}}, 5, said("m3", "b")))
     assert texts_on(path_of(parsed)) == ["a", "b"]
     assert isinstance(parsed.items[1].body, Custom)
@@ -126,7 +126,7 @@ def test_message_without_model_content_is_side_entry() -> None:
     assert parse(document(quiet)).items[0].body == ImportedRecord("opencode", "message")
 
 
-def test_document_in_another_order_is_read_too() -> None:
+def test_document_with_another_key_order_is_read() -> None:
     content = msgspec.json.encode({"messages": [said("m", "a")], "info": {"id": "s"}})
     parsed = parse(content)
     assert parsed.header.session == "s"

@@ -171,7 +171,7 @@ def test_labels_and_names_are_side_entries() -> None:
     assert parent_of(parsed, "b000000a") == "b0000007"
 
 
-def test_label_without_target_is_kept_and_reported() -> None:
+def test_label_without_target_is_stored_and_reported() -> None:
     label = {"id": "l", "timestamp": 3.0, "type": "label", "label": "x", "target_id": "no"}
     parsed = parse(file_of(HEADER, said("a", None), label))
     assert named(parsed, "l").about is None
@@ -188,7 +188,7 @@ def test_compaction_keeps_entries_after_named_label() -> None:
     assert parsed.items[item.references["first_kept"]].alias == "b000000d"
 
 
-async def test_attachments_and_reactions_are_kept_with_the_message() -> None:
+async def test_attachments_and_reactions_are_stored_with_the_message() -> None:
     store = empty_store()
     stream = (await imported(store, operator_file("current.jsonl"))).session
     entry = await store.entry(stream, await store.resolve(stream, "b0000004"))
@@ -221,7 +221,7 @@ def test_empty_message_is_reported_and_keeps_its_place() -> None:
     assert parent_of(parsed, "b") == "m"
 
 
-def test_unknown_role_is_kept_outside_context() -> None:
+def test_message_of_unknown_role_is_stored_outside_context() -> None:
     parsed = parse(file_of(HEADER, said("a", None, role="oracle")))
     assert isinstance(parsed.items[0].body, Custom)
     assert parsed.malformed == ()
@@ -250,7 +250,7 @@ def test_text_with_unicode_line_ends_is_one_line() -> None:
     assert "picture\u2028please" in texts_on(path_of(parsed))[0]
 
 
-def test_second_header_is_kept_without_effect() -> None:
+def test_second_header_is_stored_without_effect() -> None:
     parsed = parse(file_of(HEADER, said("a", None), {**HEADER, "id": "t"}, said("b", "a")))
     assert parsed.header.session == "s"
     assert made_of(parsed, 3).body == ImportedRecord("operator", "session")

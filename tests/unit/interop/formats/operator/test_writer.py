@@ -188,7 +188,7 @@ def test_messages_kept_by_compaction_precede_it() -> None:
     ]
 
 
-def test_empty_summary_of_a_branch_is_no_message() -> None:
+def test_empty_branch_summary_is_not_a_message() -> None:
     making = Making()
     making.say(user("one"), BranchSummary(" "))
     there = operator_reader.read(file_of(making.made()).content)

@@ -12,7 +12,7 @@ from tests.fakes.sources import path_of, pi_file, texts_on
 
 
 def ids_for(content: bytes) -> dict[int, str]:
-    """Return an id for every line: its number."""
+    """Return an id for every line: the line number."""
     return {line.offset: f"{line.number:08x}" for line in lines_of(content)}
 
 
@@ -38,7 +38,7 @@ def test_version_1_gets_chained_ids_and_references() -> None:
     assert "firstKeptEntryIndex" not in compaction
 
 
-def test_other_bytes_stay_and_new_keys_come_last() -> None:
+def test_migration_appends_new_keys_and_changes_no_other_bytes() -> None:
     old = pi_file("v1.jsonl")
     for before, after in zip(lines_of(old), lines_of(migrate(old, ids_for(old))), strict=True):
         if b"firstKept" not in before.content:
@@ -67,7 +67,7 @@ def test_conversation_is_the_same_after_migration() -> None:
     assert [item.references for item in before.items] == [item.references for item in after.items]
 
 
-def test_lines_that_are_no_records_stay_in_place() -> None:
+def test_lines_that_are_not_records_stay_in_place() -> None:
     old = b'\n{"type":"session","id":"x"}\r\nnoise\n\n{"type":"custom"}'
     new = migrate(old, ids_for(old))
     assert new.split(b"\n")[0] == b""

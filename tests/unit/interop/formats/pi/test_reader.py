@@ -55,7 +55,7 @@ def test_every_line_is_accounted_for(name: str) -> None:
     assert unaccounted_lines(parse(pi_file(name))) == []
 
 
-def test_model_usage_of_tool_is_kept_with_result() -> None:
+def test_model_usage_of_tool_is_stored_with_result() -> None:
     usage = {"input": 5, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 7}
     result: dict[str, object] = {
         "role": "toolResult",
@@ -81,14 +81,14 @@ def test_version_1_is_one_chain_in_file_order() -> None:
     assert parsed.header.metadata["modelId"] == "claude-sonnet-4-5"
 
 
-def test_version_1_counts_first_kept_line_from_header_on() -> None:
+def test_first_kept_index_of_version_1_counts_the_header() -> None:
     parsed = parse(pi_file("v1.jsonl"))
     # Index 7 is line 8: the header has index 0.
     assert made_of(parsed, 9).references == {"first_kept": position_of(parsed, 8)}
 
 
 @pytest.mark.parametrize("index", [0, -1, 99, "7", None])
-def test_index_without_entry_keeps_nothing(index: object) -> None:
+def test_invalid_first_kept_index_gives_no_reference(index: object) -> None:
     compaction = {"type": "compaction", "summary": "s", "firstKeptEntryIndex": index}
     message = {"type": "message", "message": {"role": "user", "content": "x"}}
     assert parse(file_of(message, compaction)).items[1].references is None
@@ -100,7 +100,7 @@ def test_lines_that_pi_cannot_read_do_not_count_for_index() -> None:
     assert made_of(parsed, 11).references == {"first_kept": position_of(parsed, 10)}
 
 
-def test_settings_in_the_header_stay_in_the_header() -> None:
+def test_settings_in_header_add_no_entries() -> None:
     kinds = [item.kind for item in parse(pi_file("v1.jsonl")).items]
     assert kinds.count(ModelChange.kind) == 1
     assert kinds.count(ThinkingChange.kind) == 1
@@ -116,7 +116,7 @@ def test_child_of_label_gets_tree_ancestor_as_parent() -> None:
     assert label.about == child.parent == position_of(parsed, 3)
 
 
-def test_branches_are_kept_and_the_leaf_is_the_last_line() -> None:
+def test_all_branches_are_stored_and_leaf_is_last_line() -> None:
     parsed = parse(pi_file("v2.jsonl"))
     assert texts_on(path_of(parsed)) == [
         "Plan the harvest",
@@ -183,7 +183,7 @@ def test_leaf_is_nearest_entry_above_final_label() -> None:
     assert parsed.leaf == position_of(parsed, 18)
 
 
-def test_label_without_target_has_no_effect() -> None:
+def test_label_with_unknown_target_has_no_effect() -> None:
     label: dict[str, object] = {"type": "label", "id": "b", "parentId": "a"}
     parsed = parse(file_of(said("a", None), {**label, "targetId": "gone", "label": "x"}))
     assert parsed.items[1].about is None
@@ -242,7 +242,7 @@ def test_malformed_lines_are_reported_with_their_numbers() -> None:
         assert any(text.startswith(f"line {number}:") for text in parsed.warnings)
 
 
-def test_cut_line_with_ids_keeps_chain() -> None:
+def test_truncated_line_with_ids_remains_in_parent_chain() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     cut = made_of(parsed, 4)
     assert (cut.kind, cut.alias, cut.parent) == (OPAQUE, "d0000002", position_of(parsed, 2))
@@ -261,13 +261,13 @@ def test_orphan_without_preceding_malformed_line_is_root() -> None:
     assert parsed.leaf == 1
 
 
-def test_tool_result_with_broken_text_is_not_lost_to_context() -> None:
+def test_tool_result_with_broken_text_remains_in_context() -> None:
     body = made_of(parse(pi_file("damaged.jsonl")), 9).body
     assert isinstance(body, Message)
     assert body.text == "half a pair: \ufffd, and bytes: \ufffd\ufffd"
 
 
-def test_second_header_is_a_note() -> None:
+def test_second_header_is_an_imported_record() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert made_of(parsed, 13).body == ImportedRecord("pi", "session")
 
@@ -277,13 +277,13 @@ def test_cycles_are_broken() -> None:
     assert texts_on(path_of(parsed)) == ["We are a circle", "Indeed"]
 
 
-def test_file_without_header_has_no_session_but_all_its_entries() -> None:
+def test_file_without_header_has_all_entries_but_no_session_id() -> None:
     parsed = parse(pi_file("v3.jsonl").partition(b"\n")[2])
     assert parsed.header.session is None
     assert len(parsed.items) == len(parse(pi_file("v3.jsonl")).items)
 
 
-def test_message_without_role_or_content_is_kept_outside_the_context() -> None:
+def test_message_without_role_or_content_is_stored_outside_context() -> None:
     body = made_of(parse(pi_file("damaged.jsonl")), 8).body
     assert body == Custom("pi:message", {"role": "user"})
 

@@ -47,7 +47,7 @@ def test_digest_of_a_byte_range_is_the_hash_of_its_bytes(
 
 
 @given(TEXT)
-def test_last_whole_line_is_found_from_the_end(content: bytes) -> None:
+def test_last_complete_line_is_found_from_the_end(content: bytes) -> None:
     assert end_of_lines(Held(content)) == content.rfind(b"\n") + 1
 
 
@@ -56,7 +56,7 @@ def test_first_line_is_first_nonblank_line() -> None:
     assert first_line(Held(b"\n \n")) == b""
 
 
-def test_file_content_ends_at_its_length_at_opening(tmp_path: Path) -> None:
+def test_bytes_added_after_opening_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\ntwo\n")
     with FileContent(path) as content:
@@ -68,7 +68,7 @@ def test_file_content_ends_at_its_length_at_opening(tmp_path: Path) -> None:
         assert content.read(4, 4) == b""
 
 
-def test_file_that_becomes_shorter_is_reported(tmp_path: Path) -> None:
+def test_truncated_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\ntwo\n")
     with FileContent(path, "other") as content:

@@ -44,7 +44,7 @@ def test_tables_are_recognized_by_their_columns(path: Path) -> None:
         assert not database.has({"other": ("id",)})
 
 
-def test_reading_changes_nothing(path: Path) -> None:
+def test_reading_a_database_does_not_change_it(path: Path) -> None:
     before = path.read_bytes()
     assert before.startswith(MAGIC)
     with Database(path) as database:
@@ -64,7 +64,7 @@ def test_error_for_value_above_the_limit_names_the_value(path: Path) -> None:
         use_input_limits(before)
 
 
-def test_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     for content in (MAGIC, MAGIC + b"\x10\x00" + b"\x01" * 500):
         path.write_bytes(content)

@@ -92,7 +92,7 @@ def test_leaf_is_last_line_in_any_placement_order() -> None:
     assert leaf.node == 30
 
 
-def test_duplicate_id_is_reported_and_both_lines_kept() -> None:
+def test_duplicate_id_is_reported_and_both_lines_are_stored() -> None:
     linking = Linking([("a", None), ("b", "a"), ("b", "a"), ("c", "b")])
     assert [item.number for item in linking.items.items] == [1, 2, 3, 4]
     assert linking.items.items[3].parent == 2

@@ -49,7 +49,7 @@ def test_source_gives_the_same_items_in_pieces(content: bytes) -> None:
         assert ends[-1] == len(content)
 
 
-def test_small_source_is_one_stretch() -> None:
+def test_small_source_is_read_in_one_piece() -> None:
     [stretch] = stretches_of(read_source(Held(pi_file("v3.jsonl")), "pi", pi.Reader), 1)
     assert (stretch.is_last, stretch.end) == (True, len(pi_file("v3.jsonl")))
 

@@ -85,7 +85,7 @@ def test_overlapping_phrases_are_counted() -> None:
     assert count("a", "c", is_prefix=True) == 0
 
 
-def test_a_code_that_begins_another_one_is_not_counted() -> None:
+def test_code_that_is_a_prefix_of_another_code_is_not_counted() -> None:
     codes = {"a": b"\1", "b": b"\1\xc0", "c": b"\1\xc0\xff"}
     text = said(codes, "b a c a b b a")
 

@@ -24,7 +24,7 @@ def with_postings(part: Part, exchanged: dict[str, str]) -> Part:
     return part._replace(pages=tuple(pages_of(changed)))
 
 
-def test_part_equals_its_own_texts() -> None:
+def test_part_matches_its_own_texts() -> None:
     assert differing(PART, by_position(TEXTS)) == set()
 
 

@@ -40,7 +40,7 @@ def test_lookup_equals_scan_of_each_text() -> None:
                     assert found_in(PARTS, query, filters, most)[0] == expected[:most]
 
 
-def test_lookup_reads_only_what_newest_matches_need() -> None:
+def test_lookup_reads_only_the_newest_matches() -> None:
     texts = [text(number, "tide") for number in range(4 * READ_AT_ONCE)]
     size = READ_AT_ONCE // 2
     parts = [make_part(texts[first : first + size]) for first in range(0, len(texts), size)]

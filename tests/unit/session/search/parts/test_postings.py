@@ -22,7 +22,7 @@ def test_numbers_round_trip(size: int) -> None:
         assert numbers(bits(pack_numbers(expected, size), size)) == expected
 
 
-def test_dense_sets_have_the_same_numbers_as_sparse_ones() -> None:
+def test_dense_sets_contain_same_numbers_as_sparse_sets() -> None:
     for of in (1, 2, 4, 5, 6, 50):
         expected = [number for number in range(MOST_TEXTS) if CHANCE.randrange(of) == 0]
         assert numbers(sum(1 << number for number in expected)) == expected
