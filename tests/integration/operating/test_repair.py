@@ -8,6 +8,7 @@ import random
 from contextlib import suppress
 from pathlib import Path
 
+import apsw
 import pytest
 
 from perdure.apps.maintenance.repair import repair_store
@@ -16,7 +17,9 @@ from perdure.client.store import Store
 from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreFull, StoreInUse
 from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
+from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.protocol import RepairReport
+from perdure.stores.sqlite.payload.cipher import unlock
 from tests.fakes.faulty_files import failing_at, planned
 from tests.fakes.raw_database import raw_database
 from tests.fakes.samples import ALL_ONLY
@@ -109,6 +112,25 @@ def kinds_of_pages(path: Path) -> dict[str, list[int]]:
     with raw_database(path) as db:
         for name, kind, page in db.execute("SELECT name, pagetype, pageno FROM dbstat"):
             found.setdefault(f"{name} {kind}", []).append(page)
+    return found
+
+
+def entries_by_position(path: Path) -> dict[int, str]:
+    """Map each position in the file to the id of its entry."""
+    with raw_database(path) as db:
+        entries = "SELECT n, id || '/' || seq FROM entry JOIN stream ON stream = no"
+        return dict(db.execute(entries).fetchall())
+
+
+def readable_entries(path: Path, original: Path, before: dict[str, bytes]) -> set[str]:
+    """Return the ids of the entries that SQLite reads one by one, with their original bodies."""
+    found = set[str]()
+    with raw_database(path) as db:
+        for position, id_ in entries_by_position(original).items():
+            with suppress(apsw.Error):
+                body = "SELECT body FROM entry WHERE n = ?"
+                if db.execute(body, (position,)).fetchall() == [(before[id_],)]:
+                    found.add(id_)
     return found
 
 
@@ -210,6 +232,53 @@ async def test_lost_entries_are_reported_and_other_seqs_are_unchanged(
         session = await store.open("s1")
         assert len(await session.path()) == 2 * TURNS
         assert [hit.stream for hit in await store.search('"1 7"', limit=1)] == ["s1"]
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+async def test_entry_without_its_overflow_page_loses_no_other_entry(
+    tmp_path: Path, key: str | None
+) -> None:
+    path = tmp_path / "store.db"
+    await filled(path, key)
+    before = await content(path, key)
+    (large,) = (id_ for id_, body in before.items() if b"large xxx" in body)
+    whole = content_of(path)
+    with raw_database(path) as db:
+        unlock(db, None if key is None else StoreKey.of(key))
+        overflow = "SELECT min(pageno) FROM dbstat WHERE name = 'entry' AND pagetype = 'overflow'"
+        start = (db.execute(overflow).fetchall()[0][0] - 1) * PAGE
+    path.write_bytes(whole[:start] + b"\xff" * PAGE + whole[start + PAGE :])
+
+    done = await repair_store(address(path), key=key)
+
+    lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
+    assert lost == {large}
+    await check_repaired(path, before, done, key)
+
+
+async def test_repair_keeps_every_entry_that_the_damaged_store_reads(
+    store_file: Path, tmp_path: Path
+) -> None:
+    before = await content(store_file)
+    whole, noise = content_of(store_file), random.Random(7).randbytes(PAGE)
+    with raw_database(store_file) as db:
+        leaves = "SELECT pageno, ncell FROM dbstat WHERE name = 'entry' AND pagetype = 'leaf'"
+        cells = dict(db.execute(leaves).fetchall()[2:20:4])
+    lost = 0
+    for page in cells:
+        path = tmp_path / str(page) / "store.db"
+        path.parent.mkdir()
+        end = page * PAGE
+        path.write_bytes(whole[: end - PAGE // 2] + noise[: PAGE // 2] + whole[end:])
+        readable = readable_entries(path, store_file, before)
+
+        done = await repair_store(address(path))
+
+        await check_repaired(path, before, done)
+        after = await content(path)
+        assert {id_ for id_, body in before.items() if after[id_] == body} >= readable
+        lost += len(before) - len(readable)
+    assert 0 < lost < sum(cells.values())  # some entries of the damaged pages are readable
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])

@@ -31,6 +31,9 @@ _SLOTS = """
 SELECT rowid, name FROM sqlite_schema
 WHERE type = 'table' AND rootpage > 0 AND length(sql) BETWEEN 90 AND 600
 """
+_UNREADABLE = (apsw.Error, UnicodeDecodeError)
+_MOST_CELLS = PAGE_BYTES // 6
+"""More rows than a page can hold: a cell of the smallest row and its pointer take 6 bytes."""
 _SEARCH_SETTINGS = frozenset({"secure-delete", "version"})
 """FTS5 settings, whose table has the same columns as an index of names."""
 
@@ -216,8 +219,11 @@ def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
 
 def _look_through(db: Connection, found: Salvage) -> None:
     slots = _slots(db)
+    if slots:  # each page is a commit to the copy, which is removed afterwards
+        db.pragma("journal_mode", "OFF")
+        db.pragma("synchronous", "OFF")
     pages = int(db.pragma("page_count"))  # of the file, whatever its first page states
-    at_once = 1 if slots else AT_ONCE  # a page that cannot be decrypted ends the transaction
+    at_once = 1 if slots else AT_ONCE  # a page that cannot be decrypted ends the reads
     for first in range(2, pages + 1, at_once):
         _look_at(db, range(first, min(first + at_once, pages + 1)), slots, found)
 
@@ -228,11 +234,17 @@ def _slots(db: Connection) -> list[Row]:
     The rows are small: changing them allocates and frees no page, even in a damaged file.
     """
     db.pragma("writable_schema", "ON")
-    return list(_rows(db, _SLOTS))
+    with suppress(*_UNREADABLE):
+        return list(db.execute(_SLOTS))
+    return []
 
 
 def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salvage) -> None:
-    """Read `pages`, each as a table and as an index, in a transaction that is rolled back."""
+    """Read `pages`, each as a table and as an index.
+
+    Rewritten schema rows are committed to the copy: in a transaction, no row could be read after a
+    page that cannot be decrypted. New schema rows are rolled back.
+    """
     free = iter(slots)
     db.pragma("writable_schema", "ON")
     db.execute("BEGIN")
@@ -240,13 +252,16 @@ def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salv
         names = [
             (_pretend(db, page, _TABLE, free), _pretend(db, page, _INDEX, free)) for page in pages
         ]
+        if slots:
+            db.execute("COMMIT")
         db.pragma("writable_schema", "RESET")
         db.pragma("writable_schema", "ON")  # other schema rows may be invalid
         for table, index in names:
             is_table = _take_table(db, table, found)
             found.unreadable_pages += not (_take_index(db, index, found) or is_table)
     finally:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
         db.pragma("writable_schema", "RESET")
 
 
@@ -267,7 +282,7 @@ def _pretend(db: Connection, page: int, columns: str, free: Iterator[Row]) -> st
 def _take_table(db: Connection, name: str, found: Salvage) -> bool:
     """Read the rows of a table leaf page; return False for any other page."""
     is_one = False
-    for row in _rows(db, f'SELECT rowid, * FROM "{name}"'):  # noqa: S608 - a name out of the schema
+    for row in _rows(db, "rowid, *", name):
         is_one = True
         found.take(row[0], row[1:])
     return is_one
@@ -275,7 +290,7 @@ def _take_table(db: Connection, name: str, found: Salvage) -> bool:
 
 def _take_index(db: Connection, name: str, found: Salvage) -> bool:
     is_one = False
-    for row in _rows(db, f'SELECT a, b, c, d FROM "{name}"'):  # noqa: S608 - a name out of the schema
+    for row in _rows(db, "a, b, c, d", name):
         is_one = True
         if _is_alias(row):
             found.aliases.append(row[:3])
@@ -284,10 +299,34 @@ def _take_index(db: Connection, name: str, found: Salvage) -> bool:
     return is_one
 
 
-def _rows(db: Connection, sql: str) -> Iterator[Row]:
-    """Yield the rows up to the first unreadable one."""
-    with suppress(apsw.Error, UnicodeDecodeError):
-        yield from db.execute(sql)
+def _rows(db: Connection, columns: str, name: str) -> Iterator[Row]:
+    """Yield the readable rows of the page that is declared as the table `name`.
+
+    If a row is unreadable, the rows after it are read one by one, by their place on the page.
+    """
+    select = f'SELECT {columns} FROM "{name}"'  # noqa: S608 - a name out of the schema
+    count = 0
+    try:
+        for row in db.execute(select):
+            count += 1
+            yield row
+    except _UNREADABLE:
+        for place in range(count, _cells(db, name)):
+            with suppress(*_UNREADABLE):
+                yield from db.execute(f"{select} LIMIT 1 OFFSET ?", (place,))
+
+
+def _cells(db: Connection, name: str) -> int:
+    """Return the number of rows of a leaf page; 0 for any other page.
+
+    The rows below an inner page are read with their own leaf pages.
+    """
+    counting = f'SELECT count(*) FROM "{name}"'  # noqa: S608 - a name out of the schema
+    try:
+        count = int(db.execute(counting).fetchall()[0][0])
+    except apsw.Error:
+        return 0
+    return count if count <= _MOST_CELLS else 0
 
 
 # ---------------------------------------------------------------- kinds of rows
