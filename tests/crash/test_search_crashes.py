@@ -74,21 +74,32 @@ async def fill_folder(folder: Path) -> None:
     await store.close()
 
 
-def found_by_scan(folder: Path, query: SearchQuery) -> list[Hit]:
-    return in_order(scanned(folder, "operator", query))
+class Scans:
+    """Hits of scans: the files of sessions are the same after most of the kills."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], list[Hit]] = {}
+
+    def hits(self, folder: Path, query: SearchQuery) -> list[Hit]:
+        """Return the hits of a scan of `folder`, or of one with the same files."""
+        files = sorted(folder.rglob("*.jsonl"))
+        key = (query, *((file.relative_to(folder), file.read_bytes()) for file in files))
+        if key not in self._known:
+            self._known[key] = in_order(scanned(folder, "operator", query))
+        return self._known[key]
 
 
-async def check_folder(folder: Path) -> None:
+async def check_folder(folder: Path, scans: Scans) -> None:
     """Check that searches match the files, and that the index knows all of its files."""
     store = await session_indexer.opened(folder)
     try:
         for query in (SearchQuery(text="word", limit=500), SearchQuery(text="more1 OR anew")):
-            assert in_order(await store.search.hits(query)) == found_by_scan(folder, query)
+            assert in_order(await store.search.hits(query)) == scans.hits(folder, query)
         problems = [each.problem for each in (await store.maintenance.verify()).problems]
         assert all("were never committed" in problem for problem in problems)
         await store.search.reindex()
         query = SearchQuery(text="word", limit=500)
-        assert in_order(await store.search.hits(query)) == found_by_scan(folder, query)
+        assert in_order(await store.search.hits(query)) == scans.hits(folder, query)
     finally:
         await store.close()
 
@@ -105,6 +116,7 @@ def test_session_file_index_is_correct_after_kill_at_each_operation(
     subprocess.run(command, check=True, timeout=300)
 
     lives = sorted(tmp_path.glob("0*"))
+    scans = Scans()
     for folder in lives:
-        asyncio.run(check_folder(folder))
+        asyncio.run(check_folder(folder, scans))
     assert len(lives) * step > 40
