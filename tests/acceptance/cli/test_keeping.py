@@ -199,3 +199,44 @@ def test_dry_run_erasure_of_one_session_lists_it_and_erases_nothing(sample: Worl
     assert not (sample.folder / "erased.json").exists()
     assert len(sample.ok("sessions", "list", "--json").json) == 2
     assert sample.ok("sessions", "erasures", "--json").json == []
+
+
+def test_erasure_of_a_password_warns_about_the_answer_that_quotes_it(world: World) -> None:
+    world.ok("chat", "-m", "scripted:echo", "-p", "My password is hunter2secret")
+    session = world.ok("sessions", "list", "--json").json[0]["id"]
+    world.ok("chat", "-m", "scripted:echo", "--session", session, "-p", "What is the weather?")
+    chosen = ("sessions", "erase", session, "2")
+    command = f"perdure sessions erase {session} 5\n"
+
+    preview = world.ok(*chosen, "--dry-run")
+    as_json = world.ok(*chosen, "--dry-run", "--json")
+    asked = world.run(*chosen)
+
+    told = f"entry 5 also contains text of these entries; erase it with: {command}"
+    assert told in preview.err
+    assert (as_json.json, told in as_json.err) == ([f"{session}/2"], True)
+    assert (asked.code, told in asked.err) == (2, True)
+    assert "hunter2" not in preview.err
+
+    erased = world.ok(*chosen, "--yes")
+    assert "entry 5 still contains text" in erased.err
+    assert "entry" not in world.ok("sessions", "erase", session, "5", "--yes").err
+    assert world.ok("sessions", "search", "hunter2secret", "--json").json == []
+
+
+def test_erasure_of_two_entries_does_not_warn_about_each_other(world: World) -> None:
+    world.ok("chat", "-m", "scripted:echo", "-p", "I live at 12 Baker Street in London")
+    session = world.ok("sessions", "list", "--json").json[0]["id"]
+
+    both = world.ok("sessions", "erase", session, "2", "5", "--yes")
+
+    assert "entry" not in both.err
+
+
+def test_erasure_of_a_short_text_gives_no_warning(world: World) -> None:
+    world.ok("chat", "-m", "scripted:echo", "-p", "Thank you")
+    session = world.ok("sessions", "list", "--json").json[0]["id"]
+
+    erased = world.ok("sessions", "erase", session, "2", "--yes")
+
+    assert "entry" not in erased.err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, WholeIdNeeded
 from perdure.apps.cli.options import only_subject, only_text
-from perdure.apps.cli.sessions import bulk_erase
+from perdure.apps.cli.sessions import bulk_erase, repeated_text
 from perdure.apps.cli.sessions.bulk_erase import EraseFilters
 from perdure.apps.cli.store_options import (
     CommonOptions,
@@ -96,11 +96,11 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     remain. If the process is killed, run the command again; the next program that opens the store
     also finishes the deletion.
 
-    With an ENTRY the session stays: only these entries, and what repeats them, lose their content.
+    With an ENTRY the session stays: only these entries, and the labels and summaries of them, lose
+    their content. A warning names other entries that quote a credential or a long line of them.
 
     With --query, --cwd, --source or --until the command erases every session that matches all of
-    them. It lists them first: --dry-run stops there. With an ID, an ENTRY, --subject or
-    --everything, --dry-run also lists the data that would be erased.
+    them, and lists them first. --dry-run only lists what would be erased.
 
     Examples:
         perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --dry-run
@@ -202,16 +202,30 @@ async def _erase_entries(
     found = [await session.entry(each) for each in ids]
     lines = [_entry_line(entry, session.id) for entry in found]
     count = f"{count_of(len(found), 'entry', 'entries')} of {session.id}"
+    sought = repeated_text.telling_texts(found)
     if is_preview:
         common.show([entry.id for entry in found], [*lines, count])
+        await _warn_of_repeats(session, sought, found)
         return DONE
-    if not common.as_json and not asked.is_sure:
-        for line in lines:
+    if not asked.is_sure:
+        for line in () if common.as_json else lines:
             remark(line)
+        await _warn_of_repeats(session, sought, found)
     _confirm(count, is_sure=asked.is_sure)
     with _reserved(asked.file):
         done = await session.erase_entries(found, forks=asked.forks, by=asked.by)
-    return _finish(done, asked.file, common)
+    code = _finish(done, asked.file, common)
+    await _warn_of_repeats(session, sought, found, is_erased=True)
+    return code
+
+
+async def _warn_of_repeats(
+    session: Session, sought: Sequence[str], erased: Sequence[Entry], *, is_erased: bool = False
+) -> None:
+    """Warn about other entries of `session` that contain one of the texts `sought`."""
+    repeats = await repeated_text.entries_with(session, sought, erased)
+    if repeats:
+        remark(repeated_text.warning_of(session.id, repeats, is_erased=is_erased))
 
 
 def _entry_line(entry: Entry, session: StreamId) -> str:

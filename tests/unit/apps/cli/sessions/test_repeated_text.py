@@ -1,0 +1,47 @@
+"""Entries that repeat a text of the entries to erase."""
+
+from __future__ import annotations
+
+import perdure
+from perdure.apps.cli.sessions.repeated_text import entries_with, telling_texts, warning_of
+from perdure.session.ids import StreamId
+
+LINE = "The house is behind the old lighthouse"
+
+
+async def test_credentials_come_before_long_lines_and_short_lines_are_left_out() -> None:
+    code = "from __future__ import annotations"
+    text = f"  {LINE}  \n{code}\nThank you!\npassword: hunter2secret.\n{LINE}"
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        entry = await session.append(perdure.user(text))
+
+    assert telling_texts([entry]) == ("hunter2secret", LINE)
+
+
+async def test_number_of_texts_to_search_for_is_bounded() -> None:
+    lines = "\n".join(f"{LINE} at the mile {number}" for number in range(500))
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        entry = await session.append(perdure.user(lines))
+
+    assert len(telling_texts([entry])) == 100
+
+
+async def test_repeats_on_other_branches_and_in_labels_are_found_without_removed_ones() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        first = await session.append(perdure.user(LINE))
+        quoting = await session.append(perdure.assistant(f"You wrote: {LINE}."))
+        await session.branch(first)
+        other = await session.append(perdure.assistant("I do not know that house"))
+        label = await session.label(other, LINE)
+        await session.label(first, LINE)  # erased with the first entry
+
+        found = await entries_with(session, telling_texts([first]), [first])
+
+    assert [entry.id for entry in found] == [quoting.id, label.id]
+    assert warning_of(StreamId("s"), found, is_erased=True) == (
+        f"entries {quoting.seq}, {label.seq} still contain text of the erased entries; "
+        f"erase them with: perdure sessions erase s {quoting.seq} {label.seq}"
+    )
