@@ -102,6 +102,15 @@ that starts in that run ends with it, so each run is read once.
 
 _ENDS_VALUE = r"""\s"'`,;<>|\\"""
 
+_QUOTES = "“”„‟‘’‚‛«»‹›「」『』《》〈〉＂＇"  # noqa: RUF001, the marks of other scripts are meant
+"""Typographic quotation marks: outside a value at its start, and at its end with what follows."""
+
+_AFTER_QUOTE = ".!?:)]}…。，、；：！？）】〕"  # noqa: RUF001, the marks of other scripts are meant
+"""Punctuation that may follow a closing quotation mark."""
+
+_ENDS_SENTENCE = ".:)]}"
+_PLACEHOLDER_AT_END = PLACEHOLDER + r"[.:)\]}]*"
+
 PLACED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     # required literals (any of them), the kind, and a pattern whose group is the secret
     (
@@ -304,10 +313,11 @@ class _Slice:
             before = bisect_left(begins, found.start())
             ours_until = placeholders[before - 1][1] if before else ours_until
             is_of_ours = found.start() < ours_until
+            start, end = _unquoted(found, 4)
             if not (is_of_ours or self._is_working_folder(found)) and _is_assigned(
-                found[4], kind, is_marked=is_marked
+                self._text[start:end], kind, is_marked=is_marked
             ):
-                yield Find(found.start(4), found.end(4), kind)
+                yield Find(start, end, kind)
 
     def _is_working_folder(self, found: re.Match[str]) -> bool:
         """Whether `found` is ``PWD=/folder`` of a shell, and not a field of a connection string."""
@@ -374,8 +384,28 @@ def _lowered(shape: str) -> str:
 
 def _placed(kind: str, matches: Iterator[re.Match[str]]) -> Iterator[Find]:
     for found in matches:
-        if not _is_reference(found[1]):
-            yield Find(found.start(1), found.end(1), kind)
+        start, end = _unquoted(found, 1)
+        if start < end and not _is_reference(found.string[start:end]):
+            yield Find(start, end, kind)
+
+
+def _unquoted(found: re.Match[str], group: int) -> tuple[int, int]:
+    """Return start and end of the value in `group` without the quotation marks around it.
+
+    A closing mark counts only if nothing but punctuation follows: it may be part of a password.
+    """
+    value = found[group].lstrip(_QUOTES)
+    start = found.end(group) - len(value)
+    inner = value.rstrip(_QUOTES + _AFTER_QUOTE)
+    for at in range(len(inner), len(value)):
+        if value[at] in _QUOTES:
+            return start, start + at
+    return start, start + len(value)
+
+
+def without_sentence_end(value: str) -> str:
+    """Return `value` without the punctuation after it that may end a sentence or a bracket."""
+    return value.rstrip(_ENDS_SENTENCE) or value
 
 
 def is_secret_name(name: str) -> bool:
@@ -431,4 +461,4 @@ def _is_name(value: str) -> bool:
 
 
 def _is_reference(value: str) -> bool:
-    return any(re.fullmatch(shape, value) for shape in (_REFERENCE, PLACEHOLDER))
+    return any(re.fullmatch(shape, value) for shape in (_REFERENCE, _PLACEHOLDER_AT_END))

@@ -26,6 +26,28 @@ def test_values_are_found_by_their_context() -> None:
             assert secret in found(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "“export DB_PASSWORD=tulip77”. No language",
+        "„DB_PASSWORD=tulip77“, then",
+        "»DB_PASSWORD=tulip77«",
+        "(‘DB_PASSWORD=tulip77’).",  # noqa: RUF001, these marks are meant
+        "「DB_PASSWORD=tulip77」。",
+        "DB_PASSWORD=“tulip77”!",
+        "“the password is tulip77”.",
+        "“postgres://ann:tulip77@host and --password tulip77”.",
+    ],
+)
+def test_quotation_marks_around_a_value_are_outside(text: str) -> None:
+    assert set(found(text)) == {"tulip77"}
+
+
+@pytest.mark.parametrize("value", ["tu”lip77", "tulip77.", "tulip77!", "tulip77)", "tulip”77."])
+def test_marks_that_may_belong_to_a_password_are_masked(value: str) -> None:
+    assert found(f"DB_PASSWORD={value} next") == {value: "password"}
+
+
 def test_text_about_secrets_is_not_masked() -> None:
     for text in [
         "total_tokens=1234567, max_tokens: 4096000",
@@ -69,6 +91,10 @@ def test_placeholders_are_not_secrets() -> None:
     for text in ("password=[password-1]", "Authorization: Bearer [authorization-2]"):
         assert found(text) == {}
     assert found("postgresql://me:[password-3]@db/x") == {}
+
+
+def test_placeholder_at_the_end_of_a_sentence_is_no_secret() -> None:
+    assert found("password=[password-1]. And (password=[password-1]).") == {}
 
 
 def test_value_containing_placeholder_is_still_secret() -> None:

@@ -42,6 +42,7 @@ class Redactor:
         self._names: dict[tuple[str, str], str] = {}  # (kind, value) -> placeholder
         self._numbers: Counter[str] = Counter()
         self._secrets: dict[str, str] = {}  # value -> kind
+        self._ended: set[str] = set()  # values found without punctuation after them
         self._replaced: Counter[str] = Counter()
         self._everywhere = KnownValues((), _LEAST)
         self._seen: dict[str, tuple[Find, ...]] = {}
@@ -58,13 +59,16 @@ class Redactor:
                 self._users.setdefault(name.lower())
 
     def learn_secret(self, value: str, kind: str) -> None:
-        """Add `value`, a known secret."""
+        """Add `value`, a known secret; punctuation at its end may belong to the sentence."""
         if "secrets" in self._sorts:
-            self._secrets.setdefault(value, kind)
+            bare = shapes.without_sentence_end(value)
+            self._secrets.setdefault(value, self._secrets.setdefault(bare, kind))
+            if bare == value:
+                self._ended.add(value)
 
     def settle(self) -> None:
         """End the collection; after this call, `replace` can be used."""
-        known = (value for value in self._secrets if shapes.is_unmistakable(value))
+        known = (self._value_of(v) for v in self._secrets if shapes.is_unmistakable(v))
         self._everywhere = KnownValues(known, _LEAST)
         if "paths" in self._sorts:
             self._folder_shape = paths.folder_pattern(self._folders)
@@ -109,7 +113,7 @@ class Redactor:
         if text in self._kept:
             return found
         if "secrets" in self._sorts:
-            found += self._finds(text)
+            found += self._secrets_in(text)
             found += self._known_in(text)
         if "paths" in self._sorts:
             found += _matches(self._folder_shape, text, "cwd")
@@ -119,6 +123,19 @@ class Redactor:
         return [
             f for f in found if not any(start <= f.start and f.end <= end for start, end in kept)
         ]
+
+    def _value_of(self, value: str) -> str:
+        """Return `value` without final punctuation if it also occurs without it.
+
+        Otherwise the punctuation may belong to the secret, so it is replaced too.
+        """
+        bare = shapes.without_sentence_end(value)
+        return bare if bare in self._ended else value
+
+    def _secrets_in(self, text: str) -> Iterable[Find]:
+        for find in self._finds(text):
+            value = self._value_of(text[find.start : find.end])
+            yield Find(find.start, find.start + len(value), find.kind)
 
     def _finds(self, text: str) -> tuple[Find, ...]:
         """Return the secrets in `text`; cached, since there are two passes."""
@@ -131,6 +148,8 @@ class Redactor:
             yield Find(start, end, self._secrets[text[start:end]])
 
     def _placeholder(self, value: str, find: Find) -> str:
+        if find.kind not in ("user", "cwd", "home"):
+            value = shapes.without_sentence_end(value)
         kind = self._secrets.get(value, find.kind)
         said = value.lower() if kind == "user" else value.rstrip("/\\").replace("\\\\", "\\")
         key = (kind, said)

@@ -35,6 +35,39 @@ def test_secret_word_is_replaced_only_as_whole_word() -> None:
     assert made.replace("a horse") == "a horse"
 
 
+def test_value_at_the_end_of_a_sentence_gets_the_same_placeholder() -> None:
+    texts = (
+        "export DB_PASSWORD=tulip77",
+        "you wrote “export DB_PASSWORD=tulip77”. No language",
+        "I set DB_PASSWORD=tulip77. Done (DB_PASSWORD=tulip77).",
+    )
+    made = redactor(*texts)
+    assert [made.replace(text) for text in texts] == [
+        "export DB_PASSWORD=[password-1]",
+        "you wrote “export DB_PASSWORD=[password-1]”. No language",
+        "I set DB_PASSWORD=[password-1]. Done (DB_PASSWORD=[password-1]).",
+    ]
+    assert made.counts == {"password": 1}
+
+
+def test_punctuation_always_at_the_end_of_a_value_is_replaced_with_it() -> None:
+    texts = ("DB_PASSWORD=tulip77.", "it is tulip77. Really (tulip77).", "DB_PASSWORD=tulip77.)")
+    made = redactor(*texts)
+    assert [made.replace(text) for text in texts] == [
+        "DB_PASSWORD=[password-1]",
+        "it is [password-1] Really ([password-1]).",
+        "DB_PASSWORD=[password-1]",
+    ]
+
+
+def test_values_that_differ_in_more_than_the_end_of_a_sentence_differ() -> None:
+    texts = ("password=tulip77", "password=tulip77!", "password=tulip77?")
+    made = redactor(*texts)
+    assert [made.replace(text) for text in texts] == [
+        f"password=[password-{number}]" for number in (1, 2, 3)
+    ]
+
+
 def test_numbers_follow_the_order_of_replacement_and_differ_by_value() -> None:
     made = redactor("a://u:one11@h", "a://u:two22@h")
     assert (
