@@ -104,6 +104,17 @@ def build_context(
     return context_of(window, said, trim, model)
 
 
+def request_tokens(context: Context, around: float, scale: float = 1.0) -> int:
+    """Return the tokens of a request with `context`, including its instructions and tools.
+
+    A count that a provider reported already includes them.
+    Units: `around` is the tokens of the instructions and tools, as `unscaled_around` returns them.
+    """
+    if any(reported_tokens(each.message) for each in context.messages):
+        return context.tokens
+    return context.tokens + math.ceil(around * scale)
+
+
 def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | None) -> Context:
     """Return the context of the remaining messages of `window`."""
     dropped, skipped = 0, said.skipped_count

@@ -15,7 +15,7 @@ from itertools import accumulate
 import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
-from perdure.context.build import build_context
+from perdure.context.build import build_context, request_tokens
 from perdure.context.emission import (
     Shown,
     compaction_of,
@@ -43,7 +43,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     together with `previous_summary`. If the cut is inside a turn, `turn_prefix` is the part of that
     turn before the cut, summarized separately. `unanswered` is the text of the user's newest
     message if it leaves the context unanswered.
-    Units: `tokens_before` is the size of the context before the compaction, in tokens.
+    Units: `tokens_before` is the size of a request before the compaction, in tokens.
     Shape: files are sorted; changed files are not in the list of read files.
     """
 
@@ -84,12 +84,17 @@ def should_compact(
 
 
 def plan_compaction(
-    window: ContextWindow, *, keep_recent_tokens: int = KEEP_RECENT_TOKENS, scale: float = 1.0
+    window: ContextWindow,
+    *,
+    keep_recent_tokens: int = KEEP_RECENT_TOKENS,
+    scale: float = 1.0,
+    around: float = 0.0,
 ) -> CompactionPlan | None:
     """Plan a compaction of `window` that retains about the newest `keep_recent_tokens`.
 
     Returns None if there are no new messages since the last compaction, or if no message would
     leave the context. If `keep_recent_tokens` is 0, no message is retained.
+    Units: `around` is the unscaled tokens of the request's instructions and tools.
     """
     shown = shown_entries(window)
     if not _has_news(window, shown):
@@ -110,7 +115,7 @@ def plan_compaction(
         history=history,
         turn_prefix=turn_prefix,
         previous_summary=_summary_of(previous),
-        tokens_before=build_context(window, scale=scale).tokens,
+        tokens_before=request_tokens(build_context(window, scale=scale), around, scale),
         read_files=files.read,
         modified_files=files.modified,
     )
@@ -124,7 +129,7 @@ def _summary_of(compaction: Compaction | None) -> str | None:
 
 
 def plan_node_compaction(
-    window: ContextWindow, begins_at: EntryId | None, *, scale: float = 1.0
+    window: ContextWindow, begins_at: EntryId | None, *, scale: float = 1.0, around: float = 0.0
 ) -> CompactionPlan | None:
     """Plan a compaction of `window` to a summary of the messages since the entry `begins_at`.
 
@@ -153,7 +158,7 @@ def plan_node_compaction(
         history=history,
         turn_prefix=(),
         previous_summary=_summary_of(compaction_of(window)) if start == 0 else None,
-        tokens_before=build_context(window, scale=scale).tokens,
+        tokens_before=request_tokens(build_context(window, scale=scale), around, scale),
         read_files=files.read,
         modified_files=files.modified,
         unanswered=None if kept is not None else _unanswered_text(history),

@@ -71,7 +71,7 @@ async def compact(
         intent, spent = await _record_intent(
             environment, leadership, config, tokens, "manual", expected_head=expected_head
         )
-        outcome = await summarise(environment, config, "manual", focus)
+        outcome = await summarise(environment, config, "manual", terms.settings.size, focus)
         outcome = summary_counted(outcome, config.model, tokens, config)
         closing = _closing(outcome, config, spent)
         added = [new_tree(outcome.compaction)] if isinstance(outcome, Summarised) else []

@@ -90,6 +90,43 @@ async def test_branch_before_the_first_message_shows_where_other_branches_are(
         assert "you wrote" not in seen.transcript
 
 
+def shown_context(seen: Seen) -> int:
+    """Return the tokens of the context in the status line."""
+    found = seen.program.shown.gauge.numbers.context
+    assert found is not None
+    return found
+
+
+async def test_context_after_compaction_and_branch_includes_instructions_and_tools(
+    store: Store, tmp_path: Path
+) -> None:
+    async with chatting(store, tmp_path, size=(100, 30)) as seen:
+        for text in ("first " + "x" * 60_000, "second " + "y" * 84_000, "third"):
+            await seen.type(text)
+            await seen.idle()
+        chat = seen.program.conversation.chat
+        assert chat is not None
+        asked, answer, *_ = await chat.session.path()
+        assert answer.message is not None
+        usage = answer.message.usage
+        assert usage is not None
+        await seen.type("/compact")
+        await seen.shows(" → ")
+        await seen.until(lambda: "working" not in seen.screen)
+        compacted = shown_context(seen)
+        assert f"→ {compacted:,} tokens" in seen.transcript
+        await seen.type("/context")
+        await seen.shows(f"about {compacted:,} tokens")
+        await seen.type("fourth")
+        await seen.idle()
+        assert shown_context(seen) == pytest.approx(compacted, abs=150)
+        await seen.type(f"/branch {asked.id}")
+        await seen.shows("going on from")
+        await seen.until(lambda: "working" not in seen.screen)
+        sent = usage.total_tokens - usage.output_tokens
+        assert shown_context(seen) == pytest.approx(sent, abs=150)
+
+
 async def test_message_sent_during_a_turn_is_shown_while_it_waits(
     store: Store, tmp_path: Path
 ) -> None:

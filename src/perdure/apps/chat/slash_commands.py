@@ -24,7 +24,7 @@ from perdure.apps.session_costs import cost_lines
 from perdure.apps.session_rows import RowFilter, newest_rows
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.advice import nothing_to_compact
-from perdure.apps.terminal.contexts import context_part_lines
+from perdure.apps.terminal.contexts import chat_context, context_part_lines
 from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.text import one_line, safe
 from perdure.apps.wiring import model_choices
@@ -35,7 +35,7 @@ from perdure.errors import WrongArgument
 from perdure.interop.redaction.placeholders import REDACTIONS
 from perdure.interop.reports import ExportFormat, Redaction
 from perdure.models.catalogue import require_model_name
-from perdure.models.protocol import ThinkingLevel, ToolDeclaration
+from perdure.models.protocol import ThinkingLevel
 from perdure.tools.permissions import ApprovalMode
 
 _FOUND = 10
@@ -210,9 +210,9 @@ class SlashCommands:
         chat = self._begun()
         if chat is None:
             return
-        before = (await chat.session.context()).tokens
+        before = (await chat_context(chat)).tokens
         made = await chat.compact(focus or None)
-        after = (await chat.session.context()).tokens
+        after = (await chat_context(chat)).tokens
         self._place.remark(
             f"{before:,} → {count_of(after, 'token')}"
             if made
@@ -303,7 +303,7 @@ class SlashCommands:
         chat = self._begun()
         if chat is None:
             return
-        context = await chat.session.context()
+        context = await chat_context(chat)
         model = context.model or chat.agent.model
         window = self._place.answering.window_of(model)
         share = f" of {window:,}, {100 * context.tokens // window} %" if window else ""
@@ -313,8 +313,7 @@ class SlashCommands:
             self._place.remark(f"{count_of(context.dropped, 'entry', 'entries')} left out")
         last = await last_turn_of(self._place.answering.store.backend, chat.session.id)
         for line in context_part_lines(
-            chat.agent.instructions or "",
-            [ToolDeclaration(*each) for each in chat.agent.registry.declarations()],
+            chat.agent,
             [each.text or "" for each in last.recalled] if last is not None else [],
             context,
         ):

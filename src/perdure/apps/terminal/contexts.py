@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,7 +21,7 @@ from perdure.apps.terminal.reports import Report
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.memory.last_turn import LastTurn
-from perdure.context.build import Context
+from perdure.context.build import Context, request_tokens
 from perdure.context.emission import ContextMessage
 from perdure.context.tokens import estimate_tokens, unscaled_around
 from perdure.memory.knowledge import Source
@@ -37,6 +38,10 @@ from perdure.session.messages import (
     ToolResultPart,
     user,
 )
+
+if TYPE_CHECKING:
+    from perdure.client.agents.agent import Agent
+    from perdure.client.agents.chat import Chat
 
 _RECALLED = 200
 """Characters of a recalled text."""
@@ -196,12 +201,23 @@ def part_lines(part: Part, style: Style) -> Iterator[str]:
             pass
 
 
-def context_part_lines(
-    instructions: str, tools: Sequence[ToolDeclaration], recalled: Sequence[str], context: Context
-) -> Iterator[str]:
+async def chat_context(chat: Chat) -> Context:
+    """Return the context of `chat`; its `tokens` include the agent's instructions and tools."""
+    context = await chat.session.context()
+    around = unscaled_around(chat.agent.instructions, declared_tools(chat.agent))
+    return msgspec.structs.replace(context, tokens=request_tokens(context, around))
+
+
+def declared_tools(agent: Agent) -> list[ToolDeclaration]:
+    """Return the tools of `agent` as a model gets them."""
+    return [ToolDeclaration(*each) for each in agent.registry.declarations()]
+
+
+def context_part_lines(agent: Agent, recalled: Sequence[str], context: Context) -> Iterator[str]:
     """Yield a line with the estimated total, then one per part of a request: name and tokens."""
+    tools = declared_tools(agent)
     parts = (
-        ("instructions", _size(instructions), ""),
+        ("instructions", _size(agent.instructions or ""), ""),
         ("tools", math.ceil(unscaled_around(None, tools)), count_of(len(tools), "tool")),
         ("recalled", sum(map(_size, recalled)), count_of(len(recalled), "text")),
         (

@@ -17,6 +17,7 @@ from perdure.apps.chat.questions import Asked, Given
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.session_costs import imported_spending
 from perdure.apps.settings.layers import Configuration
+from perdure.apps.terminal.contexts import chat_context
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
 from perdure.apps.tui.approval import Approval
@@ -198,7 +199,7 @@ class ScreenDisplay:
             gauge.numbers, folder=str(conversation.folder), model=answering.agent.model
         )
         if chat is not None:
-            context = await chat.session.context()
+            context = await chat_context(chat)
             spent = await chat.spent()
             model = context.model or chat.agent.model
             known = msgspec.structs.replace(
@@ -207,7 +208,7 @@ class ScreenDisplay:
                 thinking=context.thinking_level or chat.agent.thinking_level,
                 cost_microcents=spent.cost_microcents,
                 unpriced=spent.unpriced_calls,
-                context=context.tokens or None,  # instructions and tools are not counted
+                context=context.tokens if context.messages else None,
                 window=answering.window_of(model),
             )
         gauge.show(known)

@@ -360,9 +360,9 @@ class TurnRunner:
     async def _call(self, call: OpenCall, state: TurnState) -> Input:
         if call.purpose == "summary":
             reason = "overflow" if state.last_error == "context_overflow" else "threshold"
-            is_asked = self._summary_call == call.call
-            self._summary_call = call.call
-            outcome = await summarise(self._environment, self._config, reason, is_asked=is_asked)
+            is_asked, self._summary_call = self._summary_call == call.call, call.call
+            shared = (self._environment, self._config, reason, self._settings.size)
+            outcome = await summarise(*shared, is_asked=is_asked)
             return summary_counted(outcome, call.model, call.tokens_estimated, self._config)
         self._answer_call = AnswerCall(
             self._environment,

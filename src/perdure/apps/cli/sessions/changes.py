@@ -27,7 +27,9 @@ from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
 from perdure.client.store import Store
+from perdure.session.codec import body_of
 from perdure.session.entries import Entry
+from perdure.session.kinds import Compaction
 
 if TYPE_CHECKING:
     from perdure.context.compaction import LeftContext
@@ -344,6 +346,9 @@ async def told_compaction(
     are summarized.
     """
     after = (await handle.context()).tokens
+    if made is not None and isinstance(body := body_of(made), Compaction):
+        # Their sizes include instructions and tools, which only the agent knows.
+        before, after = body.tokens_before or before, body.tokens_after or after
     id_ = None if made is None else made.id
     data: dict[str, object] = {"compaction": id_, "tokens_before": before, "tokens": after}
     if id_ is None:

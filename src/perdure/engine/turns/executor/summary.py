@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from perdure.context.build import build_context
+from perdure.context.build import build_context, request_tokens
 from perdure.context.compaction import CompactionPlan, plan_compaction, plan_node_compaction
 from perdure.context.pins import with_pins
 from perdure.context.summary import is_usable_summary, summary_requests, summary_text
@@ -30,6 +30,7 @@ async def summarise(
     environment: Environment,
     config: TurnConfig,
     reason: CompactionReason,
+    around: float,
     focus: str | None = None,
     *,
     is_asked: bool = False,
@@ -38,6 +39,7 @@ async def summarise(
 
     A summary that is too short counts as a failed call: the context then stays unchanged.
     `is_asked`: the hooks already accepted the summary before an earlier attempt.
+    Units: `around` is the unscaled tokens of the session's instructions and tools.
     """
     model, settings = config.model, config.compaction
     working = config.working
@@ -47,14 +49,16 @@ async def summarise(
     scale = environment.scales.of(model)
     if settings.strategy == "node":
         begins_at = await _node_begins_at(environment, window)
-        plan = plan_node_compaction(window, begins_at, scale=scale)
+        plan = plan_node_compaction(window, begins_at, scale=scale, around=around)
     else:
         kept = min(settings.keep_recent_tokens, history // 4)
-        plan = plan_compaction(window, keep_recent_tokens=kept, scale=scale)
+        plan = plan_compaction(window, keep_recent_tokens=kept, scale=scale, around=around)
     if plan is None:
         return NothingToSummarise()
     frame = await _frame(environment, config, plan, window)
     hooked = None if is_asked else await _ask_hooks(environment, plan, window, reason, frame)
+    if isinstance(hooked, Summarised):
+        return _measured(hooked, window, around, scale)
     if hooked is not None:
         return hooked
     replies: list[Message] = []
@@ -70,7 +74,8 @@ async def summarise(
         error = MalformedResponse(model, "the summary is too short for the messages it replaces")
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
     compaction = _compaction(plan, window, replies, reason)
-    return Summarised(_with_frame(compaction, frame, window), _usage_of(replies))
+    summarised = Summarised(_with_frame(compaction, frame), _usage_of(replies))
+    return _measured(summarised, window, around, scale)
 
 
 async def _frame(
@@ -84,16 +89,12 @@ async def _frame(
     return await environment.frame_of(ToCompact(plan.unanswered, text, config.window_tokens))
 
 
-def _with_frame(
-    compaction: Compaction, frame: SummaryFrame | None, window: ContextWindow
-) -> Compaction:
-    if frame is not None:
-        parts = (frame.before, compaction.summary, frame.after)
-        whole = "\n\n".join(part for part in parts if part)
-        compaction = msgspec.structs.replace(
-            compaction, summary=whole, own_summary=compaction.summary
-        )
-    return msgspec.structs.replace(compaction, tokens_after=_tokens_after(compaction, window))
+def _with_frame(compaction: Compaction, frame: SummaryFrame | None) -> Compaction:
+    if frame is None:
+        return compaction
+    parts = (frame.before, compaction.summary, frame.after)
+    whole = "\n\n".join(part for part in parts if part)
+    return msgspec.structs.replace(compaction, summary=whole, own_summary=compaction.summary)
 
 
 async def _node_begins_at(environment: Environment, window: ContextWindow) -> EntryId | None:
@@ -140,7 +141,7 @@ async def _ask_hooks(
         modified_files=tuple(plan.modified_files),
         kept=_kept_count(plan, window),
     )
-    return Summarised(_with_frame(compaction, frame, window))
+    return Summarised(_with_frame(compaction, frame))
 
 
 def _compaction(
@@ -166,13 +167,21 @@ def _kept_count(plan: CompactionPlan, window: ContextWindow) -> int:
     return sum(entry.kind == MESSAGE for entry in window.entries[first:])
 
 
-def _tokens_after(compaction: Compaction, window: ContextWindow) -> int:
-    """Return the size in tokens of the context with `compaction`, by building it."""
-    new = new_tree(compaction)
+def _measured(
+    summarised: Summarised, window: ContextWindow, around: float, scale: float
+) -> Summarised:
+    """Return `summarised` with the size in tokens of a request after it, by building its context.
+
+    Units: `around` as in `summarise`.
+    """
+    new = new_tree(summarised.compaction)
     trial = Entry(StreamId("trial"), 0, "tree", window.leaf, None, 0, new.kind, new.v, new.body)
     entries = (*window.entries, trial)
     after = window_of(entries, window.undone)
-    return build_context(with_pins(after, (*window.pinned, *entries), window.pins)).tokens
+    pinned = with_pins(after, (*window.pinned, *entries), window.pins)
+    tokens = request_tokens(build_context(pinned, scale=scale), around, scale)
+    compaction = msgspec.structs.replace(summarised.compaction, tokens_after=tokens)
+    return msgspec.structs.replace(summarised, compaction=compaction)
 
 
 def _usage_of(replies: list[Message]) -> Usage | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from perdure.context.tokens import unscaled_around
 from perdure.engine.turns.config import CompactionSettings
 from perdure.errors import TurnFailed
+from perdure.models.protocol import ToolDeclaration
 from perdure.models.retry import RetryPolicy
 from perdure.models.scenario import Say, Scenario, When
 from perdure.models.scripted import ScriptedModel
@@ -52,6 +56,23 @@ async def test_next_turn_continues_from_summary() -> None:
     chat = await stage.runtime().resume("s")
     await chat.compact()
     assert (await chat.send("and?")).text == "go on"
+
+
+async def test_compaction_counts_instructions_and_tools() -> None:
+    stage = await stage_with(SUMMARY)
+    system = "Count slowly. " * 400
+    chat = await stage.chat(["read_file"], id="t", instructions=system, compaction=KEEP_LITTLE)
+    for n in range(6):
+        await chat.session.append(user(f"question {n} " * 40), assistant(f"answer {n} " * 40))
+    tools = [ToolDeclaration(*each) for each in chat.agent.registry.declarations()]
+    around = math.ceil(unscaled_around(system, tools))
+    before = (await chat.session.context()).tokens + around
+    entry = await chat.compact()
+    assert entry is not None
+    body = body_of(entry)
+    assert isinstance(body, Compaction)
+    assert (await chat.session.context()).tokens + around == body.tokens_after
+    assert body.tokens_before == before
 
 
 async def test_too_short_summary_is_rejected_without_changes() -> None:
