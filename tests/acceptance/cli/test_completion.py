@@ -106,6 +106,22 @@ def test_bash_at_a_terminal_lists_sessions_newest_first(world: World) -> None:
     assert found[:2] == [(named[0], "alpha"), (named[1], "beta")]
 
 
+def test_agents_are_completed_by_the_names_of_their_files(world: World) -> None:
+    folder = world.folder / ".config" / "perdure" / "agents"
+    folder.mkdir(parents=True)
+    for name in ("nightly", "helper"):
+        (folder / f"{name}.agent.yaml").write_text("not read", encoding="utf-8")
+    assert world.ok("__complete", "fish", "chat", "--agent", "").out.splitlines() == [
+        "files",
+        "helper\tuser",
+        "nightly\tuser",
+    ]
+    assert world.ok("__complete", "fish", "agents", "show", "n").out.splitlines() == [
+        "files",
+        "nightly\tuser",
+    ]
+
+
 def test_fish_completes(imported: World) -> None:
     shown = asked(imported, "fish", "--no-config", "-c", FISH, "perdure sessions show 019")
     assert shown[0].startswith(SAMPLE_ID)

@@ -90,11 +90,11 @@ def id_of(grant: str) -> str:
 
 
 def _find_grant(text: str, known: Sequence[str]) -> str:
-    """Return the grant whose text or id is `text`, or the only one that begins with it."""
-    matches = [grant for grant in known if id_of(grant) == text]
-    matches = matches or [grant for grant in known if text and grant.startswith(text)]
+    """Return the grant whose text or id is `text`, or the only one of which either begins so."""
     if text in known:
         return text
+    matches = [grant for grant in known if text and id_of(grant).startswith(text)]
+    matches = matches or [grant for grant in known if text and grant.startswith(text)]
     if len(matches) > 1:
         raise UsageMistake(f"{text!r} is ambiguous: {len(matches)} grants begin with it")
     if not matches:
@@ -108,7 +108,7 @@ async def revoke(
     grant: Annotated[
         str | None,
         typer.Argument(
-            metavar="GRANT", help="The id or the text of a grant, or the beginning of its text."
+            metavar="GRANT", help="The id or the text of a grant, or the beginning of either."
         ),
     ] = None,
     *,

@@ -11,10 +11,11 @@ import asyncio
 import importlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from perdure.apps.cli.surface.completion import Candidate, Completion
-from perdure.apps.settings.lookup import setting
+from perdure.apps.settings.lookup import agent_folders, setting
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import local_day
 from perdure.client.store import Store
@@ -128,6 +129,15 @@ class StoreLookup:
         """Return the programs whose sessions can be imported."""
         formats: Any = importlib.import_module("perdure.interop.reports").Format
         return [Candidate(name) for name in get_args(formats)]
+
+    def agents(self) -> list[Candidate]:
+        """Return the ids in the names of the agent files of the project and the user."""
+        suffix: str = importlib.import_module("perdure.client.agents.files.reader").SUFFIX
+        return [
+            Candidate(file.name.removesuffix(suffix), place)
+            for place, folder in agent_folders(Path(), os.environ).items()
+            for file in sorted(folder.glob(f"*{suffix}"))
+        ]
 
     def _ask(self, look: Callable[[Store], Awaitable[Result]]) -> Result:
         async def ask_store() -> Result:

@@ -71,12 +71,17 @@ class Lookup(Protocol):
         """Return the programs whose sessions can be imported."""
         ...
 
+    def agents(self) -> Iterable[Candidate]:
+        """Return the agents of the agent files of the project and the user."""
+        ...
+
 
 LookupMaker = Callable[[], Lookup]
 
 SESSIONS = frozenset({"session"})
 ENTRIES = frozenset({"entry", "entries", "at", "leaf", "first", "second"})
 PROGRAM = "PROGRAM"
+AGENT = "AGENT"
 FOLDERS = frozenset({"DIR"})
 FILES = frozenset({"FILE", "PATH"})
 
@@ -176,6 +181,8 @@ def _values(parameter: Parameter, known: _Typed, typed: str, lookup: LookupMaker
         return Completion(mode="files")
     if word in FOLDERS:
         return Completion(mode="folders")
+    if word == AGENT:
+        return Completion(_fitting(lookup().agents(), typed), mode="files")
     fitting = _fitting(_known_values(parameter, known, lookup), typed)
     return Completion(fitting, is_ordered=parameter.name in ENTRIES)
 

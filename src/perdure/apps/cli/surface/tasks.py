@@ -30,6 +30,7 @@ TASKS: Mapping[str, str] = {
     **dict.fromkeys(("approve", "answer", "deny", "allow"), "inbox answer"),
     **dict.fromkeys(("cost", "costs", "tokens", "spend", "price", "billing"), "usage"),
     **dict.fromkeys(("files", "changes"), "edits"),
+    **dict.fromkeys(("yesterday", "recap", "standup"), "activity --since=yesterday"),
     **{
         name: f"store {name}"
         for name in ("backup", "restore", "verify", "repair", "stats", "copy", "migrate", "vacuum")

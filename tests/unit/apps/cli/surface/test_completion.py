@@ -38,6 +38,9 @@ class Shelf:
     def programs(self) -> Iterable[Candidate]:
         return (Candidate("claude-code"), Candidate("codex"))
 
+    def agents(self) -> Iterable[Candidate]:
+        return (Candidate("helper"), Candidate("limited"))
+
 
 def values(line: str) -> list[str]:
     words, typed = split(line)
@@ -68,6 +71,8 @@ def test_completion_offers_matching_candidates() -> None:
         ("inbox answer 0196/17 d", ["deny"]),
         ("chat -m s", ["scripted:echo"]),
         ("chat --session ", ["0196"]),
+        ("chat --agent l", ["limited"]),
+        ("agents show h", ["helper"]),
         ("sessions list --source cl", ["claude-code"]),
         ("export --all --source=co", ["--source=codex"]),
         ("memory remember x --source co", []),
@@ -93,6 +98,7 @@ def test_completion_offers_matching_candidates() -> None:
         ("export 0196 -o ", "files"),
         ("sessions list --cwd ", "folders"),
         ("init ", "folders"),
+        ("chat --agent ", "files"),
         ("sessions list ", "words"),
     ],
 )
