@@ -17,6 +17,7 @@ from perdure.client.conversation.append import (
     commit_sessions,
 )
 from perdure.client.lookup import identifiers
+from perdure.client.lookup.search_hits import hits_in_force
 from perdure.client.reads import OpenQuestion
 from perdure.client.session import Session
 from perdure.client.session_fields import place_of, require_header, require_subject, title_of
@@ -379,7 +380,7 @@ class Store:
             limit=limit,
         )
         is_empty = any(given is not None and not given for given in (roles, sessions, tools))
-        return [] if is_empty else await self.backend.search.hits(query, on_progress)
+        return [] if is_empty else await hits_in_force(self.backend, query, on_progress)
 
     async def import_files(
         self,

@@ -141,13 +141,18 @@ def _first_of_window(path: Sequence[Entry], compaction: Entry | None) -> int:
 
 def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
     """Return a map from entry to its last readable label after all `entries` (in log order)."""
-    labels: dict[EntryId, str] = {}
+    return {entry: text for entry, (_, text) in label_notes_of(entries).items()}
+
+
+def label_notes_of(entries: Iterable[Entry]) -> dict[EntryId, tuple[EntryId, str]]:
+    """Return as `labels_of`, each label with the id of the entry that set it."""
+    labels: dict[EntryId, tuple[EntryId, str]] = {}
     for entry in entries:
         if entry.kind != Label.kind or entry.about is None:
             continue
         body = readable(entry)
         if isinstance(body, Label) and body.text:
-            labels[entry.about] = body.text
+            labels[entry.about] = entry.id, body.text
         elif isinstance(body, Label):
             labels.pop(entry.about, None)
     return labels

@@ -137,3 +137,14 @@ def test_search_of_the_imports_of_a_program_finds_only_these(imported: World) ->
 
     source = imported.ok("sessions", "list", "--json").json[0]["source"]
     assert found(source) > found("codex") == 0
+
+
+def test_removed_label_is_not_found(sample: World) -> None:
+    quoted = ("sessions", "search", '"dog answer"', "--json")
+    number = sample.ok("sessions", "read", SAMPLE_ID, "--json").json[0]["id"].rpartition("/")[2]
+
+    sample.ok("sessions", "label", SAMPLE_ID, number, "dog answer")
+    assert [hit["role"] for hit in sample.ok(*quoted).json] == ["label"]
+    sample.ok("sessions", "label", SAMPLE_ID, number)
+
+    assert sample.ok(*quoted).json == []

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from typing_extensions import TypedDict
 
+from perdure.client.lookup.search_hits import hits_in_force
 from perdure.errors import InvalidQuery, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry, Sibling
@@ -239,6 +240,31 @@ async def test_all_user_and_model_text_is_found(store: SessionStore) -> None:
         assert (hit.stream, hit.entry, hit.role) == (S, entry, role), query
         assert hit.at == START_MS
     assert (await search(store, "milestone"))[0].about == "s/0"
+
+
+async def test_removed_and_replaced_labels_are_no_hits(store: SessionStore) -> None:
+    await written(store, "one", "two", "three", "four")
+    for entry, text in (
+        ("s/0", "dog answer"),
+        ("s/0", None),
+        ("s/1", "dog question"),
+        ("s/1", "cat question"),
+        ("s/2", "dog"),
+        ("s/3", "dog"),
+        ("s/3", "dog"),
+    ):
+        await append(store, S, labelled(text, EntryId(entry)))
+
+    async def labels(text: str, limit: int = 20) -> list[EntryId | None]:
+        hits = await hits_in_force(searching(store), SearchQuery(text=text, limit=limit))
+        return [hit.about for hit in hits]
+
+    assert sorted(await labels("dog"), key=str) == ["s/2", "s/3"]
+    assert len(await labels("dog", 2)) == 2  # old labels do not take the places of others
+    assert len(await labels("dog", 1)) == 1
+    assert await labels("dog", 0) == []
+    assert await labels("question") == ["s/1"]
+    assert await labels("answer") == []
 
 
 async def test_internal_text_is_not_found(store: SessionStore) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from perdure.client.lookup.search_hits import hits_in_force
 from perdure.client.memory.handle import RECALLED, Memory
 from perdure.client.memory.recall import recall_anyway
 from perdure.errors import FactNotFound, SessionNotFound
@@ -131,7 +132,8 @@ class _Calls:
         subject, found, is_more = await self._subject(call), list[Hit](), True
         while is_more and len(found) < _MOST_HITS and limit <= MOST_RANKED:
             limit *= _LOOKED_AT
-            hits = await self._memory.backend.search.hits(SearchQuery(text=query, limit=limit))
+            asked = SearchQuery(text=query, limit=limit)
+            hits = await hits_in_force(self._memory.backend, asked)
             for stream in {hit.stream for hit in hits} - own.keys():
                 own[stream] = await self._subject_of(stream) == subject
             found, is_more = [hit for hit in hits if own[hit.stream]], len(hits) == limit

@@ -1,0 +1,50 @@
+"""The hits of a search without labels that were removed or replaced.
+
+The log keeps every label, so each index contains the old ones, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.session.entries import Entry
+from perdure.session.fold import label_notes_of
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.notes import Label
+from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.protocol import OnProgress
+from perdure.stores.session_store import SessionStore
+
+
+async def hits_in_force(
+    backend: SessionStore, query: SearchQuery, on_progress: OnProgress | None = None
+) -> list[Hit]:
+    """Return the hits as ``SearchService.hits``, without labels that are not in force.
+
+    Repeats the search with twice the limit if old labels take the places of other hits.
+    """
+    asked = query
+    while True:
+        found = await backend.search.hits(asked, on_progress)
+        hits = await _without_old_labels(backend, found)
+        if len(hits) >= query.limit or len(found) < asked.limit:
+            return hits[: query.limit]
+        asked = msgspec.structs.replace(asked, limit=2 * asked.limit)
+
+
+async def _without_old_labels(backend: SessionStore, hits: list[Hit]) -> list[Hit]:
+    streams = list(dict.fromkeys(hit.stream for hit in hits if hit.role == "label"))
+    if not streams:
+        return hits
+    kept = _labels_in_force(await backend.notes_of_all((Label.kind,), streams))
+    return [hit for hit in hits if hit.role != "label" or hit.entry in kept]
+
+
+def _labels_in_force(notes: Sequence[Entry]) -> set[EntryId]:
+    """Return the ids of the label entries in `notes` that are in force in their own session."""
+    by_stream: dict[StreamId, list[Entry]] = {}
+    for note in notes:
+        by_stream.setdefault(note.stream, []).append(note)
+    return {note for each in by_stream.values() for note, _ in label_notes_of(each).values()}
