@@ -51,7 +51,7 @@ NOTHING_SPENT = UsageTotal("", 0, Usage(), 0, 0)
 
 NOT_IN_FORCE: Mapping[Withheld, str] = {
     "imported": "it was imported",
-    "unknown": "your perdure did not write it",
+    "unknown": "your perdure did not write it, or entries of it were erased",
 }
 """Why what came with a session is not in force here."""
 
