@@ -81,11 +81,6 @@ MISTAKES = (
     ),
     ("chat --display screen", 2, "--display screen needs a terminal"),
     ("chat --display big", 2, "Invalid value for '--display': 'big' is not one of 'auto',"),
-    (
-        "chat --session S --agent helper -p hi",
-        2,
-        "a session keeps its agent for life; leave out --agent, or",
-    ),
     ("sessions list --limt 3", 2, "unknown option --limt (Possible options: --limit); see --help"),
     ("sessions list --last 5", 2, "unknown option --last; did you mean --limit?"),
     ("sessions read S --limit 5", 2, "unknown option --limit; did you mean --last?"),

@@ -50,8 +50,45 @@ def test_resumed_session_keeps_the_cap_of_its_agent(world: World) -> None:
     ended = world.run("chat", "--session", session, "-p", "two")
     assert ended.code == 1
     assert "turn_limit" in ended.err
-    assert "raise turn_cap in the section [chat] of your settings" in ended.err
-    assert "Runtime(" not in ended.err
+    told = " ".join(ended.err.split())
+    assert "raise turn_cap in the section [chat] of your settings" in told
+    assert "raise max_turns in the limits of its agent file, and name that file" in told
+    assert "Runtime(" not in told
+
+
+def test_resumed_session_takes_the_cap_of_a_named_agent_file(world: World) -> None:
+    session = begun(world, "limits: {max_turns: 1}\n")
+    (world.folder / "clerk.agent.yaml").write_text(CLERK + "limits: {max_turns: 2}\n")
+    named = ("chat", "--session", session, "--agent", "clerk.agent.yaml")
+    assert "two" in world.ok(*named, "-p", "two").out
+    ended = world.run(*named, "-p", "three")
+    assert ended.code == 1
+    assert "turn_limit" in ended.err
+
+
+def test_resumed_session_cannot_do_more_than_it_started_with(world: World) -> None:
+    session = begun(
+        world, "permissions: {approval: auto, allowed_commands: [ls]}\ntools: [run_command]\n"
+    )
+    wider = "permissions: {approval: auto, allowed_commands: [ls, date]}\ntools: [run_command]\n"
+    (world.folder / "clerk.agent.yaml").write_text(CLERK + wider)
+    named = ("chat", "--session", session, "--agent", "clerk.agent.yaml")
+    said = '/tool run_command {"command": "date"}'
+    refused = "the command is not one of those that are allowed"
+    assert refused not in world.ok("chat", "--agent", "clerk.agent.yaml", "-p", said).out
+    assert refused in world.ok(*named, "-p", said).out
+
+
+@pytest.mark.parametrize("choice", ["--session", "--continue"])
+def test_session_cannot_be_resumed_with_another_agent(world: World, choice: str) -> None:
+    session = begun(world)
+    other = CLERK.replace("id: clerk", "id: helper")
+    (world.folder / "helper.agent.yaml").write_text(other)
+    chosen = ("--session", session) if choice == "--session" else ("--continue",)
+    ended = world.run("chat", *chosen, "--agent", "helper.agent.yaml", "-p", "two")
+    assert ended.code == 2
+    told = " ".join(ended.err.split())
+    assert "keeps its agent 'clerk' for life and cannot continue with 'helper'" in told
 
 
 def test_next_message_continues_after_the_cap_of_tool_rounds(world: World) -> None:

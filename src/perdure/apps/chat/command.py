@@ -47,6 +47,7 @@ from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import chat_agent, scenario_in
 from perdure.bounds.limits import limits, require_within
 from perdure.client.agents.agent import Agent
+from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.session.ids import StreamId
@@ -177,7 +178,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     shown = display_mode(display or settings.value("chat.display"), is_asked=display is not None)
     wanted = Wanted(session, continues, is_picking, whole, cwd, common.as_json, shown, prompt)
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
-    _check(wanted, agent)
+    _check(wanted)
     named = _variables_in(variables or ())
     allowed = permissions_of(os.environ, approve, commands, domains, scope, configuration=settings)
     cast = cast_for(agent, settings, os.environ, allowed, is_permitting=typed.is_any)
@@ -187,7 +188,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
             opened, model=model, scenario=acted, cast=cast, typed=typed, variables=named
         )
         try:
-            return await _talk(answering, wanted)
+            return await _talk(answering, wanted, is_agent_named=agent is not None)
         finally:
             await answering.close()
 
@@ -233,7 +234,7 @@ def _variables_in(words: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _check(wanted: Wanted, agent: str | None) -> None:
+def _check(wanted: Wanted) -> None:
     """Reject contradicting options. Raises: UsageMistake, PathNotFound."""
     is_named = wanted.session is not None
     if is_named + wanted.continues + wanted.is_picking > 1:
@@ -242,17 +243,15 @@ def _check(wanted: Wanted, agent: str | None) -> None:
         raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
     if wanted.cwd is not None:
         require_folder(wanted.cwd)
-    if (is_named or wanted.is_picking or wanted.continues) and agent is not None:
-        raise UsageMistake(
-            "a session keeps its agent for life; leave out --agent, or begin a new one"
-        )
 
 
-async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
+async def _talk(answering: AnswerOptions, wanted: Wanted, *, is_agent_named: bool) -> int:
     hidden = await _needing_model(answering) if wanted.is_picking else []
     session = await _session_of(answering.store, wanted, hidden)
     if session is None:
         answering.require_choice()
+    elif is_agent_named:
+        await _require_own_agent(answering, session)
     if wanted.prompt is None and wanted.display != "lines" and not wanted.as_json:
         theme: str = Configuration(Path(), os.environ).value("chat.theme")
         code, left = await importlib.import_module(_PROGRAM).run_program(
@@ -276,6 +275,22 @@ async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
         return await talk.run(session)
     async with answering.runtime:
         return await _one_turn(answering, wanted.prompt, wanted, session)
+
+
+async def _require_own_agent(answering: AnswerOptions, session: StreamId) -> None:
+    """Check that ``--agent`` names the agent in force in `session`, if there is one.
+
+    Raises: UsageMistake.
+    """
+    known = await authority_of(answering.store.backend, session)
+    if known.bound is None or known.withheld is not None:
+        return
+    own, named = str((known.bound.agent or {}).get("id")), answering.agent.id
+    if own != named:
+        raise UsageMistake(
+            f"session {session} keeps its agent {own!r} for life and cannot continue with "
+            f"{named!r}: leave out --agent, or start a new session"
+        )
 
 
 async def _needing_model(answering: AnswerOptions) -> list[StreamId]:
@@ -361,7 +376,8 @@ AgentOption = Annotated[
     typer.Option(
         "--agent",
         metavar="AGENT",
-        help="The agent: its file or its id (`perdure agents list`).",
+        help="The agent: its file or its id (`perdure agents list`). With --session: the session's "
+        "own agent, whose limits are read again.",
     ),
 ]
 

@@ -46,8 +46,9 @@ ADVICE: Mapping[str, str] = {
     "`perdure store copy sqlite:///NEW.db --store {address}`",
     "keep the key in the keyring": "keep it with `perdure models set-key`",
     "raise max_turns to go on: Runtime(limits=Limits(max_turns=...))": "to go on, raise turn_cap "
-    "in the section [chat] of your settings, or max_turns in the limits of its agent file; "
-    "`perdure config path` shows the files",
+    "in the section [chat] of your settings (`perdure config path`) if it has the default agent; "
+    "otherwise raise max_turns in the limits of its agent file, and name that file: "
+    "`perdure chat --session ID --agent FILE`",
     "the next message continues, or raise max_tool_rounds": 'send "continue" to go on, or raise '
     "max_tool_rounds in the limits of an agent file",
     "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
