@@ -41,11 +41,11 @@ def desk(page: Page, file: Path) -> None:
     page.show(file)
     keep(page, "export-light")
     page.sized(1280, 860, is_dark=True)
-    page.show(file, "#e26")
-    page.value("document.querySelectorAll('#e27 .fold.tool')[1].open = true")
+    page.show(file, "#e30")
+    page.value("document.querySelectorAll('#e31 .fold.tool')[1].open = true")
     keep(page, "export-dark")
     page.sized(1280, 860)
-    page.show(file, "#e5")
+    page.show(file, "#e6")
     page.press("/")
     page.write("tide table")
     page.until("document.querySelectorAll('.row.hit').length > 1")
@@ -56,7 +56,7 @@ def desk(page: Page, file: Path) -> None:
 def phone(page: Page, file: Path) -> None:
     """Take pictures of the page and its tree on a phone."""
     page.sized(390, 780, scale=2)
-    page.show(file, "#e26")
+    page.show(file, "#e30")
     keep(page, "export-phone")
 
 

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from perdure.interop.exports import ExportSelection
+from perdure.interop.exports import ExportSelection, export_session
+from perdure.session.codec import new_tree
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.messages import user
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, Write
 from tests.acceptance.export.conftest import SAMPLE, page_of
 from tests.fakes.browser import Page
+from tests.fakes.sources import empty_store, imported
 
 CONVERSATION = "document.getElementById('conversation').innerText"
 CURRENT = "document.querySelector('.block.current')?.id"
@@ -37,7 +45,7 @@ def test_page_shows_the_branch_and_sends_no_requests(sample: Page) -> None:
 
 
 def test_tool_call_unfolds_to_its_arguments_and_result(sample: Page) -> None:
-    fold = "document.querySelectorAll('#e3 .fold.tool')[0]"
+    fold = "document.querySelectorAll('#e4 .fold.tool')[0]"
     assert sample.value(f"{fold}.open") is False
     sample.value(f"{fold}.querySelector('summary').click()")
     sample.until(f"{fold}.querySelectorAll('pre').length === 2")
@@ -59,7 +67,7 @@ def test_compaction_lists_and_links_hidden_entries(sample: Page) -> None:
     hidden = sample.value("document.querySelectorAll('.block.unseen').length")
     assert hidden == 13  # with the results of their tools, which are shown with the calls, twenty
     sample.value(f"{note}.querySelector('button').click()")
-    sample.until(f"{CURRENT} === 'e0'")
+    sample.until(f"{CURRENT} === 'e1'")
 
 
 def test_other_branches_are_opened_and_left_with_a_click(sample: Page) -> None:
@@ -107,22 +115,22 @@ def test_search_finds_words_of_every_branch_even_inside_tools(sample: Page) -> N
         "utc",
     )
     sample.press("Enter")
-    sample.until(f"{CURRENT} !== 'e0'")
+    sample.until(f"{CURRENT} !== 'e1'")
 
 
 def test_keys_move_from_message_to_message(sample: Page) -> None:
     for key in "jjjk":
         sample.press(key)
-    sample.until(f"{CURRENT} === 'e2'")
-    assert sample.value("document.activeElement.id") == "e2"
+    sample.until(f"{CURRENT} === 'e3'")
+    assert sample.value("document.activeElement.id") == "e3"
     sample.press("G")
-    sample.until(f"{CURRENT} === 'e42'")
+    sample.until(f"{CURRENT} === 'e46'")
     for _ in range(3):
         sample.press("k")
     sample.value(f"new Promise(done => setTimeout(done, {A_WHILE_MS}))")
     for _ in range(3):
         sample.press("j")
-    sample.until(f"{CURRENT} === 'e42'")
+    sample.until(f"{CURRENT} === 'e46'")
     sample.press("g")
     sample.until("scrollY === 0")
     sample.press("e")
@@ -135,11 +143,67 @@ def test_keys_move_from_message_to_message(sample: Page) -> None:
 
 async def test_link_to_an_entry_opens_there_on_its_own_branch(page: Page, tmp_path: Path) -> None:
     file = await page_of(SAMPLE, tmp_path)
-    page.show(file, "#e10")
+    page.show(file, "#e12")
     page.until(f"{CURRENT} !== undefined")
     assert "Quick one first please" in page.value(
         "document.getElementById('conversation').innerText"
     )
+
+
+NUMBERS = "[...document.querySelectorAll('#conversation [id]')].map(e => e.id)"
+SHOWN = "[...document.querySelectorAll('#conversation .number')].map(e => e.textContent)"
+
+
+async def tree_of(store: MemoryStore, session: StreamId, folder: Path) -> tuple[Path, list[Entry]]:
+    """The page of `session`, and the entries of the branch that it shows."""
+    exported = await export_session(store, session, "html", ExportSelection())
+    file = folder / "session.html"
+    file.write_bytes(exported.content)
+    leaf = (await store.state(session)).leaf
+    assert leaf is not None
+    return file, list(await store.branch(session, leaf))
+
+
+async def test_every_entry_of_the_branch_has_its_number_and_id(page: Page, tmp_path: Path) -> None:
+    store = empty_store()
+    report = await imported(store, SAMPLE)
+    file, branch = await tree_of(store, report.session, tmp_path)
+    page.show(file)
+    page.value("dispatchEvent(new Event('beforeprint'))")
+    assert sorted(page.value(NUMBERS)) == sorted(f"e{entry.seq}" for entry in branch)
+    assert sorted(page.value(SHOWN), key=int) == [str(entry.seq) for entry in branch]
+
+
+async def test_entries_of_the_origin_of_a_fork_are_marked(page: Page, tmp_path: Path) -> None:
+    store = empty_store()
+    origin = (await imported(store, SAMPLE)).session
+    state = await store.state(origin)
+    header = StreamHeader(
+        StreamId("fork"), 1, fork=ForkPoint(origin, state.leaf, state.head, "path")
+    )
+    own = (new_tree(user("only in the fork")),)
+    await store.commit(Commit(writes=(Write(stream=header.id, create=header, entries=own),), at=1))
+    file, branch = await tree_of(store, header.id, tmp_path)
+    page.show(file)
+    page.value("dispatchEvent(new Event('beforeprint'))")
+    ids = [f"e{e.seq}" if e.stream == header.id else f"e{e.id}" for e in branch]
+    assert sorted(page.value(NUMBERS)) == sorted(ids)
+    numbers = [str(e.seq) if e.stream == header.id else f"↑{e.seq}" for e in branch]
+    assert sorted(page.value(SHOWN)) == sorted(numbers)
+    page.show(file, f"#{ids[2]}")
+    page.until(f"{CURRENT} === {ids[2]!r}")
+
+
+async def test_link_to_a_tool_result_unfolds_its_call(page: Page, tmp_path: Path) -> None:
+    file = await page_of(SAMPLE, tmp_path)
+    page.show(file, "#e6")
+    page.until(f"{CURRENT} === 'e4'")
+    assert page.value("document.querySelector('#e6').closest('.block').id") == "e4"
+    assert page.value("document.querySelector('#e6').open")
+    assert page.value("document.querySelector('#e5').open") is False
+    page.value("document.querySelector('#e5 .number').click()")
+    page.until("document.querySelector('#e5').open")
+    assert page.value("location.hash") == "#e5"
 
 
 LUMINANCE = """

@@ -42,18 +42,24 @@ const resultBody = (result) => {
   return out;
 };
 
-const call = (piece, result) => {
+const numbered = (line) => el("a", { class: "number", href: `#${anchorOf(line)}`, title: `entry ${line.id}` }, numberOf(line));
+
+const call = (piece, answer) => {
+  const result = answer ? answer.result : null;
   const state = !result ? ["open", "no result"] : result.is_error ? ["bad", result.outcome && result.outcome !== "ok" ? result.outcome : "failed"] : ["good", ""];
   const head = [
     el("span", { class: "tool-name" }, piece.name), glimpse(piece.brief),
     el("span", { class: `state ${state[0]}` }, [state[1], result && result.duration_ms ? lasted(result.duration_ms) : ""].filter(Boolean).join(" · ")),
-  ];
-  return fold(`tool ${state[0]}`, head, () => {
+    answer ? numbered(answer.line) : null,
+  ].filter(Boolean);
+  const node = fold(`tool ${state[0]}`, head, () => {
     const out = document.createDocumentFragment();
     out.append(codeBlock(piece.args, "Arguments", true));
     if (result) out.append(resultBody(result));
     return out;
   });
+  if (answer && answer.isAnchor) node.id = anchorOf(answer.line);
+  return node;
 };
 
 const drawPiece = (block) => (piece) => {
@@ -93,8 +99,9 @@ const headOf = (line) => {
     line.tokens ? counted(line.tokens, "token") : "",
     line.stop_reason && !["stop", "tool_calls"].includes(line.stop_reason) ? line.stop_reason.replace("_", " ") : ""];
   return el("header", { class: "who" },
+    numbered(line),
     el("span", { class: "name" }, nameOf(line)),
-    el("a", { class: "time", href: `#e${line.number}`, title: `${dayOf(line.at)} ${timeOf(line.at)} · entry ${line.id}` }, timeOf(line.at)),
+    el("a", { class: "time", href: `#${anchorOf(line)}`, title: `${dayOf(line.at)} ${timeOf(line.at)} · entry ${line.id}` }, timeOf(line.at)),
     line.label ? el("span", { class: "label" }, line.label) : null,
     switcher(line),
     el("span", { class: "facts" }, facts.filter(Boolean).join(" · ")));
@@ -128,10 +135,10 @@ const drawBlock = (block, before) => {
   const { line } = block;
   const kind = ["user", "assistant", "tool", "system", "context", "compaction", "branch_summary"].includes(line.role) ? line.role : "other";
   const classes = ["block", kind, branch.hidden.has(line.number) ? "unseen" : "", goesOn(block, before) ? "again" : "", line.is_undone ? "undone" : ""];
-  const node = el("article", { class: classes.filter(Boolean).join(" "), id: `e${line.number}`, tabindex: "-1", "aria-label": `${nameOf(line)}, ${timeOf(line.at)}` });
+  const node = el("article", { class: classes.filter(Boolean).join(" "), id: anchorOf(line), "data-line": line.number, tabindex: "-1", "aria-label": `${nameOf(line)}, ${timeOf(line.at)}` });
   if (SETTINGS[line.role]) {
     node.classList.add("setting");
-    node.append(el("p", {}, `${SETTINGS[line.role]} `, el("b", {}, line.name || ""), ` · ${timeOf(line.at)} `), switcher(line) || "");
+    node.append(numbered(line), el("p", {}, ` · ${SETTINGS[line.role]} `, el("b", {}, line.name || ""), ` · ${timeOf(line.at)} `), switcher(line) || "");
     return node;
   }
   node.append(headOf(line));
@@ -202,8 +209,10 @@ const reveal = (number, { focus = false } = {}) => {
   if (place === undefined) return;
   const index = Math.floor(place / PIECE);
   [index - 1, index, index + 1].forEach(fillPiece);
-  const node = document.getElementById(`e${blocks[place].line.number}`);
-  if (!node) return;
+  const block = document.getElementById(anchorOf(blocks[place].line));
+  if (!block) return;
+  const node = document.getElementById(anchorOf(lines[number])) || block;
+  if (node !== block) node.open = true; // the call that has this result
   settling += 1;
   const own = settling;
   const settle = (tries) => {
@@ -214,7 +223,7 @@ const reveal = (number, { focus = false } = {}) => {
   };
   settle(3);
   markCurrent(place);
-  if (focus) node.focus({ preventScroll: true });
+  if (focus) block.focus({ preventScroll: true });
 };
 
 let current = 0; // index of the block that the keys speak of
@@ -223,7 +232,7 @@ const markCurrent = (place) => {
   column.querySelector(".current")?.classList.remove("current");
   const block = blocks[place];
   if (!block) return;
-  document.getElementById(`e${block.line.number}`)?.classList.add("current");
+  document.getElementById(anchorOf(block.line))?.classList.add("current");
   showInTree(block.line.number);
 };
 
@@ -237,5 +246,6 @@ const goTo = (number, { leaf = null, focus = false } = {}) => {
     drawFoot();
   }
   reveal(number, { focus });
-  if (location.hash !== `#e${number}`) history.replaceState(null, "", `#e${number}`);
+  const hash = `#${anchorOf(lines[number])}`;
+  if (location.hash !== hash) history.replaceState(null, "", hash);
 };

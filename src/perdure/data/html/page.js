@@ -92,7 +92,7 @@ const turnBranch = (by) => {
 };
 const unfoldOne = () => {
   const block = blocks[current];
-  const node = block && document.getElementById(`e${block.line.number}`);
+  const node = block && document.getElementById(anchorOf(block.line));
   if (!node) return;
   const folds = [...node.querySelectorAll("details")];
   const isOpening = folds.some((each) => !each.open);
@@ -119,7 +119,7 @@ const look = () => {
   if (performance.now() - settledAt < 500) return; // near the end nothing more can come to the top
   const box = column.getBoundingClientRect();
   const node = document.elementFromPoint(box.left + box.width / 2, 96)?.closest(".block");
-  const place = node ? placeOf.get(Number(node.id.slice(1))) : undefined;
+  const place = node ? placeOf.get(Number(node.dataset.line)) : undefined;
   if (place !== undefined && place !== current) markCurrent(place);
 };
 addEventListener("scroll", () => { if (!isLooking) { isLooking = true; setTimeout(look, 120); } }, { passive: true });
@@ -127,8 +127,8 @@ addEventListener("beforeprint", fillAll);
 addEventListener("hashchange", () => start(false));
 
 const start = (isFirst) => {
-  const named = /^#e(\d{1,9})$/.exec(location.hash);
-  const number = named && lines[Number(named[1])] ? Number(named[1]) : null;
+  const named = anchored.get(location.hash.slice(1));
+  const number = named === undefined ? null : named;
   if (isFirst) {
     standAt(number !== null && !pathTo(data.leaf).includes(number) ? newest[number] : data.leaf);
     drawAbout();

@@ -7,6 +7,13 @@ for (const line of lines) {
   if (!children.has(line.parent)) children.set(line.parent, []);
   children.get(line.parent).push(line.number);
 }
+// The number of an entry as commands print it. A fork shares entries of other sessions: their
+// numbers may repeat, so their anchors contain the whole id.
+const isOwn = (line) => line.id.slice(0, line.id.lastIndexOf("/")) === data.facts.id;
+const seqOf = (line) => line.id.slice(line.id.lastIndexOf("/") + 1);
+const numberOf = (line) => (isOwn(line) ? seqOf(line) : `↑${seqOf(line)}`);
+const anchorOf = (line) => `e${isOwn(line) ? seqOf(line) : line.id}`;
+const anchored = new Map(lines.map((line) => [anchorOf(line), line.number])); // anchor -> index in lines
 const newest = lines.map((line) => line.number); // the newest entry below each: a branch's end
 for (let n = lines.length - 1; n >= 0; n -= 1) {
   const above = lines[n].parent;
@@ -82,10 +89,13 @@ const blocksOf = (path) => {
   for (const number of path) {
     const line = lines[number];
     const block = { line, answers: new Map(), members: [number] };
+    let first = null; // the first answer of this entry in the block of its call
     const rest = line.role === "tool" ? line.pieces.filter((piece) => {
       const asked = piece.type === "result" ? open.get(piece.call_id) : null;
       if (!asked) return true;
-      asked.block.answers.set(asked.call, piece);
+      const answer = { result: piece, line, isAnchor: false };
+      first = first || answer;
+      asked.block.answers.set(asked.call, answer);
       asked.block.members.push(number);
       open.delete(piece.call_id);
       return false;
@@ -94,7 +104,7 @@ const blocksOf = (path) => {
     if (line.role !== "tool" || rest.length || !line.pieces.length || siblings(number).length > 1 || line.label) {
       block.pieces = rest;
       blocks.push(block);
-    }
+    } else if (first) first.isAnchor = true;
   }
   return blocks;
 };
