@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import count_of
@@ -13,7 +14,6 @@ from perdure.apps.terminal.text import one_line
 from perdure.bounds.user_folders import user_folder
 from perdure.client.clock import SystemClock
 from perdure.client.conversation.lineage import children_of
-from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.models.price_list import kept_prices
 from perdure.models.prices import Price, in_dollars
@@ -22,6 +22,9 @@ from perdure.session.ids import StreamId
 from perdure.session.ledger import Spending
 from perdure.session.messages import Usage
 from perdure.session.records import UsageTotal
+
+if TYPE_CHECKING:
+    from perdure.client.agents.chat import Chat
 
 _CELLS = 60
 
@@ -46,20 +49,21 @@ def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
     return UsageTotal("total", calls, sum((each.usage for each in found), Usage()), unpriced, 0)
 
 
-async def imported_spending(
-    store: Store, session: Session, prices: Mapping[str, Price] | None = None
-) -> Spending:
-    """Return the cost of the imported messages of `session`, from the log or from `prices`.
+async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Price]) -> Spending:
+    """Return what `Chat.spent` lacks of the cost that `cost_lines` reports.
 
-    `Chat.spent` counts only the calls that perdure made. The first call reads the log.
+    This is the cost of imported messages, and of calls whose price was unknown when they were made.
+    The count of such calls is subtracted from `unpriced_calls`. The first call reads the log.
     `prices` has the same meaning as in `Store.usage`.
     """
-    if (await session.info()).origin != "import":
-        return Spending()
-    totals = await store.usage("agent", session=session.id, prices=prices)
-    found = [each for each in totals if not each.key]  # a call of perdure names its agent
-    cost = sum(each.usage.cost_microcents or 0 for each in found)
-    return Spending(cost, sum(each.unpriced_calls for each in found))
+    while True:
+        counted = await chat.spent()
+        total = _spending_of(await _totals(store, chat.id, prices))
+        if await chat.spent() == counted:  # no call ended meanwhile
+            return Spending(
+                total.cost_microcents - counted.cost_microcents,
+                total.unpriced_calls - counted.unpriced_calls,
+            )
 
 
 async def cost_lines(store: Store, session: StreamId, prices: Mapping[str, Price]) -> list[str]:
@@ -67,13 +71,23 @@ async def cost_lines(store: Store, session: StreamId, prices: Mapping[str, Price
 
     An unknown cost is never 0. `prices` has the same meaning as in `Store.usage`.
     """
+    return list(_cost_lines(await _totals(store, session, prices)))
+
+
+async def _totals(store: Store, session: StreamId, prices: Mapping[str, Price]) -> list[UsageTotal]:
+    """Return the usage of `session` and its invoked agents, by model."""
     totals: list[UsageTotal] = []
     waiting = [session]
     while waiting:
         at = waiting.pop()
         totals += await store.usage("model", session=at, prices=prices)
         waiting += [child.info.id for child in await children_of(store.backend, at)]
-    return list(_cost_lines(totals))
+    return totals
+
+
+def _spending_of(totals: Sequence[UsageTotal]) -> Spending:
+    cost = sum(each.usage.cost_microcents or 0 for each in totals)
+    return Spending(cost, sum(each.unpriced_calls for each in totals))
 
 
 def _cost_lines(models: Sequence[UsageTotal]) -> Iterator[str]:
@@ -81,8 +95,7 @@ def _cost_lines(models: Sequence[UsageTotal]) -> Iterator[str]:
     if not calls:
         yield "the log has no tokens and no cost of this session"
         return
-    cost = sum(each.usage.cost_microcents or 0 for each in models)
-    spent = Spending(cost, sum(each.unpriced_calls for each in models))
+    spent = _spending_of(models)
     missing = f"{count_of(spent.unpriced_calls, 'call')} without a price"
     if spent.unpriced_calls and not spent.cost_microcents:
         yield f"the cost of this session is unknown: {missing}"

@@ -10,8 +10,10 @@ from textual.containers import VerticalScroll
 from textual.widgets._toast import Toast
 
 from perdure import assistant, tool_call, user
+from perdure.apps.tui.gauge import gauge_line
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.client.store import Store
+from perdure.models.prices import in_dollars
 from tests.fakes.screens import Seen, chatting
 
 LISTS = """
@@ -276,6 +278,29 @@ async def test_gauge_computes_cost_of_imported_calls_from_price_settings(
     session = await imported(store, tmp_path, None)
     async with chatting(store, tmp_path, session=session) as seen:
         await seen.shows("Ahoy", "$1.00")  # 10 in at 5 cents, 5 out at 10
+
+
+async def test_status_line_prices_earlier_calls_by_the_settings(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "perdure").mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("hi")
+        await seen.shows("you wrote “hi”", "$?")
+        await seen.idle()
+        (info,) = await store.recent()
+    (tmp_path / "perdure" / "config.toml").write_text(
+        '[models.prices]\n"scripted:*" = {input = 2, output = 10}\n'
+    )
+    (total,) = await store.usage()
+    used = total.usage
+    cost = in_dollars(200 * used.input_tokens + 1000 * used.output_tokens)
+    async with chatting(store, tmp_path, session=info.id) as seen:
+        await seen.until(lambda: f" {cost} " in seen.screen)
+        assert "?" not in gauge_line(seen.program.shown.gauge.numbers, 200)
+        await seen.type("/cost")
+        await seen.shows(f"this session cost {cost}")
 
 
 async def test_help_opens_once_and_scrolls_in_24_rows(store: Store, tmp_path: Path) -> None:

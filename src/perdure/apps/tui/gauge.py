@@ -21,7 +21,8 @@ _NARROW = 100
 class Numbers(msgspec.Struct, frozen=True):
     """The figures of the gauge. None: unknown. Units: tokens, micro-cents.
 
-    `imported` is the cost of imported messages, `cost_microcents` the cost of perdure's own calls.
+    `uncounted` is what `cost_microcents` and `unpriced` lack: the cost of imported messages, and of
+    calls whose price became known later. None: not computed yet.
     """
 
     model: str = ""
@@ -34,7 +35,7 @@ class Numbers(msgspec.Struct, frozen=True):
     context: int | None = None
     window: int | None = None
     state: str = ""
-    imported: Spending | None = Spending()
+    uncounted: Spending | None = Spending()
 
 
 def numbers_after(known: Numbers, event: AnyEvent) -> Numbers:
@@ -92,9 +93,9 @@ def gauge_line(numbers: Numbers, width: int) -> str:
 
 
 def _price(numbers: Numbers) -> str:
-    if numbers.imported is None:
+    if numbers.uncounted is None:
         return "$…"
-    spent = Spending(numbers.cost_microcents, numbers.unpriced) + numbers.imported
+    spent = Spending(numbers.cost_microcents, numbers.unpriced) + numbers.uncounted
     if spent.unpriced_calls and not spent.cost_microcents:
         return "$?"
     return in_dollars(spent.cost_microcents) + ("+?" if spent.unpriced_calls else "")

@@ -15,7 +15,7 @@ from perdure.apps.chat.conversation import Conversation, is_command
 from perdure.apps.chat.history import Drafts, earlier_inputs
 from perdure.apps.chat.questions import Asked, Given
 from perdure.apps.chat.session import AnswerOptions
-from perdure.apps.session_costs import imported_spending
+from perdure.apps.session_costs import uncounted_spending
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.contexts import chat_context
 from perdure.apps.terminal.style import Style
@@ -29,6 +29,7 @@ from perdure.apps.tui.tree_screen import TreeScreen
 from perdure.client.agents.chat import Chat
 from perdure.errors import PerdureError
 from perdure.events.types import AnyEvent
+from perdure.session.ledger import Spending
 from perdure.session.messages import TextPart
 
 _WORK_CELLS = 24
@@ -125,11 +126,8 @@ class ScreenDisplay:
         session, is_running = (None, False) if chat is None else (chat.session, chat.is_running)
         await self.transcript.open(session, is_running=is_running)
         self.input.waiting.clear_all()
-        self.gauge.show(Numbers())
+        self.gauge.show(Numbers(uncounted=None))
         await self.refresh_gauge()
-        if chat is not None and (await chat.session.info()).origin == "import":
-            self.gauge.show(msgspec.structs.replace(self.gauge.numbers, imported=None))
-            self._program.run_worker(self._show_imported_cost(chat), group="cost", exclusive=True)
         conversation = self.conversation
         with contextlib.suppress(PerdureError):
             inputs = await earlier_inputs(conversation.answering.store, conversation.folder)
@@ -137,12 +135,15 @@ class ScreenDisplay:
         self._offer_draft()
         await self.input.use_folder(conversation.folder)
 
-    async def _show_imported_cost(self, chat: Chat) -> None:
-        """Show the cost of the imported messages. Reads a long session in the background."""
-        prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
-        found = await imported_spending(self.conversation.answering.store, chat.session, prices)
+    async def _show_uncounted_cost(self, chat: Chat) -> None:
+        """Show the cost as `/cost` reports it. Reads a long session in the background."""
+        try:
+            prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
+            found = await uncounted_spending(self.conversation.answering.store, chat, prices)
+        except PerdureError:
+            return  # for example invalid settings, which `/cost` reports
         if self.conversation.chat is not None and self.conversation.chat.id == chat.id:
-            self.gauge.show(msgspec.structs.replace(self.gauge.numbers, imported=found))
+            self.gauge.show(msgspec.structs.replace(self.gauge.numbers, uncounted=found))
 
     # ------------------------------------------------------------ unsent text
 
@@ -198,9 +199,12 @@ class ScreenDisplay:
         known = msgspec.structs.replace(
             gauge.numbers, folder=str(conversation.folder), model=answering.agent.model
         )
+        is_counted = True
         if chat is not None:
             context = await chat_context(chat)
             spent = await chat.spent()
+            is_imported = (await chat.session.info()).origin == "import"
+            is_counted = not (is_imported or spent.unpriced_calls)
             model = context.model or chat.agent.model
             known = msgspec.structs.replace(
                 known,
@@ -211,4 +215,9 @@ class ScreenDisplay:
                 context=context.tokens if context.messages else None,
                 window=answering.window_of(model),
             )
+        if is_counted:
+            known = msgspec.structs.replace(known, uncounted=Spending())
         gauge.show(known)
+        if chat is not None and not is_counted:
+            work = self._show_uncounted_cost(chat)
+            self._program.run_worker(work, group="cost", exclusive=True)
