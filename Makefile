@@ -2,7 +2,8 @@
 # PYTHON=python3.13 make test   another interpreter (after `make clean`)
 # JOBS=4 make check test        use four cores instead of two
 # ARGS="-k lease" make test     arguments for pytest, the demo or the benchmarks
-# ROUNDS=100 make soak          that many times the random kills and mutated files of `make test-all`
+# ROUNDS=100 make soak          that many times the random kills and mutated files of `make test-all`,
+#                               and a kill at each operation
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -51,8 +52,8 @@ help:
 	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
 	@echo "make programs   install programs of others that tests run (pi, axe-core; with npm)"
 	@echo "make suites     fetch the published tests of agent frameworks, which run against the adapters"
-	@echo "make test-all   run every test: also every kill, backend and volume of which make test runs a sample; 20 minutes more"
-	@echo "make soak       run random kills and mutated files for long"
+	@echo "make test-all   run every test: also more kills, and every backend and volume of which make test runs a sample; 20 minutes more"
+	@echo "make soak       run random kills and mutated files for long, and kill at each operation"
 	@echo "make fix        format, and repair what ruff can repair"
 	@echo "make bench      run the benchmarks"
 	@echo "make bench-growth  measure how costs grow with what is stored"

@@ -14,11 +14,16 @@ ALL_ONLY = pytest.mark.all_only
 FOR_LONG = (ALL_ONLY, pytest.mark.soak)
 """The marks of a case that has its place in `make test-all` and, with more rounds, `make soak`."""
 
-EACH_KILL = pytest.mark.parametrize("step", [13, pytest.param(1, marks=ALL_ONLY)])
-"""Kill at every `step`-th operation: no period of writes and syncs hides behind a thirteenth."""
-
 SOAK = "PERDURE_SOAK"
 """The variable by which `make soak` says how many times as many rounds a test runs."""
+
+EACH_KILL = pytest.mark.parametrize(
+    "step", [13, pytest.param(1 if SOAK in os.environ else 5, marks=FOR_LONG)]
+)
+"""Kill at every `step`-th operation, and at each one in `make soak`.
+
+No period of writes and syncs, or of shares of a killed write, hides behind both steps.
+"""
 
 
 def sampled(
