@@ -19,7 +19,7 @@ else:
 
 _HALF = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
-_PIECES = re.compile(r"( *)((?:`[^`]*`|[^ ])+)")
+_PIECES = re.compile(r"(?<! )( *+)((?:`[^`]*`|[^ ])+)")
 """Spaces and the word after them; a command in backticks is one word."""
 
 _LONGEST_ECHO = 200
