@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, LiteralString, Protocol, cast
@@ -165,7 +165,8 @@ class PostgresServer:
         os.kill(postmaster.pid, signal.SIGSTOP)
         children = postmaster.children(recursive=True)
         for process in (postmaster, *children):
-            process.kill()
+            with suppress(ProcessLookupError):  # a child may have ended since
+                os.kill(process.pid, signal.SIGKILL)
         for process in (postmaster, *children):
             process.wait(STOP_S)
 
