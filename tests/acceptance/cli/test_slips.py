@@ -199,3 +199,17 @@ def test_removed_label_is_reported_with_its_text(sample: World) -> None:
     assert "is no longer called 'two ways out'" in told
     told = sample.ok("sessions", "label", SAMPLE_ID, "9").out
     assert "has no label; add a text after the entry" in " ".join(told.split())
+
+
+def test_option_that_a_mode_ignores_is_refused(sample: World) -> None:
+    show = ("flow", "show", "f", "--role", "owner", "--json")
+    for words, told in (
+        (("sessions", "read", SAMPLE_ID, "8", "--last", "2"), "--last the newest messages: leave"),
+        (("import", ".", "--format", "a-society", "--subject", "ann"), "flows have no subject"),
+        ((*show, "--limit", "2"), "with --json add --feed"),
+        ((*show, "--after", "owner_1"), "with --json add --feed"),
+    ):
+        refused = sample.run(*words)
+        assert (refused.code, refused.out) == (2, ""), words
+        assert told in refused.err
+    assert len(sample.ok("sessions", "read", SAMPLE_ID, "8", "--json").json) == 1

@@ -165,6 +165,8 @@ async def import_sessions(
     _check(paths, format, is_watching=is_watching, again=again, workspace=workspace)
 
     if format == "a-society":
+        if subject is not None:
+            raise UsageMistake("flows have no subject: leave out --subject")
         # Imported lazily; only flow imports need it.
         flows: Any = importlib.import_module("perdure.apps.flow.imports")
         imported = flows.import_flows(paths, common, workspace=workspace, again=again)

@@ -81,6 +81,8 @@ async def show_flow(
     """
     if role is None and (is_feed or after is not None or limit is not None):
         raise UsageMistake("a feed is a role's: name it with --role ROLE")
+    if common.as_json and not is_feed and (after is not None or limit is not None):
+        raise UsageMistake("--after and --limit select items of the feed: with --json add --feed")
     if is_watching and role is not None:
         raise UsageMistake("--watch shows all roles: leave out --role")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import MOST
 from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.output import out_style, show, show_json
@@ -60,6 +61,8 @@ async def read(
     Exit codes:
         3  session or entry not found
     """
+    if entry is not None and last is not None:
+        raise UsageMistake("ENTRY prints one entry, --last the newest messages: leave out one")
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         found = await _entries(handle, entry, last)
