@@ -43,6 +43,14 @@ def test_unknown_sort_is_wrong_usage(sample: World) -> None:
     assert "'faces' is none of secrets, paths" in ended.err
 
 
+def test_redact_without_its_list_names_the_option(sample: World) -> None:
+    for words in (("--redact", "-o", "r.html"), ("--redact", "--force", "-o", "r.html")):
+        ended = sample.run("export", SAMPLE_ID, *words)
+        assert (ended.code, ended.out) == (2, ""), words
+        assert f"--redact needs a list before {words[1]}: write --redact secrets" in ended.err
+        assert not (sample.folder / "r.html").exists()
+
+
 def test_file_name_determines_the_format(sample: World) -> None:
     for name, begins in (("a.md", "#"), ("a.HTML", "<!doctype html>"), ("a.jsonl", "{")):
         sample.ok("export", SAMPLE_ID, "-o", name)

@@ -59,8 +59,22 @@ AllBranchesOption = Annotated[
         help="Every branch, also in Markdown; with --leaf, ENTRY is the current entry.",
     ),
 ]
+
+
+def _with_list(sorts: str | None) -> str | None:
+    """Return `sorts` unchanged. Raises: UsageMistake if it is the next option, as in -o FILE."""
+    if sorts is not None and sorts.startswith("-"):
+        raise UsageMistake(
+            f"--redact needs a list before {sorts}: write --redact secrets or secrets,paths"
+        )
+    return sorts
+
+
 RedactOption = Annotated[
-    str | None, typer.Option(metavar="SORTS", help="Replace secrets, paths, or secrets,paths.")
+    str | None,
+    typer.Option(
+        metavar="SORTS", callback=_with_list, help="Replace secrets, paths, or secrets,paths."
+    ),
 ]
 
 
