@@ -18,6 +18,7 @@ from perdure.apps.server_commands.token_location import tokens_of
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, safe, table
 from perdure.client.clock import system_random
+from perdure.client.lookup.identifiers import find_id
 
 _LONGEST_DAYS = 36_500
 
@@ -126,7 +127,10 @@ async def list_tokens(*, common: CommonOptions) -> None:
 @token.command("revoke")
 async def revoke(
     id: Annotated[
-        str, typer.Argument(metavar="ID", callback=only_text, help="The id in the list.")
+        str,
+        typer.Argument(
+            metavar="ID", callback=only_text, help="The id in the list, or the beginning of it."
+        ),
     ],
     *,
     common: CommonOptions,
@@ -140,7 +144,9 @@ async def revoke(
         3  there is no such token
     """
     async with common.existing_store() as store:
-        found = (await tokens_of(store)).revoke(id, store.outside.clock.now_ms())
+        tokens = await tokens_of(store)
+        whole = find_id(id, (each.id for each in tokens.records())) or id
+        found = tokens.revoke(whole, store.outside.clock.now_ms())
     common.show({"id": found.id, "revoked_at": found.revoked_at}, f"revoked {safe(found.id)}")
 
 

@@ -55,7 +55,7 @@ async def find_flow(store: SessionStore, prefix: str) -> StreamId:
     Raises: FlowNotFound, AmbiguousId.
     """
     notes = await store.notes_of_all((FlowStarted.kind, FlowImported.kind))
-    found = _match(prefix, {note.stream for note in notes})
+    found = find_id(prefix, {note.stream for note in notes})
     if found is None:
         raise FlowNotFound(prefix)
     return StreamId(found)
@@ -71,9 +71,9 @@ def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
     ids = {question.id for question in questions}
     if slash and prefix not in ids:
         ids = {id for id in ids if id.rpartition("/")[2].partition(":")[0] == number}
-        found = _match(stream, ids)
+        found = find_id(stream, ids)
     else:
-        found = _match(prefix, ids)
+        found = find_id(prefix, ids)
     if found is None:
         raise QuestionNotFound(prefix)
     return EntryId(found)
@@ -88,7 +88,7 @@ def stream_asking(question: str) -> StreamId | None:
         return None
 
 
-def _match(prefix: str, ids: Iterable[str]) -> str | None:
+def find_id(prefix: str, ids: Iterable[str]) -> str | None:
     """Return the only one of `ids` that equals or begins with `prefix`. Raises: AmbiguousId."""
     candidates = sorted(id for id in ids if prefix and id.startswith(prefix))
     if prefix in candidates:

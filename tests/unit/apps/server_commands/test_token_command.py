@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from perdure.apps.server.access.tokens import TokenFile, TokenRecord
 from tests.acceptance.cli.conftest import World
 
 
@@ -23,6 +25,21 @@ def test_token_is_created_listed_and_revoked(tmp_path: Path) -> None:
     unknown = world.run("token", "revoke", "nothing")
     assert unknown.code == 3
     assert "no token 'nothing'; `perdure token list` lists the tokens" in unknown.err
+
+
+def test_token_is_revoked_by_a_unique_beginning_of_its_id(tmp_path: Path) -> None:
+    world = World(tmp_path, {"PERDURE_TOKENS": str(tmp_path / "tokens.json")})
+    world.ok("chat", "-p", "hello")
+    tokens = TokenFile(tmp_path / "tokens.json")
+    for id in ("213b9a00", "213c0000", "77777777"):
+        tokens.create(TokenRecord(id=id, hash="", role="read", created_at=1), os.urandom(32))
+    refused = world.run("token", "revoke", "213", "--json")
+    assert (refused.code, refused.error["code"]) == (2, "ambiguous_id")
+    assert "213b9a00, 213c0000" in refused.error["message"]
+    assert world.run("token", "revoke", "").code == 3
+    assert all(each.revoked_at is None for each in tokens.records())
+    assert world.ok("token", "revoke", "213b").out == "revoked 213b9a00\n"
+    assert [each.id for each in tokens.records() if each.revoked_at] == ["213b9a00"]
 
 
 def test_token_is_valid_in_the_namespace_of_its_creation(tmp_path: Path) -> None:
