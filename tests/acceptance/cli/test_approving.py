@@ -66,6 +66,22 @@ def test_approval_without_its_question_number_is_not_answered(world: World) -> N
     assert world.ok("inbox", "list", "--json").json == []
 
 
+def test_denial_needs_no_number_if_one_question_is_open(world: World) -> None:
+    call = json.dumps({"path": "a.txt", "content": "one"})
+    for _ in range(2):
+        world.run("chat", "-p", f"/tool write_file {call}")
+    first, second = (each["id"] for each in world.ok("inbox", "list", "--json").json)
+    ambiguous = world.run("inbox", "answer", first[:2], "deny")  # an id begins with the time
+    assert (ambiguous.code, first in ambiguous.err, second in ambiguous.err) == (2, True, True)
+    session = first.partition("/")[0]
+    assert world.ok("inbox", "answer", session, "deny", "--json").json["question"] == first
+    assert [each["id"] for each in world.ok("inbox", "list", "--json").json] == [second]
+    out = world.ok("chat", stdin=f"/inbox {second.partition('/')[0]} deny not now\n").out
+    assert "answered 'deny'" in out
+    assert world.ok("inbox", "list", "--json").json == []
+    assert world.run("inbox", "answer", session, "deny").code == 3
+
+
 def test_command_in_answer_output_continues_the_turn(world: World) -> None:
     call = json.dumps({"path": "a.txt", "content": "one"})
     world.run("chat", "-p", f"/tool write_file {call}")

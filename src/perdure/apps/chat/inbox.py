@@ -23,7 +23,7 @@ async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> 
     """List open questions; an id in `words` shows a question, an answer after the id answers it.
 
     Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered, QuestionClosed, InvalidEntry;
-    UsageMistake for an approval without the number of its question.
+    UsageMistake for allowing a call without the number of its question.
     """
     asked = await store.questions()
     id, _, answer = words.partition(" ")
@@ -44,7 +44,7 @@ async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> 
 
 async def _answer(store: Store, typed: str, answer: str, asked: list[OpenQuestion]) -> str:
     """Answer the question `typed`; return the output. A question with choices accepts a note."""
-    id = await resolve_question(store, typed)
+    id = await resolve_question(store, typed, answer.partition(" ")[0])
     choices = next((each.question.choices for each in asked if each.id == id), ())
     choice, note = answer, ""
     if choices:

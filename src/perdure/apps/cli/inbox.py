@@ -159,7 +159,8 @@ async def answer(
 
     The first answer counts. The turn or flow continues when it is resumed, on any machine. Answer a
     tool call of a role with allow, allow-flow (also for the rest of the flow) or deny. Answer a
-    question in words with text.
+    question in words with text. To deny the only open question of a session, its number can be left
+    out.
 
     Examples:
         perdure inbox answer 01jd/17 allow
@@ -171,7 +172,7 @@ async def answer(
         4  conflict: already answered, withdrawn, expired, or its turn ended
     """
     async with common.existing_store() as opened:
-        id = await resolve_question(opened, question)
+        id = await resolve_question(opened, question, choice)
         entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
         resume = await continuation(opened, entry, _RESUME)
     common.show(
@@ -180,11 +181,11 @@ async def answer(
     )
 
 
-async def resolve_question(store: Store, typed: str) -> str:
-    """Resolve `typed` to the id of an open question.
+async def resolve_question(store: Store, typed: str, choice: str) -> str:
+    """Resolve `typed` to the id of an open question that is answered with `choice`.
 
-    An approval needs the number of its question, because the session may have asked another
-    question since the person read the list.
+    To allow a call, `typed` needs the number of its question, because the session may have asked
+    another question since the person read the list. To deny the only open question, it does not.
     Raises: UsageMistake; QuestionNotFound, AmbiguousId.
     """
     stream = stream_asking(typed)
@@ -195,7 +196,7 @@ async def resolve_question(store: Store, typed: str) -> str:
     asked = await store.questions()
     id = find_question(typed, asked)
     is_approval = any(each.id == id and each.question.topic == "approval" for each in asked)
-    if is_approval and "/" not in typed:
+    if is_approval and "/" not in typed and choice != "deny":
         raise UsageMistake(f"say which question you answer, with its number: {id}")
     return id
 
