@@ -68,6 +68,22 @@ def test_file_that_is_not_a_recording_is_rejected(
     assert told in ended.err
 
 
+def test_error_for_a_title_names_the_ids_of_its_sessions(world: World) -> None:
+    for number in range(5):
+        world.ok("chat", "-p", f"Walk dog {number}")
+    rows = world.ok("sessions", "list", "--json").json
+    (three,) = (row["id"] for row in rows if row["title"] == "Walk dog 3")
+    ended = world.run("chat", "--session", "walk Dog 3", "-p", "hi")
+    assert (ended.code, ended.out) == (3, "")
+    told = "no session has the id 'walk Dog 3'; use the id of a session with this title:"
+    assert f"{told} {three} (Walk dog 3)\n" in ended.err
+    error = world.run("sessions", "show", "dog", "--json").error
+    assert error["code"] == "session_not_found"
+    assert error["candidates"] == [row["id"] for row in rows[:3]]
+    assert f"{three} (Walk dog 3)" in world.ok("chat", stdin="/resume dog 3\n").out
+    assert "`perdure sessions list --all` shows them" in world.run("sessions", "show", "cat").err
+
+
 # ---------------------------------------------------------------- diff
 
 

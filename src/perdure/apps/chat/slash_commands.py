@@ -20,6 +20,7 @@ from perdure.apps.chat.permissions import (
 )
 from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.cli.options import ROOT
+from perdure.apps.cli.store_options import find_session
 from perdure.apps.session_costs import cost_lines
 from perdure.apps.session_rows import RowFilter, newest_rows
 from perdure.apps.settings.layers import Configuration
@@ -244,7 +245,7 @@ class SlashCommands:
         chosen = named or await self._place.display.choose_session()
         if chosen is None:
             return
-        session = await answering.store.find(chosen)
+        session = await find_session(answering.store, chosen)
         await self._place.go_on(await answering.go_on(session))
         self._place.remark(f"going on in {session}")
 

@@ -7,7 +7,7 @@ A code that is not in the table means that the work failed (1). Errors that only
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from perdure.errors import EntryNotFound, FactNotFound, NotImported, PerdureError, SessionNotFound
@@ -120,6 +120,17 @@ class WholeIdNeeded(SessionNotFound):
         shown = ", ".join(candidates[:5]) + (" …" if len(candidates) > 5 else "")
         self.args = (f"erasing needs a whole session id; {typed!r} only matches {shown}",)
         self.candidates = candidates
+
+
+class TitleGiven(SessionNotFound):
+    """A command got a part of a title instead of an id. Shape: `candidates` is id -> title."""
+
+    def __init__(self, typed: str, candidates: Mapping[str, str]) -> None:
+        super().__init__(typed)
+        shown = ", ".join(f"{id} ({title})" for id, title in candidates.items())
+        advice = "use the id of a session with this title"
+        self.args = (f"no session has the id {typed!r}; {advice}: {shown}",)
+        self.candidates = tuple(candidates)
 
 
 class WholeFactIdNeeded(FactNotFound):

@@ -23,6 +23,7 @@ from perdure.apps.cli.exits import (
     PathNotFound,
     StoreFolderNotFound,
     StoreNotFound,
+    TitleGiven,
     UsageMistake,
 )
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
@@ -34,7 +35,7 @@ from perdure.apps.store_access import (
     writable_store,
 )
 from perdure.apps.terminal.output import remark, show_result
-from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.text import one_line, safe
 from perdure.client.lookup.session_files import find_file
 from perdure.client.lookup.store_files import (
     database_file,
@@ -54,6 +55,11 @@ _LIKE = 0.5
 
 _LISTED = 5
 """The most folders that a message names."""
+
+_TITLES = 3
+"""The most sessions that a message names, each with its title in `_TITLE_CELLS`."""
+
+_TITLE_CELLS = 40
 
 
 class CommonOptions(msgspec.Struct, frozen=True):
@@ -131,7 +137,7 @@ async def named_session(store: Store, named: str) -> StreamId:
     """
     if "/" not in named:
         try:
-            return await store.find(named)
+            return await find_session(store, named)
         except SessionNotFound:
             if not named.endswith(_ENDINGS):
                 raise
@@ -148,6 +154,22 @@ async def named_session(store: Store, named: str) -> StreamId:
     if found.is_behind:
         remark(f"{safe(named)} has changed since it was imported; `perdure import` adds the rest")
     return found.session
+
+
+async def find_session(store: Store, typed: str) -> StreamId:
+    """Return the session with the id `typed`, or the only one whose id begins with it.
+
+    Raises: SessionNotFound, as TitleGiven if `typed` is a part of titles; AmbiguousId.
+    """
+    try:
+        return await store.find(typed)
+    except SessionNotFound:
+        part = typed.strip().casefold()
+        found = await store.recent(_LISTED, scope="all", query=part) if part else []
+        titled = [each for each in found if part in each.name.casefold()][:_TITLES]
+        if not titled:
+            raise
+    raise TitleGiven(typed, {each.id: one_line(each.name, _TITLE_CELLS) for each in titled})
 
 
 async def _require_no_entry(store: Store, named: str) -> None:
