@@ -213,3 +213,18 @@ def test_option_that_a_mode_ignores_is_refused(sample: World) -> None:
         assert (refused.code, refused.out) == (2, ""), words
         assert told in refused.err
     assert len(sample.ok("sessions", "read", SAMPLE_ID, "8", "--json").json) == 1
+
+
+def test_mistake_with_a_known_remedy_names_it(world: World) -> None:
+    for words, told in (
+        (("chat", "hello"), "unexpected argument: hello; a message goes after -p, in quotes"),
+        (("sessions", "diff", "S"), "missing argument LEAF_A; `perdure sessions tree ID` lists"),
+        (("store", "copy", "--to", "X"), "unknown option --to; TARGET has no option: `perdure"),
+        (("continue-in", "S", "claude"), "'opencode'; did you mean claude-code?"),
+        (("usage", "day"), "'sessions'; did you mean daily?"),
+        (("schedule", "add", "S", "x", "--every", "week"), "--every; recurring messages are"),
+        (("schedule", "add", "S", "x", "--cron=0 9"), "unknown option --cron; recurring"),
+    ):
+        ended = world.run(*words)
+        assert (ended.code, len(ended.err.splitlines())) == (2, 1), words
+        assert told in ended.err

@@ -308,5 +308,8 @@ def _report_misuse(message: str, called: Command, words: Sequence[str]) -> int:
     if wrong is not None and wrong[1].lower() in _MEANT_FORMATS:
         meant = _MEANT_FORMATS[wrong[1].lower()]
         raise UsageMistake(f"{message.rstrip('.')}; did you mean {meant}?")
+    remedy = tasks.remedy_for(message, " ".join(called.words))
+    if remedy is not None:
+        raise UsageMistake(remedy)
     hint = "" if message.endswith("?") else "; see --help"
     raise UsageMistake(message.rstrip(".") + hint)

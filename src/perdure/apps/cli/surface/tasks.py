@@ -1,4 +1,4 @@
-"""Suggestions for unknown command words that name a known task. Pure."""
+"""Suggestions for unknown commands that name a known task, and for other mistakes. Pure."""
 
 from __future__ import annotations
 
@@ -63,6 +63,20 @@ _ALSO: Mapping[str, str] = {
 }
 """What is said after a task."""
 
+_RECURRING = "recurring messages are written in an agent file: docs/guides/schedules.md"
+
+_REMEDIES: Mapping[tuple[str, str], str] = {
+    ("chat", "unexpected argument"): "a message goes after -p, in quotes",
+    ("sessions diff", "missing argument LEAF_A"): "`perdure sessions tree ID` lists the entries",
+    ("store copy", "unknown option --to"): "TARGET has no option: `perdure store copy TARGET`",
+    **{
+        ("schedule add", f"unknown option {option}"): _RECURRING
+        for option in ("--cron", "--every", "--repeat", "--daily", "--weekly")
+    },
+}
+"""Command and mistake -> what to do."""
+
+_NO_CHOICE = re.compile(r"Invalid value for '.*?': '([^']+)' is not one of (.*)", re.DOTALL)
 _UNKNOWN = re.compile(r"No such command '([^']*)'")
 _LIKE = 0.75
 """How much of a word has to be right for it to be a misspelled one; 1 is all of it."""
@@ -85,3 +99,19 @@ def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str |
     task = known[unknown[1] if unknown[1] in known else like[0]]
     place = f" of `perdure {group}`" if group else ""
     return f"there is no command {unknown[1]!r}{place}: use `perdure {task}`{_ALSO.get(task, '')}"
+
+
+def remedy_for(message: str, command: str) -> str | None:
+    """Return `message` with what to do about it in `command`; None if nothing special is known."""
+    said = message.partition(" (Possible options")[0].rstrip(".")
+    for (place, mistake), remedy in _REMEDIES.items():
+        if place == command and (said == mistake or said.startswith(f"{mistake}:")):
+            return f"{said}; {remedy}"
+    wrong = _NO_CHOICE.match(message)
+    if wrong is None:
+        return None
+    choices = re.findall(r"'([^']+)'", wrong[2])
+    typed = wrong[1].lower()
+    longer = [each for each in choices if each.startswith(typed)]
+    like = longer if len(longer) == 1 else get_close_matches(typed, choices, 1, _LIKE)
+    return f"{said}; did you mean {like[0]}?" if like else None

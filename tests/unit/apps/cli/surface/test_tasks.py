@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.apps.cli.program import COMMANDS, command_line, shape_of
-from perdure.apps.cli.surface.tasks import TASKS, task_hint
+from perdure.apps.cli.surface.tasks import TASKS, remedy_for, task_hint
 from tests.fakes.samples import case
 
 
@@ -53,3 +53,20 @@ def test_misspelled_task_suggests_its_command_unless_a_command_is_closer() -> No
     assert hint == "there is no command 'serch': use `perdure sessions search`"
     assert task_hint("No such command 'usgae'. Did you mean 'usage'?", "", commands) is None
     assert task_hint("No such command 'sreve'.", "", commands) is None
+
+
+def test_choice_that_begins_or_resembles_one_suggests_it() -> None:
+    said = "Invalid value for 'PROGRAM': {} is not one of 'claude-code', 'codex', 'pi'."
+    for typed, meant in (("claude", "claude-code"), ("Codx", "codex"), ("p", "pi")):
+        told = remedy_for(said.format(repr(typed)), "continue-in")
+        assert told is not None
+        assert told.endswith(f"'pi'; did you mean {meant}?")
+    for typed in ("c", "nope"):
+        assert remedy_for(said.format(repr(typed)), "continue-in") is None
+
+
+def test_remedy_belongs_to_one_command_and_a_whole_option() -> None:
+    told = remedy_for("unknown option --to (Possible options: --json, --store)", "store copy")
+    assert told == "unknown option --to; TARGET has no option: `perdure store copy TARGET`"
+    assert remedy_for("unknown option --tokens", "store copy") is None
+    assert remedy_for("unknown option --to", "store backup") is None
