@@ -79,6 +79,25 @@ def test_resumed_session_cannot_do_more_than_it_started_with(world: World) -> No
     assert refused in world.ok(*named, "-p", said).out
 
 
+def test_command_line_cannot_widen_the_agent_of_a_resumed_session(world: World) -> None:
+    folder = world.folder / ".config" / "perdure" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "clerk.agent.yaml").write_text(f"{CLERK}tools: [read_file]\n")
+    world.ok("chat", "--agent", "clerk", "-p", "one")
+    session = world.ok("sessions", "list", "--json").json[0]["id"]
+    for wider in (
+        ("--approve", "auto"),
+        ("--allow-command", "date"),
+        ("--allow-domain", "example.org"),
+        ("--scope", "full"),
+    ):
+        for named in ((), ("--agent", "clerk")):
+            ended = world.run("chat", "--session", session, *named, *wider, "-p", "two")
+            assert ended.code == 2, (named, wider)
+            assert "clerk may do is in its agent file" in ended.err or "sets the perm" in ended.err
+    assert world.ok("sessions", "show", session, "--json").json["messages"] == 2
+
+
 @pytest.mark.parametrize("choice", ["--session", "--continue"])
 def test_session_cannot_be_resumed_with_another_agent(world: World, choice: str) -> None:
     session = begun(world)

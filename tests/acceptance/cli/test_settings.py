@@ -121,6 +121,21 @@ def test_chat_uses_an_agent_by_id_or_file(project: World) -> None:
     project.ok("chat", "--session", session["id"], "--agent", "helper", "-p", "x")
 
 
+@pytest.mark.parametrize(
+    "wider", [("--approve", "auto"), ("--allow-command", "date"), ("--scope", "full")]
+)
+def test_command_line_cannot_widen_the_project_agent_of_a_resumed_session(
+    project: World, wider: tuple[str, ...]
+) -> None:
+    project.ok("chat", "--agent", "helper", "-p", "hello")
+    (session,) = project.ok("sessions", "list", "--json").json
+    named = ("chat", "--session", session["id"], "--agent", "helper")
+    ended = project.run(*named, *wider, "-p", '/tool write_file {"path": "a", "content": "b"}')
+    assert ended.code == 2
+    assert "what helper may do is in its agent file" in ended.err
+    assert not (project.folder / "a").exists()
+
+
 def test_duplicate_agent_id_error_names_both_files(project: World) -> None:
     own(project, "agents/helper.agent.yaml", AGENT.format(id="helper"))
     ended = project.run("chat", "--agent", "helper", "-p", "x")

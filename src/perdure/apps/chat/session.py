@@ -250,7 +250,7 @@ class AnswerOptions:
         allowed = self._typed.apply_to(agent.permissions)
         if at_most is not None:
             allowed = within(allowed, at_most)
-        if agent.id != self.agent.id and not is_within(allowed, agent.permissions):
+        if agent.id != AGENT and not is_within(allowed, agent.permissions):
             raise ConfigError(
                 f"what {agent.id} may do is in its agent file; --approve, --allow-command, "
                 "--allow-domain and --scope can only narrow it"
