@@ -313,10 +313,12 @@ class _Slice:
             before = bisect_left(begins, found.start())
             ours_until = placeholders[before - 1][1] if before else ours_until
             is_of_ours = found.start() < ours_until
+            if is_of_ours or self._is_working_folder(found):
+                continue
             start, end = _unquoted(found, 4)
-            if not (is_of_ours or self._is_working_folder(found)) and _is_assigned(
-                self._text[start:end], kind, is_marked=is_marked
-            ):
+            # With its quotation marks, a value needs fewer signs of a secret.
+            read = (self._text[start:end], found[4])
+            if start < end and any(_is_assigned(each, kind, is_marked=is_marked) for each in read):
                 yield Find(start, end, kind)
 
     def _is_working_folder(self, found: re.Match[str]) -> bool:
@@ -385,7 +387,8 @@ def _lowered(shape: str) -> str:
 def _placed(kind: str, matches: Iterator[re.Match[str]]) -> Iterator[Find]:
     for found in matches:
         start, end = _unquoted(found, 1)
-        if start < end and not _is_reference(found.string[start:end]):
+        is_reference = _is_reference(found.string[start:end]) and _is_reference(found[1])
+        if start < end and not is_reference:
             yield Find(start, end, kind)
 
 

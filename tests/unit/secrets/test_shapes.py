@@ -43,6 +43,21 @@ def test_quotation_marks_around_a_value_are_outside(text: str) -> None:
     assert set(found(text)) == {"tulip77"}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("my DB password: “Correcthorse”", "Correcthorse"),
+        ("client_secret: „tulipan“", "tulipan"),
+        ("API_KEY=“abcdefghij”", "abcdefghij"),
+        ("Kennwort: „Sonnenblume“.", "Sonnenblume"),
+        ("PASSWORD=“my_password”", "my_password"),
+        ("API_KEY=“ab12c”", "ab12c"),
+    ],
+)
+def test_value_in_quotation_marks_needs_no_digits(text: str, value: str) -> None:
+    assert set(found(text)) == {value}
+
+
 @pytest.mark.parametrize("value", ["tu”lip77", "tulip77.", "tulip77!", "tulip77)", "tulip”77."])
 def test_marks_that_may_belong_to_a_password_are_masked(value: str) -> None:
     assert found(f"DB_PASSWORD={value} next") == {value: "password"}

@@ -68,7 +68,8 @@ class Redactor:
 
     def settle(self) -> None:
         """End the collection; after this call, `replace` can be used."""
-        known = (self._value_of(v) for v in self._secrets if shapes.is_unmistakable(v))
+        values = {self._value_of(value) for value in self._secrets}
+        known = (value for value in values if shapes.is_unmistakable(value))
         self._everywhere = KnownValues(known, _LEAST)
         if "paths" in self._sorts:
             self._folder_shape = paths.folder_pattern(self._folders)

@@ -50,6 +50,15 @@ def test_value_at_the_end_of_a_sentence_gets_the_same_placeholder() -> None:
     assert made.counts == {"password": 1}
 
 
+def test_common_word_as_password_is_replaced_only_beside_its_name() -> None:
+    texts = ("POSTGRES_PASSWORD=postgres", "Set POSTGRES_PASSWORD=postgres. Done")
+    made = redactor(*texts)
+    assert made.replace("image: postgres:16, see postgresql docs") == (
+        "image: postgres:16, see postgresql docs"
+    )
+    assert made.replace(texts[1]) == "Set POSTGRES_PASSWORD=[password-1]. Done"
+
+
 def test_punctuation_always_at_the_end_of_a_value_is_replaced_with_it() -> None:
     texts = ("DB_PASSWORD=tulip77.", "it is tulip77. Really (tulip77).", "DB_PASSWORD=tulip77.)")
     made = redactor(*texts)
