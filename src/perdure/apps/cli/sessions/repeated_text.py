@@ -31,8 +31,8 @@ _LISTED = 20
 def telling_texts(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return the credentials and the long lines in `entries`, each once, credentials first."""
     texts = [found.text for each in entries if (found := searchable_of(each)) is not None]
-    sought = islice((*_credentials(texts), *_long_lines(texts)), _MOST_SOUGHT)
-    return tuple(dict.fromkeys(sought))
+    sought = dict.fromkeys((*_credentials(texts), *_long_lines(texts)))
+    return tuple(islice(sought, _MOST_SOUGHT))
 
 
 def _credentials(texts: Sequence[str]) -> Iterator[str]:

@@ -28,6 +28,15 @@ async def test_number_of_texts_to_search_for_is_bounded() -> None:
     assert len(telling_texts([entry])) == 100
 
 
+async def test_credential_after_many_equal_ones_is_sought() -> None:
+    text = "token=ab12cd34ef56\n" * 150 + "password=Tr0ub4dor&3x"
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        entry = await session.append(perdure.user(text))
+
+    assert telling_texts([entry]) == ("ab12cd34ef56", "Tr0ub4dor&3x")
+
+
 async def test_repeats_on_other_branches_and_in_labels_are_found_without_removed_ones() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
