@@ -13,7 +13,7 @@ import perdure
 from perdure import Agent, Chat, Runtime, Store, user
 from perdure.client.agents.runners import EmbeddedRunner, NewTurn, answering
 from perdure.client.cluster.limits import Slots
-from perdure.client.cluster.performer import Performer
+from perdure.client.cluster.performer import MAX_LEFT_OPEN, Performer
 from perdure.client.cluster.runner import cluster_of
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
@@ -159,6 +159,29 @@ async def test_turn_that_an_error_leaves_open_is_continued_by_the_same_work(
         (session, *_) = await store.recent()
         assert failures == 1
         assert session.open_turn is None
+
+
+async def test_work_ends_after_errors_that_leave_its_turn_open(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, failures = store.backend.commit, 0
+
+    async def failing(made: Commit) -> Any:
+        nonlocal failures
+        if ToolFinished.kind in {entry.kind for entry in made.writes[0].entries}:
+            failures += 1
+            raise StoreReadOnly(store.backend.address)
+        return await commit(made)
+
+    async def nothing() -> None:
+        return None
+
+    monkeypatch.setattr("perdure.client.cluster.performer.BUSY_S", 0.001)
+    async with performing(store, HeldWatch(nothing), monkeypatch) as (work, release):
+        monkeypatch.setattr(store.backend, "commit", failing)
+        release.set()
+        assert await asyncio.wait_for(work, ENDS_S) == "left open"
+        assert failures == MAX_LEFT_OPEN
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])

@@ -49,6 +49,9 @@ MAX_LOSSES = 3
 BUSY_S = 0.5
 """How long work waits before it tries again for a session that another process works in."""
 
+MAX_LEFT_OPEN = 3
+"""Work that so many errors left open ends; the search for open turns queues it again."""
+
 CANCEL_S = 1.0
 """How often a task that continues after its cancellation is cancelled again."""
 
@@ -73,9 +76,6 @@ class _LeftOpen(Exception):
     """An error ended the task of a turn, but not the turn: the log has no end of it."""
 
 
-_RETRIED = (*_AGAIN, _LeftOpen)
-
-
 class Performer:
     """Does the work of one namespace in its runtime."""
 
@@ -98,6 +98,7 @@ class Performer:
         A turn that waits for a person is parked: it continues as other work.
         Raises: TurnSuspended when the worker stops: the turn stays open.
         """
+        errors = 0
         while True:
             try:
                 losses = await self._cluster.losses(work)
@@ -112,9 +113,15 @@ class Performer:
                     ended = await self._once_or_parked(work, state)
                 if losses:
                     await self._cluster.forget_losses(work)
-            except _RETRIED as error:
+            except _AGAIN as error:
                 _log.info("session %s: %s", work.stream, error)
                 await asyncio.sleep(BUSY_S)
+            except _LeftOpen as error:
+                _log.warning("session %s: a turn was left open: %s", work.stream, error)
+                errors += 1
+                if errors == MAX_LEFT_OPEN:
+                    return "left open"
+                await asyncio.sleep(BUSY_S * 4**errors)
             except (SessionNotFound, Erased):
                 return "removed"
             else:
@@ -224,7 +231,6 @@ class Performer:
             _log.info("session %s: %s", work.stream, error)
             has_ended = isinstance(error, TurnFailed)  # the log contains this error
             if not has_ended and (await self._store.state(work.stream)).open_turn is not None:
-                _log.warning("session %s: a turn was left open: %s", work.stream, error)
                 raise _LeftOpen(str(error)) from error
             return error
         else:
