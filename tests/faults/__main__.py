@@ -28,9 +28,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument(
-        "--logs", type=Path, help="help=: copy the logs of the workers to this folder"
-    )
+    parser.add_argument("--logs", type=Path, help="copy the logs of the workers to this folder")
     asked = parser.parse_args()
 
     began = time.monotonic()
