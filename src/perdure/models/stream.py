@@ -4,7 +4,7 @@ The parts are in the order of their beginnings; interleaved deltas of calls are 
 their index. Whatever a model sends, the message can be written to the log: text is valid Unicode,
 arguments are a JSON object, ids of calls are distinct. Arguments that are not a JSON object are
 stored as the one argument `INVALID_JSON`. The call is then answered with an error for the model
-(see `invalid_json`), and the history stays valid.
+(see `malformed_arguments`), and the history stays valid.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from perdure.errors import MalformedResponse, ModelUnavailable
+from perdure.errors import InvalidArguments, MalformedResponse, ModelUnavailable
 from perdure.models.protocol import (
     Delta,
     StreamEnd,
@@ -46,6 +46,14 @@ def invalid_json(call: ToolCallPart) -> str | None:
     """Return the arguments of `call` as the model sent them, if they were not a JSON object."""
     text = call.args.get(INVALID_JSON)
     return text if isinstance(text, str) and len(call.args) == 1 else None
+
+
+def malformed_arguments(call: ToolCallPart) -> InvalidArguments | None:
+    """Return the error for the model if the arguments of `call` were not a JSON object."""
+    sent = invalid_json(call)
+    if sent is None:
+        return None
+    return InvalidArguments(call.name, f"the arguments are not a JSON object: {sent[:200]}")
 
 
 def call_ids(messages: Iterable[Message]) -> frozenset[str]:

@@ -15,8 +15,8 @@ from perdure.engine.turns.executor.tool_media import read_content
 from perdure.engine.turns.inputs import ToolReturned
 from perdure.engine.turns.rules.questions import args_hash
 from perdure.engine.turns.state import OpenTool
-from perdure.errors import EntryNotFound, InvalidArguments, UnknownTool
-from perdure.models.stream import invalid_json
+from perdure.errors import EntryNotFound, UnknownTool
+from perdure.models.stream import malformed_arguments
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.ids import blob_hash
 from perdure.session.media.inline import SCHEME, InlineMedia
@@ -45,6 +45,8 @@ async def tool_outcome(
 
 async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
     """Return the facts to which an approval of `agent`'s call `asked` is bound now."""
+    if (refused := malformed_arguments(asked)) is not None:
+        return Bound(problem=refused)
     spec = environment.tools.get(asked.name)
     args = await _whole(environment, asked.args, asked.contents)
     call = _call(environment, asked.id, asked.name, args)
@@ -59,10 +61,9 @@ async def _run(
         spec = environment.tools.get(started.tool)
     except UnknownTool as error:  # it existed when another process wrote the intent
         return failed_run(started.tool, error)
-    sent = invalid_json(ToolCallPart(started.id, started.tool, started.input))
-    if sent is not None:
-        reason = f"the arguments are not a JSON object: {sent[:200]}"
-        return failed_run(started.tool, InvalidArguments(started.tool, reason))
+    refused = malformed_arguments(ToolCallPart(started.id, started.tool, started.input))
+    if refused is not None:
+        return failed_run(started.tool, refused)
     below = environment.delegation
     args = await _whole(environment, started.input, started.contents)
     call = msgspec.structs.replace(

@@ -11,6 +11,8 @@ from perdure.engine.turns.rules.scribe import Scribe, is_user_message, queued_of
 from perdure.engine.turns.rules.turn_end import finish, settle_call
 from perdure.engine.turns.state import OpenCall, Phase, TurnState
 from perdure.errors import ToolDenied
+from perdure.models.stream import malformed_arguments
+from perdure.secrets.mask import mask_secrets
 from perdure.session.ledger import ModelCalled, OutputRefused, ToolStarted
 from perdure.session.messages import Message, TextPart, ToolCallPart
 from perdure.session.notes import QueueMode
@@ -131,8 +133,11 @@ def has_begun(
 ) -> bool:
     """Start `call` or ask about it, as `ruling` says; return False if it was refused."""
     if ruling.decision == "refuse":
-        code = ruling.error_code or ToolDenied.code
-        settle_call(scribe, call, "refused", ruling.text, error_code=code)
+        code, text = ruling.error_code or ToolDenied.code, ruling.text
+        malformed = malformed_arguments(call)
+        if malformed is not None and code == malformed.code:  # the check saw only their wrapper
+            text = mask_secrets(str(malformed))
+        settle_call(scribe, call, "refused", text, error_code=code)
         return False
     if ruling.decision == "ask":
         ask_for_approval(scribe, call, ruling)

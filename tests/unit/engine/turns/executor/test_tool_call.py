@@ -10,7 +10,7 @@ from perdure.session.ledger import ToolFinished
 from perdure.session.media.inline import media
 from perdure.session.messages import ToolResultPart
 from perdure.tools.decorator import tool
-from perdure.tools.spec import ToolCall, ToolOutput
+from perdure.tools.spec import ToolCall, ToolOutput, ToolSpec
 from tests.fakes.chats import Stage, says
 
 
@@ -46,6 +46,23 @@ async def test_model_receives_tool_result(json: str, outcome: str, told: str) ->
     assert [done.outcome for done in finished] == [outcome]
     result = next(m for m in await chat.session.messages() if m.role == "tool")
     assert told in result.text
+
+
+@tool(effect="write", needs_approval=True)
+async def book(number: int) -> str:
+    """Book after an approval."""
+    raise AssertionError(number)
+
+
+@pytest.mark.parametrize("gated", ["write_file", book])
+async def test_call_with_invalid_json_is_refused_without_a_question(gated: str | ToolSpec) -> None:
+    name = gated if isinstance(gated, str) else gated.name
+    wrong = CallTools((ScriptedCall(name, '{"path": "new.txt"', id="c1"),))
+    chat = await Stage(says(wrong), says("I see.")).chat([gated])
+    assert (await chat.send("go")).text == "I see."
+    result = next(m for m in await chat.session.messages() if m.role == "tool")
+    assert 'the arguments are not a JSON object: {"path": "new.txt"' in result.text
+    assert "__invalid_json__" not in result.text
 
 
 async def test_invalid_call_can_be_corrected_a_limited_number_of_times() -> None:
