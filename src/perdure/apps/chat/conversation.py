@@ -35,6 +35,9 @@ from perdure.session.kinds import CustomMessage
 SHORT_ANSWERS = {"y": "allow", "yes": "allow", "n": "deny", "no": "deny"}
 """Typed instead of a choice of the question."""
 
+_SHELL_MARKS = ("!", "!!")
+"""Before a command of the user."""
+
 
 class Display(Protocol):
     """Where a conversation is shown."""
@@ -167,6 +170,9 @@ class Conversation:
         return self.answering.agent if self.chat is None else self.chat.agent
 
     async def _run(self, text: str) -> None:
+        if text.strip() in _SHELL_MARKS:
+            self.remark(f"{text.strip()} needs a command: !COMMAND runs it in your shell")
+            return
         is_private = text.startswith("!!")
         command = text.lstrip("!").strip()
         run = await run_shell(command, self.folder)
@@ -291,5 +297,6 @@ def is_command(word: str) -> bool:
 
 
 def is_shell_command(text: str) -> bool:
-    """Whether `text` runs a shell command: ``!COMMAND`` or ``!!COMMAND``."""
-    return text.startswith("!") and bool(text.strip("! \n"))
+    """Whether `text` is ``!COMMAND`` or ``!!COMMAND``, also without the command; not ``!!!``."""
+    is_bare = text.strip() in _SHELL_MARKS
+    return is_bare or (text.startswith("!") and bool(text.strip("! \n")))

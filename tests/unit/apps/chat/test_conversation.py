@@ -109,6 +109,22 @@ async def test_command_typed_during_turn_waits_and_is_not_sent_as_message(
     assert (ran == [entries[-1].seq]) == typed_text.startswith("!")
 
 
+@pytest.mark.parametrize("typed_text", ["!", "!! ", " !"])
+async def test_mark_without_command_is_reported_and_not_sent(
+    typed: TypedLines, capsys: pytest.CaptureFixture[str], typed_text: str
+) -> None:
+    async with perdure.open("memory:") as store:
+        answering = AnswerOptions(store, model="scripted:echo", scenario=None)
+        talk = Conversation(answering, LineChat(answering, typed, QuietTeller(), None), None)
+        async with answering.runtime:
+            await talk.obey(typed_text)
+            assert await store.recent() == []
+            told = f"{typed_text.strip()} needs a command: !COMMAND runs it in your shell"
+            assert told in capsys.readouterr().err
+            await talk.obey("!!!")
+            assert len(await store.recent()) == 1
+
+
 @pytest.mark.parametrize("steps", range(4))
 async def test_text_steered_too_late_is_returned_even_after_cancellation(
     typed: TypedLines, steps: int
