@@ -625,7 +625,7 @@ def test_file_named_in_prompt_is_attached_and_piped_file_is_not(
     (world.folder / "land.py").write_text("print('land')\n")
     ended = world.ok("chat", "-p", "see @sea.py and @gone.py", stdin="and @land.py\n")
     assert "attached: sea.py" in ended.err
-    assert "not attached, because the folder has no such file: @gone.py" in ended.err
+    assert "sent as text, because the folder has no such file: @gone.py" in ended.err
     said = world.ok("sessions", "read", only_session(world), "--json").json[0]["body"]["parts"]
     assert [part["text"] for part in said] == [
         "see @sea.py and @gone.py\n\nand @land.py",

@@ -247,7 +247,9 @@ async def test_file_with_typed_name_is_attached_or_reported(store: Store, tmp_pa
         await seen.type("/attach land ho.py")
         await seen.type("see @sea.py, (not a@sea.py) @land ho.py @gone.py @../secret.txt @link.txt")
         await seen.shows("attached: sea.py (13 bytes)", "you wrote")
-        await seen.shows("the folder has no such file: @gone.py, @../secret.txt, @link.txt")
+        await seen.shows(
+            "sent as text, because the folder has no such file: @gone.py, @../secret.txt, @link.txt"
+        )
         await seen.idle()
         await seen.type("and @.env")
         await seen.shows("@.env may hold credentials; /attach .env attaches it")

@@ -92,7 +92,7 @@ def attach_mentioned(text: str, folder: Path, address: str, known: Iterable[str]
     if missing:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         named = f"{', '.join(missing[:_NAMED])}{more}"
-        remarks.append(f"not attached, because the folder has no such file: {named}")
+        remarks.append(f"sent as text, because the folder has no such file: {named}")
     return Mentions(tuple(attached), tuple(one_line(each, _CELLS) for each in remarks))
 
 

@@ -62,7 +62,7 @@ def attached_of(text: str, folder: Path, *known: str) -> list[str]:
 )
 def test_name_in_brackets_or_quotes_is_attached_or_reported(tmp_path: Path, text: str) -> None:
     missing = attach_mentioned(text, tmp_path, ELSEWHERE)
-    assert missing.remarks == ("not attached, because the folder has no such file: @notes.md",)
+    assert missing.remarks == ("sent as text, because the folder has no such file: @notes.md",)
     (tmp_path / "notes.md").write_text("the sea")
     assert attached_of(text, tmp_path) == ["notes.md"]
 
@@ -70,7 +70,7 @@ def test_name_in_brackets_or_quotes_is_attached_or_reported(tmp_path: Path, text
 def test_name_with_prefix_of_an_attached_name_is_attached_or_reported(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("the sea")
     told = attach_mentioned("see @notes.md", tmp_path, ELSEWHERE, ["notes"]).remarks
-    assert told == ("not attached, because the folder has no such file: @notes.md",)
+    assert told == ("sent as text, because the folder has no such file: @notes.md",)
     (tmp_path / "notes.md").write_text("the land")
     assert attached_of("see @notes.md", tmp_path, "notes") == ["notes.md"]
 
