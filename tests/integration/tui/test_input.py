@@ -42,6 +42,16 @@ async def test_paste_is_one_message_with_its_indentation(store: Store, tmp_path:
     assert await said(store) == ["def f():\n    return 1\n\N{REPLACEMENT CHARACTER}[31m"]
 
 
+async def test_pasted_tab_is_shown_deeper_than_four_blanks(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await paste(seen, "    if x:\n\treturn")
+        await seen.until(lambda: "return" in seen.screen)
+        rows = seen.screen.splitlines()
+        outer, inner = (next(r for r in rows if word in r) for word in ("if x:", "return"))
+        assert inner.index("return") - outer.index("if x:") == 4
+        assert seen.program.input.composer.text == "    if x:\n\treturn"
+
+
 async def test_keys_and_a_backslash_add_lines(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path) as seen:
         await seen.press("a", "ctrl+j", "b", "backslash", "enter", "c", "enter")

@@ -17,6 +17,9 @@ from perdure.session.printable import safe
 # Alt-Enter of tmux and others; Textual takes it for Enter.
 cast("dict[str, object]", ANSI_SEQUENCES_KEYS)["\x1b\r"] = (Keys.ControlJ,)
 
+TAB_CELLS = 8
+"""Of a tab, as in terminals: a tab below a line with four blanks is visibly deeper."""
+
 LONG_PASTE = 20_000
 """Characters from which on a paste is attached instead of inserted."""
 
@@ -46,6 +49,7 @@ class Composer(TextArea):
     def __init__(self, move: Callable[[str], bool]) -> None:
         """`move` runs ``up``, ``down`` or ``accept`` in the offers; False: no offers are open."""
         super().__init__(id="composer", compact=True, highlight_cursor_line=False)
+        self.indent_width = TAB_CELLS
         self._move = move
         self._earlier: list[str] = []
         self._place = -1
