@@ -94,6 +94,27 @@ def test_second_ctrl_c_exits_and_prints_the_resume_command(world: World) -> None
         assert seen.process.wait(PATIENCE_S) == 130
 
 
+def test_line_entered_during_the_start_is_sent(world: World) -> None:
+    with terminal(world, "chat") as seen:
+        seen.press("hello\r")
+        seen.until("offline scripted model")
+    (session,) = world.ok("sessions", "list", "--json").json
+    messages = world.ok("sessions", "read", session["id"], "--json").json
+    assert messages[0]["body"]["parts"][0]["text"] == "hello"
+
+
+def test_lines_pasted_during_the_start_are_not_sent_by_themselves(world: World) -> None:
+    with terminal(world, "chat") as seen:
+        seen.press("one\rtwo\r")
+        seen.until("A new session with")
+        seen.press("three\r")
+        seen.until("offline scripted model")
+    (session,) = world.ok("sessions", "list", "--json").json
+    messages = world.ok("sessions", "read", session["id"], "--json").json
+    assert messages[0]["body"]["parts"][0]["text"] == "one\ntwo\nthree"
+    assert len(messages) == 2
+
+
 def test_question_survives_lost_terminal(world: World) -> None:
     with terminal(world, "chat", "--scenario", world.scenario(WRITES)) as seen:
         seen.until("Write a message")

@@ -7,7 +7,6 @@ and commands wait for the end of the turn.
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from perdure.apps.session_rows import RowFilter, newest_rows, short_ids
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import JsonTeller, Teller
 from perdure.apps.terminal.line_editor import LineEditor
-from perdure.apps.terminal.line_input import TypedLines, interrupts
+from perdure.apps.terminal.line_input import KEYS, PASTE_S, TypedLines, interrupts
 from perdure.apps.terminal.outline import draw, lines_of
 from perdure.apps.terminal.output import local_time, out_style, show, show_lines, width
 from perdure.apps.terminal.text import one_line, safe
@@ -41,12 +40,7 @@ TREE_LINES = 60
 LISTED = 10
 """Sessions that /resume lists."""
 
-_KEYS = re.compile(r"\x1b(\[[0-9;]*[A-Za-z~]|O.)")
-"""What arrow keys send while no line is edited."""
-
 _CELLS = 100
-_PASTE_S = 0.05
-"""How long lines of one paste may be apart."""
 
 
 class LineChat:
@@ -258,12 +252,12 @@ class LineChat:
         """
         lines = [line]
         try:
-            while (more := await self._lines.waiting(_PASTE_S)) is not None:
+            while (more := await self._lines.waiting(PASTE_S)) is not None:
                 lines.append(more)
         except asyncio.CancelledError:
             self._lines.put_back(lines)
             raise
-        whole = _KEYS.sub("", "\n".join(lines))
+        whole = KEYS.sub("", "\n".join(lines))
         return whole if whole.strip() else ""
 
     async def _edited_answer(self, editor: LineEditor, prompt: str) -> str | None:

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import select
 import signal
 import sys
+import termios
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
 _CHUNK_BYTES = 65_536
 _PATIENCE_S = 1.0
+
+PASTE_S = 0.05
+"""How long lines of one paste may be apart."""
+
+KEYS = re.compile(r"\x1b(\[[0-9;]*[A-Za-z~]|O.)")
+"""What arrow keys send while no line is edited."""
 
 
 def piped_text(most_bytes: int) -> str | None:
@@ -36,6 +44,39 @@ def piped_text(most_bytes: int) -> str | None:
             break
         content += chunk
     return content.decode(errors="replace").rstrip("\n")
+
+
+def typed_ahead(descriptor: int) -> str:
+    """Return the text typed into the terminal before the program reads keys, with its Enters.
+
+    Waits until no more text arrives for `PASTE_S`, so a paste is returned as a whole. Returns "" at
+    once if nothing was typed, if `descriptor` is no terminal, and in a background job.
+    """
+    if not os.isatty(descriptor) or _is_in_background(descriptor):
+        return ""
+    before = termios.tcgetattr(descriptor)
+    by_key = termios.tcgetattr(descriptor)
+    by_key[3] &= ~termios.ICANON  # a line without its Enter can be read, too
+    by_key[6][termios.VMIN], by_key[6][termios.VTIME] = 1, 0
+    content = b""
+    termios.tcsetattr(descriptor, termios.TCSANOW, by_key)
+    try:
+        while select.select([descriptor], [], [], PASTE_S if content else 0)[0]:
+            chunk = os.read(descriptor, _CHUNK_BYTES)
+            if not chunk:
+                break
+            content += chunk
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+    text = content.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    return KEYS.sub("", text).replace("\0", "")
+
+
+def _is_in_background(descriptor: int) -> bool:
+    try:
+        return os.tcgetpgrp(descriptor) != os.getpgrp()
+    except OSError:  # not the terminal that controls this process: it has no jobs
+        return False
 
 
 class TypedLines:

@@ -141,7 +141,11 @@ class Composer(TextArea):
         """Insert a paste with its line breaks and indentation, without sending the message."""
         event.stop()
         event.prevent_default()
-        text = safe(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        self.insert_text(event.text)
+
+    def insert_text(self, text: str) -> None:
+        """Insert `text` at the cursor; attach it instead if it is too long to edit."""
+        text = safe(text.replace("\r\n", "\n").replace("\r", "\n"))
         if len(text) > LONG_PASTE:
             self.post_message(self.PastedLong(text))
         else:

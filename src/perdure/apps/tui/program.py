@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -21,6 +22,7 @@ from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.chat.slash_commands import HELP
 from perdure.apps.chat.turn_view import Left
 from perdure.apps.cli.exits import DONE, INTERRUPTED
+from perdure.apps.terminal.line_input import typed_ahead
 from perdure.apps.tui.approval import Approval
 from perdure.apps.tui.composer import Composer
 from perdure.apps.tui.gauge import numbers_after
@@ -75,7 +77,9 @@ class ChatProgram(App[int]):
         *,
         theme: str = "textual-dark",
         drafts: Drafts | None = None,
+        terminal: int | None = None,
     ) -> None:
+        """What was typed into the file descriptor `terminal` during the start is not lost."""
         super().__init__(ansi_color=True if theme.startswith("ansi") else None)
         self.theme = theme
         self.shown = ScreenDisplay(self, answering, cwd, drafts)
@@ -83,6 +87,8 @@ class ChatProgram(App[int]):
         self.transcript, self.input = self.shown.transcript, self.shown.input
         self.failure: Exception | None = None
         self._first_session = session
+        self._terminal = terminal
+        self._typed_ahead = ""
         self._in_order = asyncio.Lock()
         self._obeying: asyncio.Task[object] | None = None
         self._pressed_at = -_LEAVE_S
@@ -99,6 +105,11 @@ class ChatProgram(App[int]):
 
     # ------------------------------------------------------------ start and end
 
+    async def on_load(self) -> None:
+        """Read what was typed so far: the terminal has turned Enter into a line feed, as Ctrl-J."""
+        if self._terminal is not None:
+            self._typed_ahead = await asyncio.to_thread(typed_ahead, self._terminal)
+
     def on_mount(self) -> None:
         """Open the session."""
         self.begin_capture_print(self)
@@ -106,6 +117,11 @@ class ChatProgram(App[int]):
         self.run_worker(self._open(), group="open")
 
     async def _open(self) -> None:
+        composer, text = self.input.composer, self._typed_ahead
+        is_entered = text.endswith("\n") and text.count("\n") == 1  # more lines may be a paste
+        line = text.removesuffix("\n") if is_entered else text
+        if line.strip():
+            composer.insert_text(line)
         try:
             if self._first_session is None:
                 await self.shown.show_session(None)
@@ -117,6 +133,8 @@ class ChatProgram(App[int]):
                 async with self._in_order:  # an interrupted turn of it comes first
                     await self.conversation.open(self._first_session)
                 await self.shown.refresh_gauge()
+            if is_entered and composer.text == line:
+                composer.action_submit()
         except Left:
             self.exit(INTERRUPTED)
         except Exception as error:  # noqa: BLE001 - the command line reports it
@@ -298,7 +316,14 @@ async def run_program(
     Raises: the error that ended the chat.
     """
     drafts = await drafts_of(answering.store, os.environ)
-    program = ChatProgram(answering, session, cwd, theme=theme_of(theme, os.environ), drafts=drafts)
+    program = ChatProgram(
+        answering,
+        session,
+        cwd,
+        theme=theme_of(theme, os.environ),
+        drafts=drafts,
+        terminal=sys.stdin.fileno(),
+    )
     async with answering.runtime:
         code = await program.run_async(inline=is_inline, mouse=not is_inline)
     if program.failure is not None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import termios
 from pathlib import Path
 
-from perdure.apps.terminal.line_input import TypedLines, interrupts
+import pytest
+
+from perdure.apps.terminal.line_input import TypedLines, interrupts, typed_ahead
 
 
 async def test_lines_of_a_pipe_arrive_whole_from_pieces_of_any_size() -> None:
@@ -83,3 +86,39 @@ async def test_cancelled_wait_keeps_line_typed_meanwhile() -> None:
         is_cancelled = waiting.cancel()
         await asyncio.wait((waiting,))
         assert waiting.cancelled() == is_cancelled == lines.has_waiting, steps
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (b"", ""),
+        (b"hello", "hello"),
+        (b"hello\r", "hello\n"),
+        (b"one\rtwo", "one\ntwo"),
+        ("né\r".encode(), "né\n"),
+        (b"\x1b[Aa\x1bOBb\r", "ab\n"),
+        (b"helo\x7flo\r", "hello\n"),
+    ],
+)
+def test_text_typed_ahead_is_read_and_terminal_is_unchanged(keys: bytes, text: str) -> None:
+    ours, theirs = os.openpty()
+    try:
+        before = termios.tcgetattr(theirs)
+        os.write(ours, keys)
+        assert typed_ahead(theirs) == text
+        assert termios.tcgetattr(theirs) == before
+        assert typed_ahead(theirs) == ""
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_pipe_has_no_text_typed_ahead() -> None:
+    theirs, ours = os.pipe()
+    try:
+        os.write(ours, b"hello\n")
+        assert typed_ahead(theirs) == ""
+        assert os.read(theirs, 10) == b"hello\n"
+    finally:
+        os.close(ours)
+        os.close(theirs)
