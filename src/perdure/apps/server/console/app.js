@@ -72,6 +72,7 @@ function useWaiting(isSignedIn) {
 function App() {
   const [at, setAt] = useState(place);
   const [isSignedIn, setSignedIn] = useState(null);
+  const [codeError, setCodeError] = useState(null);
   const [open, setOpen] = useState(null);
   const [theme, nextTheme] = useTheme();
   const waiting = useWaiting(isSignedIn === true);
@@ -82,7 +83,9 @@ function App() {
     const end = onSignedOut(() => setSignedIn(false));
     const code = /^#code=([0-9a-f]+)$/.exec(location.hash)?.[1];
     if (code) history.replaceState(null, "", "#/sessions");
-    const start = code ? post("sign-in", { code }) : get("sessions", { limit: 1 });
+    const check = () => get("sessions", { limit: 1 });
+    // An address that was used is no reason to sign out: this browser may have used it.
+    const start = code ? post("sign-in", { code }).catch((error) => check().catch(() => { setCodeError(error); throw error; })) : check();
     start.then(() => { setAt(place()); setSignedIn(true); }, (error) => setSignedIn(error.status === 0 ? null : false));
     return () => {
       removeEventListener("hashchange", moved);
@@ -92,7 +95,7 @@ function App() {
   useKeys(setOpen);
 
   if (isSignedIn === null) return html`<${Waiting} />`;
-  if (!isSignedIn) return html`<${SignIn} onSignedIn=${() => setSignedIn(true)} />`;
+  if (!isSignedIn) return html`<${SignIn} codeError=${codeError} onSignedIn=${() => { setCodeError(null); setSignedIn(true); }} />`;
   const view = at.parts[0] ?? "sessions";
   return html`<div class="shell">
     <nav class="rail" aria-label="Views">

@@ -2,9 +2,14 @@
 import { post } from "./api.js";
 import { html, useState } from "./html.js";
 
-export function SignIn({ onSignedIn }) {
+const USED = "This address signs in once, within 15 minutes: it was used, it expired, or another server printed it. "
+  + "Restart perdure serve for a new address, or paste a token.";
+
+/** `codeError` is the error of the one-time address that was opened, if there is one. */
+export function SignIn({ codeError, onSignedIn }) {
   const [token, setToken] = useState("");
   const [error, setError] = useState("");
+  const notice = error || (codeError && (codeError.code === "code_invalid" ? USED : codeError.message));
   async function send(event) {
     event.preventDefault();
     try {
@@ -21,7 +26,7 @@ export function SignIn({ onSignedIn }) {
       <label class="stack">Token
         <input type="password" autocomplete="off" value=${token} onInput=${(e) => setToken(e.target.value)} required />
       </label>
-      ${error && html`<p class="fault" role="alert">${error}</p>`}
+      ${notice && html`<p class="fault" role="alert">${notice}</p>`}
       <div><button class="primary">Sign in</button></div>
     </form>
   </main>`;
