@@ -460,6 +460,12 @@ class SignedIn(Value, frozen=True, kw_only=True):
     is_signed_in: bool
 
 
+class CallerView(Value, frozen=True, kw_only=True):
+    """The caller of a request: the role of its token."""
+
+    role: Literal["read", "write", "admin"]
+
+
 class AgentView(Value, frozen=True, kw_only=True):
     """An agent that sessions can be started with."""
 

@@ -52,6 +52,18 @@ export async function call(method, path, { query, body, signal } = {}) {
   throw new Refused(response.status, found?.code ?? "unknown", found?.detail ?? response.statusText);
 }
 
+const ROLES = ["read", "write", "admin"];
+let role = "admin";
+
+/** Reads the role of the caller's token. The server enforces the role; the views disable what it refuses. */
+export async function loadRole() {
+  ({ role } = await get("caller"));
+}
+
+/** Why the caller may not do what needs the role `needed`; undefined if it may. */
+export const lacking = (needed) => (ROLES.indexOf(role) < ROLES.indexOf(needed)
+  ? `This needs a token with the role ${needed}; yours has the role ${role}.` : undefined);
+
 export const get = (path, query, signal) => call("GET", path, { query, signal });
 export const post = (path, body = {}) => call("POST", path, { body });
 export const put = (path, body) => call("PUT", path, { body });

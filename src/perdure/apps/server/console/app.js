@@ -1,5 +1,5 @@
 // The shell: sign-in, navigation, the view of the address, keys that work everywhere.
-import { get, onSignedOut, post, watch } from "./api.js";
+import { get, loadRole, onSignedOut, post, watch } from "./api.js";
 import { Cluster } from "./cluster.js";
 import { Conversation } from "./conversation.js";
 import { Flow } from "./flows/flow.js";
@@ -83,9 +83,8 @@ function App() {
     const end = onSignedOut(() => setSignedIn(false));
     const code = /^#code=([0-9a-f]+)$/.exec(location.hash)?.[1];
     if (code) history.replaceState(null, "", "#/sessions");
-    const check = () => get("sessions", { limit: 1 });
     // An address that was used is no reason to sign out: this browser may have used it.
-    const start = code ? post("sign-in", { code }).catch((error) => check().catch(() => { setCodeError(error); throw error; })) : check();
+    const start = code ? post("sign-in", { code }).then(loadRole, (error) => loadRole().catch(() => { setCodeError(error); throw error; })) : loadRole();
     start.then(() => { setAt(place()); setSignedIn(true); }, (error) => setSignedIn(error.status === 0 ? null : false));
     return () => {
       removeEventListener("hashchange", moved);

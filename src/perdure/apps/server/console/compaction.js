@@ -4,7 +4,7 @@ import { count, wholeTime } from "./format.js";
 import { html, useState } from "./html.js";
 import { Markdown } from "./markdown.js";
 import { Still } from "./message.js";
-import { Fault, Waiting, attempt, useLoaded } from "./parts.js";
+import { Fault, Waiting, attempt, needing, useLoaded } from "./parts.js";
 
 /** A compaction, folded; what it removed is read when it opens. */
 export function Compaction({ compaction, path }) {
@@ -16,7 +16,7 @@ export function Compaction({ compaction, path }) {
       ${before !== null && after !== null && html`<span>${count(before)} → ${count(after)} tokens</span>`}
       <time>${wholeTime(compaction.at)}</time></summary>
     <div class="stack"><div class="row"><h3 class="grow">Summary in their place</h3>
-      ${!compaction.isUndone && html`<button class="quiet" onClick=${undo}>Undo compaction</button>`}</div>
+      ${!compaction.isUndone && html`<button class="quiet" ...${needing()} onClick=${undo}>Undo compaction</button>`}</div>
       <${Markdown} text=${compaction.summary} />
       ${isOpen && html`<${Removed} id=${compaction.id} path=${path} />`}</div></details>`;
 }

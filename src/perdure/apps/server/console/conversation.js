@@ -1,5 +1,5 @@
 // One conversation, live: messages, tools, questions, a composer; beside it the tree, turns, context.
-import { get, patch, post, watch } from "./api.js";
+import { get, lacking, patch, post, watch } from "./api.js";
 import { Compaction } from "./compaction.js";
 import { Composer } from "./composer.js";
 import { Context } from "./context.js";
@@ -7,7 +7,7 @@ import { oneLine, seqOf } from "./format.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Question } from "./inbox.js";
 import { Message, resultsOf } from "./message.js";
-import { Fault, State, Waiting, attempt } from "./parts.js";
+import { Fault, State, Waiting, attempt, needing } from "./parts.js";
 import { Timeline } from "./timeline.js";
 import { Tree, newestBelow } from "./tree.js";
 
@@ -143,7 +143,8 @@ export function Conversation({ id, target, side: wanted, call }) {
       <div class="column">
         <${Messages} ...${talk} target=${target} toSibling=${toSibling} fork=${fork} branch=${branch}
           state=${state} />
-        <${Composer} id=${id} path=${path} isRunning=${isRunning} state=${session.state} done=${talk.refreshSession} />
+        ${lacking("write") ? html`<p class="composer muted small">${lacking("write")}</p>`
+          : html`<${Composer} id=${id} path=${path} isRunning=${isRunning} state=${session.state} done=${talk.refreshSession} />`}
       </div>
       ${side && html`<aside class="side" aria-label=${side}>
         ${side === "tree" && html`<${Tree} path=${path} version=${talk.version} leaf=${session.leaf} branch=${branch} fork=${fork} chosen=${chosen} setChosen=${setChosen} />`}
@@ -165,10 +166,10 @@ function Head({ session, path, connection, side, setSide, refresh }) {
     <${State} state=${session.state} />
     ${connection === "waiting" && html`<span class="state waiting pulse" role="status">connecting</span>`}
     <span class="muted small mono wide">${oneLine([session.agent, session.model].filter(Boolean).join(" · "))}</span>
-    ${session.state === "interrupted" && html`<button class="primary" onClick=${act("resume", {}, "The turn goes on")}>Resume</button>`}
-    <button class="quiet" onClick=${rename}>Rename</button>
-    <button class="quiet" onClick=${act("compact", {}, "Compacted; the log keeps everything")}>Compact</button>
-    ${session.state !== "ended" && html`<button class="quiet" onClick=${act("end", {}, "Ended")}>End</button>`}
+    ${session.state === "interrupted" && html`<button class="primary" ...${needing()} onClick=${act("resume", {}, "The turn goes on")}>Resume</button>`}
+    <button class="quiet" ...${needing()} onClick=${rename}>Rename</button>
+    <button class="quiet" ...${needing()} onClick=${act("compact", {}, "Compacted; the log keeps everything")}>Compact</button>
+    ${session.state !== "ended" && html`<button class="quiet" ...${needing()} onClick=${act("end", {}, "Ended")}>End</button>`}
     <a class="small" href=${`v1/${path}/export?format=markdown`} download=${`${session.id}.md`}>Export</a>
     ${SIDES.map(([name, title]) => html`<button class="quiet" aria-pressed=${side === name} onClick=${() => setSide(side === name ? "" : name)}>${title}</button>`)}
   </header>`;

@@ -1,9 +1,9 @@
 // Everything that waits for a person: whole arguments, the change of a file, answers by key.
-import { get, post } from "./api.js";
+import { get, lacking, post } from "./api.js";
 import { Handed } from "./flows/handed.js";
 import { oneLine, pretty, safe, seqOf, wholeTime } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
-import { Empty, attempt } from "./parts.js";
+import { Empty, attempt, needing } from "./parts.js";
 
 const DONE = { allow: "Allowed", always: "Allowed from now on", deny: "Refused" };
 
@@ -36,7 +36,7 @@ export function Question({ asked, hasFocus, isLinked }) {
     if (!done) setSending(false);
   }
   function onKeyDown(event) {
-    if (event.target !== box || event.ctrlKey || event.metaKey || event.altKey || isSending) return;
+    if (event.target !== box || event.ctrlKey || event.metaKey || event.altKey || isSending || lacking("write")) return;
     const choice = question.choices[Number(event.key) - 1] ?? question.choices.find((each) => each[0] === event.key);
     if (choice) {
       event.preventDefault();
@@ -53,10 +53,10 @@ export function Question({ asked, hasFocus, isLinked }) {
     ${question.topic === "handoff-approval" && asked.flow && html`<${Handed} asked=${asked} />`}
     ${question.grant && html`<p class="small muted">“always” allows: <code>${safe(question.grant)}</code></p>`}
     <div class="row">
-      ${question.choices.map((choice, n) => html`<button class=${n === 0 ? "primary" : ""} disabled=${isSending} onClick=${() => answer(choice)}>
+      ${question.choices.map((choice, n) => html`<button class=${n === 0 ? "primary" : ""} disabled=${isSending} ...${needing()} onClick=${() => answer(choice)}>
         ${choice} <kbd>${n + 1}</kbd></button>`)}
       <input class="grow" placeholder=${question.choices.length ? "note (optional)" : "your answer"} aria-label="Note" value=${note} onInput=${(e) => setNote(e.target.value)} />
-      ${question.choices.length === 0 && html`<button class="primary" disabled=${isSending || !note.trim()} onClick=${() => answer(note.trim())}>Send</button>`}
+      ${question.choices.length === 0 && html`<button class="primary" disabled=${isSending || !note.trim()} ...${needing()} onClick=${() => answer(note.trim())}>Send</button>`}
     </div>
   </section>`;
 }

@@ -2,7 +2,7 @@
 import { get, patch, post, remove } from "./api.js";
 import { count, oneLine, safe, seqOf, sessionOf, shortTime, wholeTime } from "./format.js";
 import { html, useState } from "./html.js";
-import { Empty, Fault, Waiting, attempt, useLoaded } from "./parts.js";
+import { Empty, Fault, Waiting, attempt, needing, useLoaded } from "./parts.js";
 
 const entryLink = (id) => `#/sessions/${encodeURIComponent(sessionOf(id))}/${seqOf(id)}`;
 
@@ -83,7 +83,7 @@ function Facts({ subject }) {
   }
   return html`<div class="stack">
     <form class="row" onSubmit=${add}><input class="grow" placeholder="Remember a fact" aria-label="Remember a fact" value=${text} onInput=${(e) => setText(e.target.value)} required />
-      <button class="primary">Remember</button></form>
+      <button class="primary" ...${needing()}>Remember</button></form>
     ${error && html`<${Fault} error=${error} retry=${reload} />`}
     ${!data && !error && html`<${Waiting} />`}
     ${data?.items.length === 0 && html`<${Empty}>${subject ? `No facts about ${subject}.` : "No facts yet."}<//>`}
@@ -91,7 +91,7 @@ function Facts({ subject }) {
       <p class="row small muted">${fact.subject && html`<span>about ${oneLine(fact.subject)}</span>`}<span>said by ${fact.saidBy}</span><time>${wholeTime(fact.at)}</time>
         ${fact.validTo && html`<span>until ${wholeTime(fact.validTo)}</span>`}
         ${fact.sources.map((id, n) => html`<a href=${entryLink(id)}>source ${n + 1}</a>`)}
-        <button class="quiet" onClick=${() => change(fact)}>Correct</button><button class="quiet" onClick=${() => forget(fact)}>Forget</button></p>
+        <button class="quiet" ...${needing()} onClick=${() => change(fact)}>Correct</button><button class="quiet" ...${needing()} onClick=${() => forget(fact)}>Forget</button></p>
       ${fact.history.length > 0 && html`<details><summary>${count(fact.history.length)} earlier</summary><ul>${fact.history.map((old) => html`<li>${safe(old)}</li>`)}</ul></details>`}
     </article>`)}</div>`;
 }

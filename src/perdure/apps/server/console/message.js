@@ -3,7 +3,7 @@ import { address, put, remove } from "./api.js";
 import { between, duration, oneLine, pretty, safe, seqOf, shortTime, wholeTime } from "./format.js";
 import { html } from "./html.js";
 import { Code, Markdown } from "./markdown.js";
-import { attempt, toast } from "./parts.js";
+import { attempt, needing, toast } from "./parts.js";
 
 const WHO = { user: "Person", assistant: "Agent", tool: "Tool", system: "System", context: "Recalled" };
 
@@ -33,9 +33,9 @@ function Switch({ message, toSibling }) {
   const at = all.indexOf(message.id);
   const to = (step) => () => toSibling(all[at + step]);
   return html`<span class="row" role="group" aria-label="Branches from here">
-    <button class="quiet" disabled=${at === 0} onClick=${to(-1)} aria-label="The branch before">‹</button>
+    <button class="quiet" disabled=${at === 0} ...${needing()} onClick=${to(-1)} aria-label="The branch before">‹</button>
     <span>${at + 1} / ${all.length}</span>
-    <button class="quiet" disabled=${at === all.length - 1} onClick=${to(1)} aria-label="The branch after">›</button></span>`;
+    <button class="quiet" disabled=${at === all.length - 1} ...${needing()} onClick=${to(1)} aria-label="The branch after">›</button></span>`;
 }
 
 function Actions({ message, path, fork, branch }) {
@@ -51,10 +51,10 @@ function Actions({ message, path, fork, branch }) {
     if (!event.currentTarget.contains(event.relatedTarget)) event.currentTarget.open = false;
   };
   return html`<details class="menu" onFocusOut=${left}><summary aria-label="Actions">⋯</summary><div onClick=${close}>
-    <button class="quiet" onClick=${copy}>Copy</button><button class="quiet" onClick=${label}>Label</button>
-    <button class="quiet" onClick=${pin}>${message.isPinned ? "Unpin" : "Pin"}</button>
-    <button class="quiet" title="Continue this conversation from here" onClick=${() => branch(message.id)}>Branch</button>
-    <button class="quiet" title="A new session from here" onClick=${() => fork(message.id)}>Fork</button></div></details>`;
+    <button class="quiet" onClick=${copy}>Copy</button><button class="quiet" ...${needing()} onClick=${label}>Label</button>
+    <button class="quiet" ...${needing()} onClick=${pin}>${message.isPinned ? "Unpin" : "Pin"}</button>
+    <button class="quiet" title="Continue this conversation from here" ...${needing()} onClick=${() => branch(message.id)}>Branch</button>
+    <button class="quiet" title="A new session from here" ...${needing()} onClick=${() => fork(message.id)}>Fork</button></div></details>`;
 }
 
 function Part({ part, message, results, path, isLive, state, waiting }) {

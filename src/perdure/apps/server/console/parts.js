@@ -1,4 +1,5 @@
 // Small parts that every view uses: waiting, empty and fault; loading of data.
+import { lacking } from "./api.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 
 export const Waiting = ({ what = "Loading…" }) => html`<p class="waiting" role="status">${what}</p>`;
@@ -12,6 +13,12 @@ const ADVICE = {
 export function Fault({ error, retry }) {
   return html`<div class="fault" role="alert"><span>${ADVICE[error.code] ?? error.message}</span>
     ${retry && html`<button onClick=${retry}>Try again</button>`}</div>`;
+}
+
+/** The attributes that disable a control and say why, if the caller lacks the role `needed`. */
+export function needing(needed = "write") {
+  const why = lacking(needed);
+  return why ? { disabled: true, title: why } : {};
 }
 
 /** Loads with `load(signal)`, again when `keys` change; returns {data, error, reload}. */

@@ -3,7 +3,7 @@ import { get, post, watch } from "./api.js";
 import { count, flat, money, oneLine, shortTime, wholeTime } from "./format.js";
 import { html, useCallback, useEffect, useMemo, useState } from "./html.js";
 import { Rows } from "./list.js";
-import { Empty, Fault, State, Waiting, attempt, useLoaded, useSettled } from "./parts.js";
+import { Empty, Fault, State, Waiting, attempt, needing, useLoaded, useSettled } from "./parts.js";
 
 const STATES = ["", "running", "waiting", "interrupted", "scheduled", "idle", "ended"];
 const PERIODS = [["", "any time"], ["1", "last day"], ["7", "7 days"], ["30", "30 days"]];
@@ -71,8 +71,8 @@ function NewSession() {
     const made = await post("sessions", { agent });
     location.hash = link(made.id);
   });
-  if (agents.length <= 1) return html`<button class="primary" data-key="n" disabled=${!agents.length} onClick=${() => begin(agents[0].id)}>New session</button>`;
-  return html`<select class="primary" data-key="n" aria-label="New session with agent" value="" onChange=${(e) => begin(e.target.value)}>
+  if (agents.length <= 1) return html`<button class="primary" data-key="n" disabled=${!agents.length} ...${needing()} onClick=${() => begin(agents[0].id)}>New session</button>`;
+  return html`<select class="primary" data-key="n" aria-label="New session with agent" ...${needing()} value="" onChange=${(e) => begin(e.target.value)}>
     <option value="">New session…</option>${agents.map((each) => html`<option value=${each.id}>${each.name ?? each.id}</option>`)}
   </select>`;
 }

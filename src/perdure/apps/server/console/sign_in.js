@@ -1,5 +1,5 @@
 // Signing in with a token, where the one-time address of the server was used or is not at hand.
-import { post } from "./api.js";
+import { loadRole, post } from "./api.js";
 import { html, useState } from "./html.js";
 
 const USED = "This address signs in once, within 15 minutes: it was used, it expired, or another server printed it. "
@@ -14,6 +14,7 @@ export function SignIn({ codeError, onSignedIn }) {
     event.preventDefault();
     try {
       await post("sign-in", { token: token.trim() });
+      await loadRole();
       onSignedIn();
     } catch (refused) {
       setError(refused.message);

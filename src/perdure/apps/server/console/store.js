@@ -2,7 +2,7 @@
 import { get, post } from "./api.js";
 import { bytes, count, oneLine, pretty, wholeTime } from "./format.js";
 import { html, useState } from "./html.js";
-import { Fault, Waiting, attempt, useLoaded } from "./parts.js";
+import { Fault, Waiting, attempt, needing, useLoaded } from "./parts.js";
 
 /** The newest result of a verification, kept while the page is open: {found, at}. */
 let verified = null;
@@ -42,7 +42,7 @@ function Health() {
   }
   const { found, at } = newest ?? {};
   return html`<section class="card stack" aria-label="Health"><h2>Health</h2><p class="muted">Verification reads every entry and checks every hash.</p>
-    <div class="row"><button class="primary" disabled=${isRunning} onClick=${verify}>Verify</button>
+    <div class="row"><button class="primary" disabled=${isRunning} ...${needing("admin")} onClick=${verify}>Verify</button>
       <span role="status">${isRunning ? html`<span class="state running pulse">verifying</span>`
         : !found ? html`<span class="muted">Not verified since this page was opened.</span>`
           : html`<span class=${`state ${found.isOk ? "good" : "error"}`}>${found.isOk ? "no fault" : `${count(found.problems.length)} ${found.problems.length === 1 ? "fault" : "faults"}`}</span>

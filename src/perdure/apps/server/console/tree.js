@@ -5,7 +5,7 @@ import { oneLine, seqOf } from "./format.js";
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { Rows } from "./list.js";
 import { Still } from "./message.js";
-import { Fault, Waiting, attempt, useLoaded, useModal } from "./parts.js";
+import { Fault, Waiting, attempt, needing, useLoaded, useModal } from "./parts.js";
 
 const NAMES = { user: "you", assistant: "agent", tool: "tool", compaction: "compaction", branch_summary: "summary", model_change: "model", thinking_change: "thinking" };
 const INDENT = 14;
@@ -61,10 +61,10 @@ export function Tree({ path, version, leaf, branch, fork, chosen, setChosen }) {
   const compare = () => attempt(async () => setCompared(await get(`${path}/diff`, { a: leaf, b: newestBelow(data.items, row.id) })));
   return html`<div class="tabs">
       <button class="quiet" aria-pressed=${hasTools} onClick=${() => setTools(!hasTools)}>Tool results</button>
-      <button class="quiet" data-key="b" disabled=${!row || row.id === leaf} onClick=${() => branch(row.id)}>Branch here</button>
-      <button class="quiet" data-key="f" disabled=${!row} onClick=${() => fork(row.id)}>Fork here</button>
+      <button class="quiet" data-key="b" disabled=${!row || row.id === leaf} ...${needing()} onClick=${() => branch(row.id)}>Branch here</button>
+      <button class="quiet" data-key="f" disabled=${!row} ...${needing()} onClick=${() => fork(row.id)}>Fork here</button>
       <button class="quiet" data-key="d" disabled=${!row || row.isOnBranch} onClick=${compare}>Compare</button>
-      ${row?.kind === "compaction" && html`<button class="quiet" onClick=${() => attempt(() => post(`${path}/uncompact`, { compaction: row.id }), "What it hid is back")}>Undo compaction</button>
+      ${row?.kind === "compaction" && html`<button class="quiet" ...${needing()} onClick=${() => attempt(() => post(`${path}/uncompact`, { compaction: row.id }), "What it hid is back")}>Undo compaction</button>
         <button class="quiet" onClick=${() => setRemoved(row.id)}>What it removed</button>`}
       ${data.hasMore && html`<button class="quiet" onClick=${() => setLast(last * 5)}>Older</button>`}
     </div>

@@ -1,10 +1,10 @@
-"""Signing in to the console, and out of it."""
+"""Signing in to the console, and out of it; the rights of the caller."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request, Response, post
+from litestar import Request, Response, get, post
 from litestar.datastructures import Cookie, State
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
@@ -13,7 +13,8 @@ from perdure.apps.server.access.caller import require_own_origin
 from perdure.apps.server.access.sign_in import COOKIE, SIGNED_IN_S, SignIn
 from perdure.apps.server.inputs import SigningIn
 from perdure.apps.server.problems import Problem
-from perdure.apps.server.values import SignedIn
+from perdure.apps.server.routes.parameters import TheCaller
+from perdure.apps.server.values import CallerView, SignedIn
 
 
 @post("/sign-in", status_code=200, is_open=True)
@@ -43,6 +44,12 @@ async def sign_out(
     return Response(SignedIn(is_signed_in=False), cookies=[_cookie(request, "", 0)])
 
 
+@get("/caller")
+async def show_caller(caller: TheCaller) -> CallerView:
+    """Show the role of the caller's token: `read`, `write` or `admin`."""
+    return CallerView(role=caller.principal.role)
+
+
 def _cookie(request: Request[Any, Any, State], value: str, age_s: int) -> Cookie:
     is_secure = request.url.scheme == "https"
     return Cookie(
@@ -56,4 +63,4 @@ def _cookie(request: Request[Any, Any, State], value: str, age_s: int) -> Cookie
     )
 
 
-ROUTES = (sign_in, sign_out)
+ROUTES = (sign_in, sign_out, show_caller)

@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 import httpx
+import pytest
 
 from perdure.apps.server.access.sign_in import COOKIE, SignIn
 from perdure.apps.server.access.tokens import TokenFile
 from perdure.client.clock import SystemClock
+from perdure.server import Role
 from tests.fakes.served import served
 
 
@@ -42,3 +44,12 @@ async def test_cookie_is_set_and_protected(tmp_path: Path) -> None:
         page.cookies.set(COOKIE, cookie)
         again = await page.get("/v1/sessions")
         assert again.status_code == 401
+
+
+@pytest.mark.parametrize("role", ["read", "write", "admin"])
+async def test_caller_has_the_role_of_its_token(tmp_path: Path, role: Role) -> None:
+    async with served(tmp_path) as server:
+        client = await server.client(role)
+        assert (await client.get("/v1/caller")).json() == {"role": role}
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as stranger:
+            assert (await stranger.get("/v1/caller")).status_code == 401

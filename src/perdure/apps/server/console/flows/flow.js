@@ -2,7 +2,7 @@
 import { get, post, remove, watch } from "../api.js";
 import { oneLine, safe } from "../format.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../html.js";
-import { Fault, Waiting, attempt } from "../parts.js";
+import { Fault, Waiting, attempt, needing } from "../parts.js";
 import { Feed, useFeed } from "./feed.js";
 import { Graph } from "./graph.js";
 import { Improvement } from "./improvement.js";
@@ -120,11 +120,11 @@ function Head({ flow, path, connection, reload }) {
     <h1 class="truncate grow" title=${flow.id}>${oneLine(flow.name)}</h1>
     <span class=${`state ${kind}`} role="status">${words}</span>
     ${connection === "waiting" && html`<span class="state waiting pulse" role="status">connecting</span>`}
-    ${flow.canResume && html`<button class="primary" onClick=${run}>Resume</button>`}
+    ${flow.canResume && html`<button class="primary" ...${needing()} onClick=${run}>Resume</button>`}
     <${Consent} flow=${flow} path=${path} done=${reload} />
     <details class="menu"><summary aria-label="More">⋯</summary><div><dl class="facts small">
       <dt>Folder</dt><dd class="mono">${oneLine(flow.workspace)}</dd><dt>Record</dt><dd class="mono">${oneLine(flow.recordFolder)}</dd><dt>Id</dt><dd class="mono">${flow.id}</dd></dl>
-      <button class="danger" onClick=${erase}>Delete the flow</button></div></details>
+      <button class="danger" ...${needing("admin")} onClick=${erase}>Delete the flow</button></div></details>
   </header>
   ${flow.error && html`<div class="fault" role="alert"><span>The flow stopped: ${safe(flow.error)}</span></div>`}
   ${flow.faults.length > 0 && html`<div class="fault" role="alert"><span>The workflow file was changed and cannot be used: ${safe(flow.faults.join("; "))}</span></div>`}`;

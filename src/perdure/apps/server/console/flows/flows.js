@@ -3,7 +3,7 @@ import { get, watch } from "../api.js";
 import { count, oneLine, shortTime, wholeTime } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { Rows } from "../list.js";
-import { Empty, Fault, Waiting, useLoaded } from "../parts.js";
+import { Empty, Fault, Waiting, needing, useLoaded } from "../parts.js";
 import { Start } from "./start.js";
 import { STATES, runWords } from "./states.js";
 
@@ -30,7 +30,7 @@ export function Flows() {
     };
   }, []);
   const flows = data?.items;
-  return html`<header class="bar"><h1 class="grow">Flows</h1><button class="primary" onClick=${() => setStarting(true)}>Start a flow</button></header>
+  return html`<header class="bar"><h1 class="grow">Flows</h1><button class="primary" ...${needing("admin")} onClick=${() => setStarting(true)}>Start a flow</button></header>
     ${isStarting && html`<${Start} close=${() => setStarting(false)} />`}
     ${error && html`<${Fault} error=${error} retry=${reload} />`}
     ${!flows && !error && html`<${Waiting} />`}

@@ -2,7 +2,7 @@
 import { get, post, put } from "../api.js";
 import { count, oneLine } from "../format.js";
 import { html, useState } from "../html.js";
-import { attempt } from "../parts.js";
+import { attempt, needing } from "../parts.js";
 import { useReader } from "./reader.js";
 import { STATES } from "./states.js";
 
@@ -22,7 +22,7 @@ function Ring({ role, path, done }) {
     setBusy(false);
     done();
   }
-  return html`<button class=${`quiet ring ${share >= 0.8 ? "full" : ""}`} disabled=${isBusy || !role.session} onClick=${compact} title=${`${told}. Compact it.`} aria-label=${`${told}. Compact it.`}>
+  return html`<button class=${`quiet ring ${share >= 0.8 ? "full" : ""}`} disabled=${isBusy || !role.session} onClick=${compact} title=${`${told}. Compact it.`} aria-label=${`${told}. Compact it.`} ...${needing()}>
     <svg viewBox="0 0 20 20" width="20" height="20" aria-hidden="true"><circle class="back" cx="10" cy="10" r=${RADIUS} /><circle class="front" cx="10" cy="10" r=${RADIUS} transform="rotate(-90 10 10)" stroke-dasharray=${`${ROUND * (share ?? 0)} ${ROUND}`} /></svg>
     ${isBusy ? html`<span class="pulse">compacting…</span>` : share === null ? count(used ?? 0) : `${Math.round(100 * share)} %`}</button>`;
 }
@@ -62,7 +62,7 @@ function Configure({ role, path, done }) {
     ${field("Model", model, setModel, "as its agent says")}
     ${field("Skills", skills, setSkills, role.session ? "fixed: the role has begun" : "as its file says", Boolean(role.session))}
     ${field("Tools", tools, setTools, "all of its agent")}
-    <button class="primary">Save</button></form>`;
+    <button class="primary" ...${needing()}>Save</button></form>`;
 }
 
 const MODES = [["no-access", "ask for everything"], ["partial-access", "files free, commands ask"], ["full-access", "never ask"]];
@@ -77,7 +77,7 @@ export function Consent({ flow, path, done }) {
     if (next !== "full-access" || confirm("Roles then write files and run any program as you, without asking. Allow it?")) set({ mode: next }, `Consent: ${next}`);
   };
   const granted = [...commands.map((name) => ["bash", name]), ...tools.map((name) => ["mcp", name])];
-  return html`<label class=${`row small consent ${mode}`}>Consent <select value=${mode} disabled=${flow.status === "completed"} onChange=${change} aria-label="Consent mode">${MODES.map(([name, about]) => html`<option value=${name} title=${about}>${name}</option>`)}</select></label>
+  return html`<label class=${`row small consent ${mode}`}>Consent <select value=${mode} disabled=${flow.status === "completed"} onChange=${change} aria-label="Consent mode" ...${needing()}>${MODES.map(([name, about]) => html`<option value=${name} title=${about}>${name}</option>`)}</select></label>
     ${granted.length > 0 && html`<details class="menu"><summary>${count(granted.length)} allowed</summary><div>${granted.map(([tool, name]) => html`<span class="row"><code class="grow">${oneLine(name)}</code>
-      <button class="quiet" onClick=${() => set({ tool, command: name, isRevoked: true }, "Revoked")}>Revoke</button></span>`)}</div></details>`}`;
+      <button class="quiet" ...${needing()} onClick=${() => set({ tool, command: name, isRevoked: true }, "Revoked")}>Revoke</button></span>`)}</div></details>`}`;
 }

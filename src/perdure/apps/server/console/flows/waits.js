@@ -3,7 +3,7 @@ import { post, put } from "../api.js";
 import { oneLine, safe, wholeTime } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Question } from "../inbox.js";
-import { attempt } from "../parts.js";
+import { attempt, needing } from "../parts.js";
 
 const REPLIES = new Set(["prompt-human", "autonomous-abort", "consent-denied"]);
 
@@ -43,7 +43,7 @@ function RoleChoice({ path, wait, text }) {
     <div class="row">${wait.models.length > 0 && html`<label class="row small">Model
         <select value=${model} onChange=${(e) => setModel(e.target.value)}><option value="">as its agent says</option>${wait.models.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`}
       ${skills.map(([name, about]) => html`<label class="row small" title=${oneLine(about)}><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} /> ${oneLine(name)}</label>`)}</div>
-    <div class="row"><button class="primary" disabled=${isSending}>Begin</button></div></form>`;
+    <div class="row"><button class="primary" disabled=${isSending} ...${needing()}>Begin</button></div></form>`;
 }
 
 /** Writes to the node or role that waits for a reply; stops the one that works. */
@@ -78,9 +78,9 @@ export function Composer({ path, questions, selected, running, done }) {
   if (!asked && !running && !replies.length) return null;
   return html`<div class="composer"><form onSubmit=${send}>
     ${asked && html`<p class="asked small"><strong>${oneLine(asked.target)}</strong> <time class="muted">${wholeTime(asked.at)}</time><span class="asks">${safe(asked.question.text)}</span></p>
-      <textarea ref=${area} rows="2" aria-label=${`Reply to ${oneLine(asked.target)}`} placeholder=${`Reply to ${oneLine(asked.target)}…`} value=${text} onInput=${(e) => write(e.target.value)} onKeyDown=${onKeyDown}></textarea>`}
-    <div class="row">${asked && html`<button class="primary" disabled=${isSending || !text.trim()}>Send</button>`}
-      ${running && html`<button type="button" class="danger" onClick=${stop}>Stop ${oneLine(running)}</button>`}
+      <textarea ref=${area} rows="2" aria-label=${`Reply to ${oneLine(asked.target)}`} placeholder=${`Reply to ${oneLine(asked.target)}…`} value=${text} onInput=${(e) => write(e.target.value)} onKeyDown=${onKeyDown} ...${needing()}></textarea>`}
+    <div class="row">${asked && html`<button class="primary" disabled=${isSending || !text.trim()} ...${needing()}>Send</button>`}
+      ${running && html`<button type="button" class="danger" ...${needing()} onClick=${stop}>Stop ${oneLine(running)}</button>`}
       ${replies.filter((each) => each !== asked).map((each) => html`<button type="button" class="quiet" onClick=${() => setWanted(each.target)}>${oneLine(each.target)} waits too</button>`)}</div>
   </form></div>`;
 }
