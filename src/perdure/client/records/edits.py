@@ -11,7 +11,7 @@ from perdure.client.records.sessions import newest_sessions
 from perdure.client.records.tool_calls import calls_of_session
 from perdure.context.files import CHANGING, PATH_ARGUMENTS
 from perdure.session.ids import StreamId
-from perdure.session.info import is_found
+from perdure.session.info import SessionInfo, is_found
 from perdure.session.records import FileEdit, ToolCallRecord
 from perdure.stores.session_store import SessionStore
 
@@ -35,7 +35,7 @@ async def newest_edits(
         info = (await store.state(session)).info
         if not is_found(info, cwd, None):
             return []
-        await _add(store, session, info.cwd, found, with_copies=True)
+        await _add(store, info, found, with_copies=True)
         return _newest(found, last)
     async for info in newest_sessions(store):
         if not is_found(info, cwd, None):
@@ -43,7 +43,7 @@ async def newest_edits(
         kept = _newest(found, last)
         if last is not None and len(kept) == last and info.updated_at < kept[-1].at:
             break  # no change of this session, or of those after it, is newer
-        await _add(store, info.id, info.cwd, found, with_copies=False)
+        await _add(store, info, found, with_copies=False)
     return _newest(found, last)
 
 
@@ -53,24 +53,23 @@ def _newest(found: dict[tuple[str | None, str], FileEdit], last: int | None) -> 
 
 async def _add(
     store: SessionStore,
-    session: StreamId,
-    cwd: str | None,
+    info: SessionInfo,
     found: dict[tuple[str | None, str], FileEdit],
     *,
     with_copies: bool,
 ) -> None:
-    for call in await calls_of_session(store, session, with_copies=with_copies):
+    for call in await calls_of_session(store, info, with_copies=with_copies):
         if not call.success:
             continue
         for path in paths_of(call):
-            place = (None if path.startswith("/") else cwd, path)
+            place = (None if path.startswith("/") else info.cwd, path)
             before = found.get(place)
             count = 1 if before is None else before.edits + 1
             if before is not None and before.at > call.called_at:
                 found[place] = msgspec.structs.replace(before, edits=count)
             else:
                 found[place] = FileEdit(
-                    path, place[0], session, call.entry_id, call.name, call.called_at, count
+                    path, place[0], info.id, call.entry_id, call.name, call.called_at, count
                 )
 
 

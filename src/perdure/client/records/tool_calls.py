@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from perdure.client.records.copies import copied_entries
 from perdure.client.records.sessions import newest_sessions, own_entries
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
 from perdure.session.ledger import ToolFinished, ToolStarted
 from perdure.session.messages import Message, ToolResultPart
 from perdure.session.notes import is_copy
@@ -110,11 +112,12 @@ def _new(
 
 
 async def calls_of_session(
-    store: SessionStore, session: StreamId, *, with_copies: bool = True
+    store: SessionStore, info: SessionInfo, *, with_copies: bool = True
 ) -> list[ToolCallRecord]:
     """Return the tool calls in the session's own log, oldest first."""
     fold = ToolCallFold(with_copies=with_copies)
-    async for page in own_entries(store, session):
+    copied = 0 if with_copies else await copied_entries(store, info)
+    async for page in own_entries(store, info.id, copied - 1):
         fold.add(page)
     return fold.records
 
@@ -130,8 +133,8 @@ async def newest_calls(
     """Return the newest `last` matching calls, oldest first; `session` None: of every session."""
     found: list[ToolCallRecord] = []
 
-    async def add(id: StreamId) -> None:
-        calls = await calls_of_session(store, id, with_copies=session is not None)
+    async def add(info: SessionInfo) -> None:
+        calls = await calls_of_session(store, info, with_copies=session is not None)
         found.extend(each for each in calls if _fits(each, tool, failed=failed))
         found.sort(key=lambda each: each.called_at)
         if last is not None:
@@ -140,13 +143,13 @@ async def newest_calls(
     if last == 0:
         return found
     if session is not None:
-        await add(session)
+        await add((await store.state(session)).info)
         return found
     async for info in newest_sessions(store):
         is_full = last is not None and len(found) == last
         if is_full and info.updated_at < found[0].called_at:
             break  # no call of this session, or of those after it, is newer
-        await add(info.id)
+        await add(info)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from perdure.client.records.copies import copied_entries
 from perdure.client.records.sessions import newest_sessions, own_entries
 from perdure.models.price_list import PriceList
 from perdure.models.prices import Cost, CostCalculator, Price, unpriced
@@ -63,11 +64,16 @@ class _Count(NamedTuple):
 
 
 class SessionTally:
-    """The usage and activity of one session, from the entries of its own log up to seq `head`."""
+    """The usage and activity of one session, from the entries of its own log up to seq `head`.
 
-    def __init__(self, earlier: SessionTally | None = None, cost: Cost = unpriced) -> None:
+    The first `copied` entries are not counted.
+    """
+
+    def __init__(
+        self, earlier: SessionTally | None = None, cost: Cost = unpriced, copied: int = 0
+    ) -> None:
         self._cost = cost
-        self.head = -1 if earlier is None else earlier.head
+        self.head = copied - 1 if earlier is None else earlier.head
         self.used: dict[_Cell, _Used] = {} if earlier is None else dict(earlier.used)
         self.counts: dict[int, _Count] = {} if earlier is None else dict(earlier.counts)
         self.called: dict[EntryId, ModelCalled] = {} if earlier is None else dict(earlier.called)
@@ -201,7 +207,8 @@ class Tallies:
         name = (info.id, info.created_at)  # a reused id of an erased session starts a new tally
         known = self._kept.pop(name, None)
         if known is None or known.head < info.entries - 1:
-            known = SessionTally(known, self._cost)
+            copied = await copied_entries(self._store, info) if known is None else 0
+            known = SessionTally(known, self._cost, copied)
             async for page in own_entries(self._store, info.id, known.head):
                 known.add(page)
         self._kept[name] = known
