@@ -57,7 +57,7 @@ class RowParts(msgspec.Struct, frozen=True, kw_only=True):
 class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The filters of a list of sessions. `model`, `agents` and `state` are read for each session.
 
-    Only the sessions in `among` are read.
+    Only the sessions in `among` are read. With `hides_ended`, ended sessions are left out.
     """
 
     scope: SessionScope = "listed"
@@ -73,6 +73,7 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     parts: RowParts = RowParts()
     among: frozenset[str] | None = None
+    hides_ended: bool = False
 
 
 async def newest_rows(
@@ -124,7 +125,7 @@ async def newest_rows(
 def _is_narrow(wanted: RowFilter) -> bool:
     """Return True if rows are dropped after they were read."""
     times = wanted.since or wanted.until
-    return bool(wanted.agents or wanted.model or wanted.state or times) or (
+    return bool(wanted.agents or wanted.model or wanted.state or times or wanted.hides_ended) or (
         wanted.parts != RowParts() or wanted.among is not None
     )
 
@@ -138,6 +139,8 @@ def _is_match(info: SessionInfo, wanted: RowFilter) -> bool:
     if wanted.since is not None and info.updated_at < ms_of(wanted.since):
         return False
     if wanted.until is not None and info.updated_at >= ms_of(wanted.until):
+        return False
+    if wanted.hides_ended and info.status == "ended":
         return False
     return wanted.parts.match(info) and (wanted.among is None or info.id in wanted.among)
 

@@ -84,6 +84,24 @@ def test_list_can_be_filtered_by_program_agent_model_and_time(imported: World) -
     assert "yesterday, 7d" in ended.err
 
 
+def test_list_with_hide_ended_leaves_out_ended_sessions_until_they_are_used(sample: World) -> None:
+    def listed(*options: str) -> list[str]:
+        rows = sample.ok("sessions", "list", "--json", "--hide-ended", *options).json
+        return [row["title"] for row in rows]
+
+    for said in ("one", "two", "three"):
+        sample.ok("chat", "-m", "scripted:echo", "-p", said)
+    ids = {row["title"]: row["id"] for row in sample.ok("sessions", "list", "--json").json}
+    sample.ok("sessions", "end", ids["three"])
+    sample.ok("sessions", "end", ids["one"])
+    assert listed("--source", "perdure") == ["two"]
+    assert listed("--limit", "1") == ["two"]
+    assert "ended: one" in sample.ok("sessions", "list").out
+    assert "one" not in sample.ok("sessions", "list", "--hide-ended").out.split()
+    sample.ok("chat", "--session", ids["one"], "-p", "again")
+    assert listed("--source", "perdure") == ["one", "two"]
+
+
 def test_source_perdure_selects_sessions_that_no_other_program_made(sample: World) -> None:
     sample.ok("chat", "-m", "scripted:echo", "-p", "hello from here")
     (row,) = sample.ok("sessions", "list", "--source", "perdure", "--json").json

@@ -169,6 +169,11 @@ MISTAKES = (
     ),
     ("sessions branch S 99999", 3, "no entry '99999' in session 'S'; `perdure sessions tree S`"),
     ("sessions branch S", 2, "missing argument ENTRY; see --help"),
+    (
+        "sessions pin S",
+        2,
+        "missing argument ENTRY; a pin keeps one entry in the context of the model, and does not",
+    ),
     ("sessions label S 99999 x", 3, "no entry '99999' in session 'S'; `perdure sessions tree S`"),
     ("sessions rename S", 2, "missing argument TITLE; see --help"),
     ("sessions diff S 1 99999", 3, "no entry '99999' in session 'S'; `perdure sessions tree S`"),

@@ -90,6 +90,9 @@ class ListFilters(msgspec.Struct, frozen=True):
             help="Only sessions whose turn no process runs: it is INTERRUPTED, or waits for you.",
         ),
     ] = False
+    hides_ended: Annotated[
+        bool, typer.Option("--hide-ended", help="Leave out the sessions that were ended.")
+    ] = False
     forks_of: Annotated[
         str | None,
         typer.Option(
@@ -114,6 +117,7 @@ class ListFilters(msgspec.Struct, frozen=True):
             model=self.model,
             since=self.since,
             until=self.until,
+            hides_ended=self.hides_ended,
         )
 
 
@@ -141,6 +145,7 @@ async def list_sessions(
         perdure sessions list --query hotel --limit 5
         perdure sessions list --source codex --since 7d
         perdure sessions list --interrupted       # turns that no process runs
+        perdure sessions list --hide-ended        # without those of `perdure sessions end`
         perdure sessions list --forks-of 01jd     # its forks, and theirs
         perdure sessions list --json --limit 0    # all of them, for a program
 

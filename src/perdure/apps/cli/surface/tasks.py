@@ -58,16 +58,20 @@ _OF_GROUPS: Mapping[str, Mapping[str, str]] = {
 """The same for words that mean something else after the name of a group."""
 
 _ALSO: Mapping[str, str] = {
-    "sessions end": ", which marks it as ended in the list; `perdure export ID` writes a file",
+    "sessions end": ", and list without the ended ones: `perdure sessions list --hide-ended`; "
+    "`perdure export ID` writes a file",
     "chat --continue": ", or `perdure chat --session ID` for another session",
 }
 """What is said after a task."""
 
 _RECURRING = "recurring messages are written in an agent file: docs/guides/schedules.md"
 
+_PIN = "a pin keeps one entry in the context of the model, and does not mark the session"
+
 _REMEDIES: Mapping[tuple[str, str], str] = {
     ("chat", "unexpected argument"): "a message goes after -p, in quotes",
     ("sessions diff", "missing argument LEAF_A"): "`perdure sessions tree ID` lists the entries",
+    ("sessions pin", "missing argument ENTRY"): _PIN,
     ("store copy", "unknown option --to"): "TARGET has no option: `perdure store copy TARGET`",
     **{
         ("schedule add", f"unknown option {option}"): _RECURRING

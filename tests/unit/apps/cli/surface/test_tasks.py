@@ -42,7 +42,7 @@ def test_other_mistakes_get_no_hint(message: str, group: str) -> None:
 def test_task_word_in_a_group_suggests_another_command_than_alone() -> None:
     hint = task_hint("No such command 'archive'. Did you mean 'search'?", "sessions", ["search"])
     assert hint is not None
-    assert "use `perdure sessions end`, which marks it" in hint
+    assert "use `perdure sessions end`, and list without the ended ones: `perdure sessions" in hint
     alone = task_hint("No such command 'archive'.", "")
     assert alone == "there is no command 'archive': use `perdure export --all`"
 
