@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +14,7 @@ import pytest
 import perdure
 from tests.acceptance.cli.conftest import World
 
+CHAT_GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "terminal-chat.md"
 AGENT = "id: {id}\nmodel: scripted:echo\nsystem_prompt: You are {id}.\n"
 
 
@@ -53,6 +55,30 @@ def test_config_explain_prints_a_limit_of_money_in_dollars_too(project: World) -
     assert "8000000 ($0.08)" in project.ok("config", "explain", "chat.max_cost_microcents").out
     (limit,) = project.ok("config", "explain", "chat.max_cost_microcents", "--json").json
     assert limit["value"] == 8_000_000
+
+
+def test_limit_in_the_guide_of_the_chat_applies_to_resumed_sessions(project: World) -> None:
+    (settings,) = re.findall(r"```toml\n(.*?)```", CHAT_GUIDE.read_text(), re.DOTALL)
+
+    def write(text: str, dollars_per_million: int) -> None:
+        price = f'[models.prices."scripted:*"]\ninput = 1\noutput = {dollars_per_million}\n'
+        own(project, "config.toml", f"{text}\n{price}")
+
+    write(settings, 50)
+    limit = project.ok("config", "explain", "chat.max_cost_microcents").out
+    assert "50000000 ($0.50)" in limit
+    project.ok("chat", "-m", "scripted:echo", "-p", "hello")
+    (row,) = project.ok("sessions", "list", "--json").json
+    write(settings, 500)
+    waits = project.run("chat", "--session", row["id"], "-p", "more")
+    assert (waits.code, "of $0.50. continue: " in waits.err) == (1, True)
+    (question,) = project.ok("inbox", "--json").json
+    project.ok("inbox", "answer", question["id"], "continue")
+    project.ok("sessions", "resume", row["id"])
+    assert "you wrote “more”" in project.ok("sessions", "read", row["id"], "--last", "1").out
+    write(settings.replace("pause_for_approval", "fail"), 50_000)
+    fails = project.run("chat", "-m", "scripted:echo", "-p", "hello")
+    assert (fails.code, "(budget_exceeded)" in fails.err) == (1, True)
 
 
 def test_agents_show_prints_a_budget_in_dollars_too(project: World) -> None:
