@@ -35,7 +35,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def measure_growth(run: Run) -> list[Figure]:
-    """Measure 100,000 turns at the durability without fsync, which would hide the growth."""
+    """Measure the growth over 100,000 turns, without fsync, whose time would hide it."""
     raw, store = await _paired(run, "normal", run.count(LONG))
     part = len(store) // 20
     drift = median(raw[-part:]) / median(raw[:part])

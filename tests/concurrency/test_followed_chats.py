@@ -64,7 +64,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.param).format(tmp_path)
 
 
-async def test_second_chat_follows_without_a_second_call_for_the_question(
+async def test_second_chat_follows_turn_and_question_is_reported_once(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(led_turn, "LOOK_S", 0.01)

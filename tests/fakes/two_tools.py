@@ -74,7 +74,10 @@ class Reaper:
 
 
 class MortalStore:
-    """A store whose commits are moments; it reports acknowledged entries on a file descriptor."""
+    """A store that can kill the process before or after a commit.
+
+    It writes the entries of each finished commit to a file descriptor.
+    """
 
     def __init__(self, store: SessionStore, reaper: Reaper, acknowledge: int | None) -> None:
         self._store = store

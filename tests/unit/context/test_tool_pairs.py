@@ -209,7 +209,7 @@ def test_empty_result_says_so() -> None:
     assert results_in(sent[1]) == [("1", prompts.NO_OUTPUT)]
 
 
-def test_instructions_and_recalled_context_are_marked() -> None:
+def test_system_message_is_sent_as_user_message_with_system_tag() -> None:
     assert repair(system("be brief")) == [user("<system>\nbe brief\n</system>")]
 
 

@@ -224,7 +224,7 @@ def test_stored_start_of_a_message_is_shown_without_its_secrets() -> None:
             assert secret not in str(stored)
 
 
-def test_stored_start_without_secrets_is_shown_unchanged() -> None:
+def test_session_name_from_message_without_secrets_is_unchanged() -> None:
     text = "Read src/main.py: 3 lines"
     assert SessionInfo(StreamId("s"), "session", "user", 0, 0, first_text=text).name == text
 

@@ -215,7 +215,8 @@ class StoredSessions:
     async def _settle(self, stored: StoredSession) -> None:
         """Commit the state of the user and the app that the session was created with.
 
-        The session stores this state from its creation, so a kill before the commit loses nothing.
+        The creation stores this state in the metadata of the session. So if a process is killed
+        before this commit, a later call can still make it.
         """
         changes = stored.initial
         if stored.session.head >= 0 or not (changes.user or changes.app):

@@ -1,6 +1,6 @@
 """The agent of the demonstration's workers: ``perdure worker perdure.apps.demo.crew:runtime``.
 
-``PERDURE_DEMO_FOLDER`` names the folder of the file to which its tool writes.
+The agent's tool writes to a file in the folder ``$PERDURE_DEMO_FOLDER``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The agents of a flow's roles on a command line: one for each base role."""
+"""The agents that a flow command runs: one for each role of the flow.
+
+Instances of a role, such as ``owner_2``, have the agent of their role (``graph.base_role``).
+"""
 
 from __future__ import annotations
 

@@ -148,8 +148,8 @@ class Delegation(Protocol):
 class ToCompact(msgspec.Struct, frozen=True):
     """Input for the texts around a summary: the planned compaction.
 
-    `unanswered` is the text of the user's newest message if it would leave the context without an
-    answer; `kept` is the text of the message that follows the summary.
+    `unanswered` is the text of the user's newest message if the compaction would remove it from the
+    context before it was answered; `kept` is the text of the message that follows the summary.
     Units: tokens, of the model's window; None if unknown.
     """
 

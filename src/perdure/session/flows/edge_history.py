@@ -14,8 +14,8 @@ _Found = dict[str, list[str]]
 class Indexed(Along):
     """An `Along` that finds the edges of an item without scanning every edge.
 
-    Values that were extended from each other share `found`. It can name edges along which the item
-    was sent only in another of these values.
+    A value and the values that extend it share `found`. So `found` can list an edge along which the
+    item was sent in one of them, but not in this value.
     """
 
     def __init__(self, along: Along, found: _Found) -> None:

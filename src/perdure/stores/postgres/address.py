@@ -94,7 +94,7 @@ def public_address(conninfo: str) -> str:
 
 
 def _split(address: str) -> tuple[str, dict[str, str]]:
-    """Return `address` without the options of perdure, and the unquoted options.
+    """Return `address` without the options that only perdure reads, and these options, decoded.
 
     The rest of the address remains unchanged, and errors contain no part of it, because it may be a
     password.

@@ -383,7 +383,7 @@ async def branch(
 async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | None) -> ContextWindow:
     """Return ``fold.window_of`` for the branch to `leaf`, without reading hidden entries.
 
-    With `limit`, returns only its end (``fold.end_of``).
+    With `limit`, return only the newest `limit` entries of the window (``fold.end_of``).
     Takes one round trip; two with an active compaction, and some more after an undone one.
     """
     ns, at, reach = db.namespace, _place(leaf), MAX_SEQ if limit is None else limit

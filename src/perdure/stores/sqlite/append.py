@@ -1,9 +1,10 @@
 """Commits, leases and partial answers inside a writer's transaction.
 
 Functions here run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so no other
-connection or process changes the data that they read. They check before they write, so a rejected
-commit to one stream has changed nothing. A commit to several streams is applied stream by stream,
-so that a later stream sees the earlier ones; the writer uses a savepoint for it.
+connection or process changes the data that they read. A commit to one stream is checked completely
+before its first write, so a rejected commit leaves no change. A commit to several streams is
+applied stream by stream, so that a later stream sees the earlier ones; the writer uses a savepoint
+for it.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ async def test_recalled_texts_are_dropped_for_tool_calls_of_turn() -> None:
             assert (left_out > 0) != is_recalled, "the log says what was left out"
 
 
-async def test_recalled_texts_are_dropped_for_pinned_messages() -> None:
+async def test_recalled_texts_are_left_out_if_pinned_messages_need_their_space() -> None:
     for budget, is_recalled in ((2_000, True), (400, False)):
         async with perdure.open("memory:") as store:
             await with_past(store)

@@ -1,8 +1,8 @@
 """Run the agents of a flow's document in sessions, one for each conversation.
 
 The flow's log contains the agents; the program provides their functions. The prompt of a node is
-computed from the log and files when the node is claimed. It is stored in the node's session with
-the claim.
+computed from the log and files when the node is claimed. The commit of the claim also stores the
+prompt in the node's session.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Update the index of a folder from its files: read new entries, build parts, store them.
 
-A step is read and built while other processes write. The step is stored only if neither the index
-nor a file that it was read from has changed meanwhile. The index contains only texts of existing
-files: the lock of the index is held during the removal of a session, until its file is deleted.
+The update runs in steps. Other processes can write while a step reads files and builds its part of
+the index. The part is stored only if neither the index nor one of these files has changed
+meanwhile. The index contains only texts of existing files: the lock of the index is held during the
+removal of a session, until its file is deleted.
 """
 
 from __future__ import annotations
