@@ -6,9 +6,11 @@ same applies to a hook that raises CancelledError, unless the caller is cancelle
 
 from __future__ import annotations
 
+import copy
 import logging
+import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -81,6 +83,7 @@ class Hooks:
     async def ask(self, point: P) -> tuple[P, object]:
         """Run the hooks; return the point as they changed it, and the final answer.
 
+        Each hook gets its own copy of the point's data, so only an answer changes anything.
         Shape: the answer is a `Block`, a value of a type that the point accepts, or None.
         """
         for registered in self.at(point.name):
@@ -101,7 +104,7 @@ class Hooks:
 
 async def _answer(registered: Registered, point: points.HookPoint) -> object:
     try:
-        answer: object = await run_callback(registered.hook, point)
+        answer: object = await run_callback(registered.hook, _detached(point))
         if answer is not None and not isinstance(answer, point.takes):
             raise TypeError(f"it takes no {type(answer).__name__} as an answer")
         return answer
@@ -110,3 +113,24 @@ async def _answer(registered: Registered, point: points.HookPoint) -> object:
         is_guard = point.is_guard if registered.is_guard is None else registered.is_guard
         reason = f"a hook of {point.name} failed ({type(error).__name__})"
         return points.Block(reason) if is_guard else None
+
+
+def _detached(value: Any) -> Any:
+    """Return `value` with copies of all dicts and lists in it; itself if there are none."""
+    if isinstance(value, dict):
+        return {key: _detached(each) for key, each in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_detached(each) for each in cast("list[Any]", value)]
+    if type(value) is tuple:
+        items = cast("tuple[Any, ...]", value)
+        copies = tuple(map(_detached, items))
+        return items if all(map(operator.is_, items, copies)) else copies
+    if not isinstance(value, msgspec.Struct):
+        return value
+    made = value
+    for name in value.__struct_fields__:
+        field = getattr(value, name)
+        if (own := _detached(field)) is not field:
+            made = copy.copy(value) if made is value else made
+            msgspec.structs.force_setattr(made, name, own)
+    return made

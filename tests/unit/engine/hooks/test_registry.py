@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import logging
-from typing import cast
+from collections.abc import Iterator
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from perdure.engine.hooks.points import (
+    AfterModelCall,
+    BeforeCompact,
     BeforeFork,
+    BeforeModelCall,
     Block,
     HookName,
+    HookPoint,
     SessionShutdown,
     ToolAnswered,
     ToolAsked,
 )
 from perdure.engine.hooks.registry import Hooks
+from perdure.models.protocol import ModelRequest, ToolDeclaration
+from perdure.session.messages import assistant, tool_call, user
 from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.tool_calls import tool_call_of
 
@@ -105,3 +113,65 @@ async def test_layered_hooks_run_base_first_and_see_later_additions() -> None:
     assert (await both.ask(ANSWERED))[0].output.text == "a123"
     remove()
     assert (await both.ask(ANSWERED))[0].output.text == "a23"
+
+
+def containers_in(value: Any) -> Iterator[dict[Any, Any] | list[Any]]:
+    """Yield each dict and list in `value`, the innermost first."""
+    inner: list[Any] = []
+    if isinstance(value, msgspec.Struct):
+        inner = [getattr(value, name) for name in value.__struct_fields__]
+    elif isinstance(value, dict):
+        inner = list(cast("dict[Any, Any]", value).values())
+    elif isinstance(value, list | tuple):
+        inner = list(cast("list[Any]", value))
+    for each in inner:
+        yield from containers_in(each)
+    if isinstance(value, dict | list):
+        yield cast("dict[Any, Any] | list[Any]", value)
+
+
+def point_with_data(kind: type[HookPoint]) -> HookPoint:
+    """Return a point that holds dicts and lists at every place where it can."""
+    asked = assistant("look", tool_call("c", "look", {"at": ["home"]}))
+    said = (user("hi", foreign={"text": ["hi"]}), asked)
+    tools = (ToolDeclaration("look", "Look.", {"required": ["at"]}),)
+    request = ModelRequest("m:m", said, tools=tools, output_schema={"enum": ["yes"]})
+    call = tool_call_of("look", at=["home", {"room": 2}])
+    points: tuple[HookPoint, ...] = (
+        BeforeModelCall("s", request),
+        AfterModelCall("s", request, asked),
+        ToolAsked("s", call),
+        ToolAnswered("s", call, ToolOutput("a")),
+        BeforeCompact("s", "manual", said, None, 7),
+    )
+    return next(point for point in points if type(point) is kind)
+
+
+@pytest.mark.parametrize(
+    "kind", [BeforeModelCall, AfterModelCall, ToolAsked, ToolAnswered, BeforeCompact]
+)
+async def test_hook_cannot_change_point_data_in_place(kind: type[HookPoint]) -> None:
+    hooks, seen = Hooks(), list[HookPoint]()
+
+    def spoil(point: HookPoint) -> None:
+        for each in containers_in(point):
+            each.clear()
+
+    hooks.on(kind.name, spoil)
+    hooks.on(kind.name, seen.append)
+    point = point_with_data(kind)
+    before = repr(list(containers_in(point)))
+    assert "at" in before
+    after, answer = await hooks.ask(point)
+    assert answer is None
+    for each in (point, after, *seen):
+        assert repr(list(containers_in(each))) == before
+    assert len(seen) == 1
+
+
+async def test_point_without_dicts_is_not_copied() -> None:
+    hooks, seen = Hooks(), list[HookPoint]()
+    hooks.on("session_before_fork", seen.append)
+    point = BeforeFork("s", None)
+    await hooks.ask(point)
+    assert seen[0] is point
