@@ -32,7 +32,7 @@ from perdure.events.bus import LiveBus
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.session.argument_checks import takes_all_declared_but
 from perdure.session.entries import LEAF, Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, IdempotencyKey, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.session.kinds import BranchSummary
 from perdure.session.messages import Message, ToolCallPart
@@ -313,7 +313,7 @@ class Session:
         parent: Parent = LEAF,
         expected_head: int | None = None,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
         contents: tuple[bytes, ...] = (),
         aliases: Sequence[str | None] = (),
     ) -> Appended:
@@ -447,7 +447,7 @@ class Session:
         entry: EntryRef | None,
         *,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Entry | None:
         """Continue the conversation from `entry` (None: from before the root).
 
@@ -467,7 +467,7 @@ class Session:
         summary: str | BranchSummary,
         *,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Entry:
         """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 

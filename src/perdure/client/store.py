@@ -40,7 +40,7 @@ from perdure.interop.reports import (
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import ms_of
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, IdempotencyKey, StreamId
 from perdure.session.info import (
     Origin,
     SessionInfo,
@@ -247,7 +247,7 @@ class Store:
         self,
         writes: Sequence[tuple[Session, Sequence[Item], AppendOptions]],
         *,
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 

@@ -373,7 +373,7 @@ def check_whole(value: msgspec.Struct, place: str) -> None:
 def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
     """Return the error for `given` as `name` of `owner`; it does not repeat the value."""
     kind = "None" if given is None else f"{type(given).__name__}"
-    if takes.endswith("not empty") and isinstance(given, Sized) and not given:
+    if "not empty" in takes and isinstance(given, Sized) and not given:
         kind = "an empty one"
     elif takes.startswith("a list of") and given is not None:
         kind = _not_listed(name, takes, given)

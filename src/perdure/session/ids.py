@@ -10,12 +10,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import NewType
+from typing import Annotated, NewType
+
+from msgspec import Meta
 
 from perdure.errors.usage import WrongArgument
 
 StreamId = NewType("StreamId", str)
 EntryId = NewType("EntryId", str)
+
+IdempotencyKey = Annotated[str, Meta(min_length=1)]
+"""The key of a call that can be repeated. An empty key would join unrelated calls."""
 
 # Ids appear in the hash chain, in file names and in addresses: one line, no separator, no slash.
 MOST_CHARACTERS = 128

@@ -45,7 +45,7 @@ from perdure.secrets.pasted_keys import PastePolicy
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, IdempotencyKey, StreamId
 from perdure.session.kinds import MESSAGE, ModelChange, ThinkingChange
 from perdure.session.ledger import Priority, Spending
 from perdure.session.messages import InFlightMessage, Message
@@ -130,7 +130,7 @@ class Chat(Generic[OutputT]):
         at: datetime | int | None = None,
         priority: Priority = "normal",
         while_waiting: WhileWaiting = "wait",
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 

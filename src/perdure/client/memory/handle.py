@@ -21,7 +21,7 @@ from perdure.models.embedders.protocol import Embedder, EmbedderName, check_embe
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import ms_of
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, entry_place
+from perdure.session.ids import EntryId, IdempotencyKey, entry_place
 from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDue, SaidBy
 from perdure.stores.access.lazy_modules import Later
@@ -151,7 +151,7 @@ class Memory:
         valid_from: datetime | None = None,
         valid_to: datetime | None = None,
         said_by: SaidBy = "person",
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Fact:
         """Store a fact about `subject` (default: the subject of its `source`).
 
@@ -181,7 +181,7 @@ class Memory:
         valid_from: datetime | None = None,
         valid_to: datetime | None = None,
         said_by: SaidBy = "person",
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Fact:
         """Replace the text of a fact; `Fact.history` contains the earlier text.
 

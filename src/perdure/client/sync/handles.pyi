@@ -68,7 +68,7 @@ from perdure.models.embedders.protocol import Embedder, EmbedderName
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, IdempotencyKey, StreamId
 from perdure.session.info import Origin, SessionInfo, SessionScope, SoughtStatus
 from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import Priority, Spending
@@ -271,7 +271,7 @@ class Session(Handle[AsyncSession]):
         parent: Parent = LEAF,
         expected_head: int | None = None,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
         contents: tuple[bytes, ...] = (),
         aliases: Sequence[str | None] = (),
     ) -> Appended:
@@ -376,7 +376,7 @@ class Session(Handle[AsyncSession]):
         entry: EntryRef | None,
         *,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Entry | None:
         """Continue the conversation from `entry` (None: from before the root).
 
@@ -395,7 +395,7 @@ class Session(Handle[AsyncSession]):
         summary: str | BranchSummary,
         *,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Entry:
         """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
 
@@ -574,7 +574,7 @@ class Store(Handle[AsyncStore]):
         self,
         writes: Sequence[tuple[Session, Sequence[Item], AppendOptions]],
         *,
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 
@@ -896,7 +896,7 @@ class Memory(Handle[AsyncMemory]):
         valid_from: datetime | None = None,
         valid_to: datetime | None = None,
         said_by: SaidBy = "person",
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Fact:
         """Store a fact about `subject` (default: the subject of its `source`).
 
@@ -917,7 +917,7 @@ class Memory(Handle[AsyncMemory]):
         valid_from: datetime | None = None,
         valid_to: datetime | None = None,
         said_by: SaidBy = "person",
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Fact:
         """Replace the text of a fact; `Fact.history` contains the earlier text.
 
@@ -1135,7 +1135,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         at: datetime | int | None = None,
         priority: Priority = "normal",
         while_waiting: WhileWaiting = "wait",
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
