@@ -86,7 +86,9 @@ async def test_conversation_prefix_is_cached(wire: Wire) -> None:
 
 async def test_pictures_and_documents_are_sent_as_blocks(wire: Wire) -> None:
     await wire.answer(wire.request(user("What is it?", PNG, PDF)))
-    _, picture, document = wire.body["messages"][0]["content"]
+    _, picture_name, picture, document_name, document = wire.body["messages"][0]["content"]
+    assert picture_name["text"] == "(x.png, image/png)"
+    assert document_name["text"] == "(x.pdf, application/pdf)"
     assert picture["source"] == {
         "type": "base64",
         "media_type": "image/png",

@@ -78,7 +78,9 @@ async def test_request_matches_protocol(wire: Wire) -> None:
 
 async def test_pictures_and_documents_are_sent_inline(wire: Wire) -> None:
     await wire.answer(wire.request(user("What is it?", PNG, PDF)))
-    _, picture, document = wire.body["contents"][0]["parts"]
+    _, picture_name, picture, document_name, document = wire.body["contents"][0]["parts"]
+    assert picture_name == {"text": "(x.png, image/png)"}
+    assert document_name == {"text": "(x.pdf, application/pdf)"}
     assert picture["inlineData"] == {"data": BASE64[PNG.handle], "mime_type": "image/png"}
     assert document["inlineData"]["data"] == BASE64[PDF.handle]
 

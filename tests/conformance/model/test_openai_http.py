@@ -168,6 +168,7 @@ async def test_images_are_sent_as_data_urls(wire: Wire) -> None:
     assert wire.server.refused == []
     assert wire.body["messages"][0]["content"] == [
         {"type": "text", "text": "What is it?"},
+        {"type": "text", "text": "(x.png, image/png)"},
         {
             "type": "image_url",
             "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PNG).decode()}"},

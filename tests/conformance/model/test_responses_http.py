@@ -63,7 +63,9 @@ async def test_request_matches_protocol(wire: Wire) -> None:
 
 async def test_pictures_and_documents_are_sent_as_data(wire: Wire) -> None:
     await wire.answer(wire.request(user("What is it?", PNG, PDF)))
-    _, picture, document = wire.body["input"][0]["content"]
+    _, picture_name, picture, document_name, document = wire.body["input"][0]["content"]
+    assert picture_name == {"type": "input_text", "text": "(x.png, image/png)"}
+    assert document_name == {"type": "input_text", "text": "(x.pdf, application/pdf)"}
     assert picture["image_url"] == f"data:image/png;base64,{BASE64[PNG.handle]}"
     assert document["type"] == "input_file"
     assert document["file_data"].endswith(BASE64[PDF.handle])

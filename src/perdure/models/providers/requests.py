@@ -103,17 +103,18 @@ class _Media:
         self._held = held
         self._sendable = sendable
 
-    def content(self, part: ours.MediaPart) -> str | BinaryContent:
-        """Return the form of `part` in the request."""
+    def content(self, part: ours.MediaPart) -> list[UserContent]:
+        """Return the form of `part` in the request: its name is a text before its bytes."""
         data = self._held.get(part.handle)
         name = part.name or "attachment"
         if data is None:
-            return f"({name}, {part.mime_type}, {part.byte_length} bytes: not available)"
+            return [f"({name}, {part.mime_type}, {part.byte_length} bytes: not available)"]
         if part.mime_type in self._sendable:
-            return BinaryContent(data, media_type=part.mime_type)
+            named: list[UserContent] = [f"({name}, {part.mime_type})"] if part.name else []
+            return [*named, BinaryContent(data, media_type=part.mime_type)]
         if part.mime_type.startswith("text/") or part.mime_type == "application/json":
-            return f"({name}, {part.mime_type})\n{data.decode(errors='replace')}"
-        return f"({name}, {part.mime_type}, {len(data)} bytes: cannot be shown to this model)"
+            return [f"({name}, {part.mime_type})\n{data.decode(errors='replace')}"]
+        return [f"({name}, {part.mime_type}, {len(data)} bytes: cannot be shown to this model)"]
 
 
 def _answer_parts(message: ours.Message) -> list[ModelResponsePart]:
@@ -153,7 +154,7 @@ def _result_parts(
     for result in results:
         if result.media:
             shown: list[UserContent] = [f"(shown by the tool call {result.call_id})"]
-            shown += [media.content(part) for part in result.media]
+            shown += [each for part in result.media for each in media.content(part)]
             parts.append(UserPromptPart(shown))
     return parts
 
@@ -164,7 +165,7 @@ def _user_content(parts: Sequence[ours.Part], media: _Media) -> str | list[UserC
         if isinstance(part, ours.TextPart):
             content.append(part.text)
         elif isinstance(part, ours.MediaPart):
-            content.append(media.content(part))
+            content += media.content(part)
     # Plain text is sent as a string: not every server accepts a list of parts.
     texts = [item for item in content if isinstance(item, str)]
     return "\n\n".join(texts) if len(texts) == len(content) else content

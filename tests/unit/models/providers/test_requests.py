@@ -63,8 +63,15 @@ def test_results_have_call_tool_and_error_flag() -> None:
 
 
 def test_images_are_sent_as_bytes_in_order_with_texts() -> None:
-    [[content]] = mapped(user("look:", PNG, "well?"), media=BYTES)
+    unnamed = MediaPart(PNG.mime_type, PNG.handle, PNG.byte_length)
+    [[content]] = mapped(user("look:", unnamed, "well?"), media=BYTES)
     assert content == ["look:", wire.BinaryContent(b"png", media_type="image/png"), "well?"]
+
+
+def test_name_of_media_is_sent_before_its_bytes() -> None:
+    [[content]] = mapped(user("look:", PNG), media=BYTES)
+    image = wire.BinaryContent(b"png", media_type="image/png")
+    assert content == ["look:", "(photo.png, image/png)", image]
 
 
 def test_unsupported_media_become_notice() -> None:
@@ -85,6 +92,7 @@ def test_tool_media_follow_results() -> None:
     assert isinstance(parts[0], wire.ToolReturnPart)
     assert parts[1] == [
         "(shown by the tool call c)",
+        "(photo.png, image/png)",
         wire.BinaryContent(b"png", media_type="image/png"),
     ]
 
