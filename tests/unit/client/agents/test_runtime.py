@@ -148,6 +148,23 @@ async def test_imported_session_needs_agent_which_is_recorded_once() -> None:
     assert len(bound) == 1
 
 
+async def test_imported_session_is_answered_by_model_of_given_agent(tmp_path: Path) -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    await chat.set_model("scripted:echo")
+    await chat.session.export("perdure", tmp_path / "s.jsonl")
+    resumed = await stage.runtime(chat.agent).resume("s")
+    await resumed.send("go on")
+    assert (await resumed.session.messages())[-1].model == "scripted:echo"
+
+    other = Stage(says("unused"), says("three"))
+    (report,) = (await other.store.import_files([tmp_path / "s.jsonl"])).reports
+    imported = await other.runtime().resume(report.session, chat.agent)
+    await imported.send("go on")
+    assert (await imported.session.messages())[-1].model == MODEL
+
+
 async def test_fork_continues_under_the_same_agent() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
