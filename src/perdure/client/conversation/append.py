@@ -314,7 +314,7 @@ def prepare_input(
 def prepare_items(items: Sequence[Item]) -> tuple[list[Durable], tuple[bytes, ...]]:
     """Return `items` in stored form, and the contents to store beside the log.
 
-    Raises: ValueError for bytes that cannot be stored.
+    Raises: WrongArgument for data that cannot be stored.
     """
     durable: list[Durable] = []
     contents: dict[bytes, None] = {}

@@ -6,6 +6,7 @@ Arguments are not changed. Error messages never show contents.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
@@ -13,7 +14,7 @@ from typing import cast
 import msgspec
 
 from perdure.errors.usage import WrongArgument
-from perdure.session.argument_checks import is_kept
+from perdure.session.argument_checks import is_kept, is_utf8
 from perdure.session.media.inline import (
     HANDLE,
     MAX_MESSAGE_BYTES,
@@ -80,8 +81,8 @@ def settled_data(value: object) -> Settled:
     """Return `value`, plain data of an extension, with a handle for each `InlineMedia` in it.
 
     Shape: the same object if it contains no `InlineMedia`.
-    Raises: ValueError for bytes that were not passed as media (raw, or as a ``data:`` address), and
-    for data that contains itself.
+    Raises: WrongArgument for values that JSON cannot represent, for bytes that were not passed as
+    media (raw, or as a ``data:`` address), and for data that contains itself.
     """
     if _is_durable(value, 0):
         return Settled(value, ())
@@ -93,8 +94,10 @@ def _is_durable(value: object, depth: int) -> bool:
     """Return True for plain JSON without media; False if `_taken_out` must check the value."""
     kind = type(value)
     if kind is str:
-        return _DATA_URL.match(cast("str", value)) is None
-    if value is None or kind is bool or kind is float:
+        return _is_text(value) and _DATA_URL.match(cast("str", value)) is None
+    if kind is float:
+        return math.isfinite(cast("float", value))
+    if value is None or kind is bool:
         return True
     if kind is int:
         return is_kept(value)
@@ -102,7 +105,7 @@ def _is_durable(value: object, depth: int) -> bool:
         return False
     if kind is dict:
         fields = cast("dict[object, object]", value)
-        if any(type(key) is not str for key in fields):
+        if not all(map(_is_text, fields)):
             return False
         items: Iterable[object] = fields.values()
     elif kind is list or kind is tuple:
@@ -112,6 +115,11 @@ def _is_durable(value: object, depth: int) -> bool:
     return all(_is_durable(item, depth + 1) for item in items)  # ends at the first cycle
 
 
+def _is_text(value: object) -> bool:
+    """Return True for text that can be encoded; most text is ASCII, which is faster to check."""
+    return type(value) is str and (value.isascii() or is_utf8(value))
+
+
 def _taken_out(value: object, contents: dict[bytes, None], above: tuple[int, ...]) -> object:
     if isinstance(value, msgspec.Raw):  # checked at construction
         return value
@@ -119,13 +127,14 @@ def _taken_out(value: object, contents: dict[bytes, None], above: tuple[int, ...
         contents[value.content] = None
         return msgspec.to_builtins(media_part(value))
     if isinstance(value, bytes | bytearray | memoryview):
-        raise ValueError("raw bytes cannot be in a log: give them as perdure.media(...)")
+        raise WrongArgument("raw bytes cannot be in a log: give them as perdure.media(...)")
     if isinstance(value, str):
         if _DATA_URL.match(value):
-            raise ValueError("a data: address cannot be in a log: give it as perdure.media(...)")
+            raise WrongArgument("a data: address cannot be in a log: give it as perdure.media(...)")
+        _require_utf8(value)
         return value
     if id(value) in above:
-        raise ValueError("data that holds itself cannot be in a log")
+        raise WrongArgument("data that holds itself cannot be in a log")
     within = (*above, id(value))
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
@@ -148,12 +157,20 @@ def _require_text_key(key: object) -> None:
             f"data is JSON, whose keys are text: {key!r:.40} is of type {type(key).__name__}; "
             "make it a text"
         )
+    _require_utf8(key)
+
+
+def _require_utf8(text: str) -> None:
+    if not is_utf8(text):
+        raise WrongArgument("data is JSON, which cannot hold half of a character pair")
 
 
 def _require_json(value: object) -> None:
     """Reject a value that would differ after being read back. Raises: WrongArgument."""
     if value is None or isinstance(value, bool | msgspec.Struct | msgspec.UnsetType):
         return
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WrongArgument(f"data is JSON, which cannot hold {value}: give it as text or None")
     if isinstance(value, int | float) and type(value) in (int, float):
         if is_kept(value):
             return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import msgspec
 import pytest
 
+from perdure.errors import WrongArgument
 from perdure.session.media.inline import HANDLE, MAX_PARTS, InlineMedia, media
 from perdure.session.media_storage.handles import (
     inline_in,
@@ -71,7 +73,7 @@ def test_media_anywhere_in_data_become_handles_without_other_changes() -> None:
 def test_data_with_cycle_or_bytes_is_rejected_without_content() -> None:
     loop: list[object] = []
     loop.append({"again": loop})
-    with pytest.raises(ValueError, match="holds itself"):
+    with pytest.raises(WrongArgument, match="holds itself"):
         settled_data(loop)
     shared = {"x": 1}
     assert settled_data([shared, shared]).contents == ()
@@ -93,8 +95,11 @@ def test_data_is_checked_at_every_depth(depth: int) -> None:
     assert settled_data(plain).value is plain
     assert settled_data(nested(PICTURE)).contents == (PNG,)
     for wrong in (b"secret", "data:image/png;base64,c2VjcmV0", {7: "x"}, 2**64, {1, 2}):
-        with pytest.raises(ValueError, match=r"in a log|data (is JSON|holds)"):
+        with pytest.raises(WrongArgument, match=r"in a log|data (is JSON|holds)"):
             settled_data(nested(wrong))
+    for absent in (math.nan, -math.inf, "\ud800", {"\ud800": 1}):
+        with pytest.raises(WrongArgument, match="data is JSON, which cannot hold"):
+            settled_data(nested(absent))
 
 
 @pytest.mark.parametrize(
