@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -129,6 +130,14 @@ def test_question_survives_lost_terminal(world: World) -> None:
     ended = world.ok("sessions", "resume", waiting["session"], "--scenario", scenario, "--json")
     assert ended.lines[0]["detail"] == "Written."
     assert (world.folder / "new.txt").read_text() == "land"
+
+
+def test_chat_ends_when_its_terminal_is_gone_without_a_signal(world: World) -> None:
+    with terminal(world, "chat") as seen:
+        seen.until("Write a message")
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), seen.descriptor)  # closes the terminal
+        assert seen.process.wait(PATIENCE_S) == 130
 
 
 def test_unsent_text_is_restored_after_a_kill(world: World) -> None:

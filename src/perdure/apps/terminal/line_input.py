@@ -46,6 +46,13 @@ def piped_text(most_bytes: int) -> str | None:
     return content.decode(errors="replace").rstrip("\n")
 
 
+def is_gone(descriptor: int) -> bool:
+    """Return whether the terminal of `descriptor` was closed."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # a hangup is always reported
+    return bool(poll.poll(0))
+
+
 def typed_ahead(descriptor: int) -> str:
     """Return the text typed into the terminal before the program reads keys, with its Enters.
 
@@ -69,7 +76,18 @@ def typed_ahead(descriptor: int) -> str:
     finally:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
     text = content.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-    return KEYS.sub("", text).replace("\0", "")
+    return _erased(KEYS.sub("", text).replace("\0", ""))
+
+
+def _erased(text: str) -> str:
+    """Apply the Backspaces in `text` that came too late for the terminal to apply them."""
+    kept: list[str] = []
+    for character in text:
+        if character not in "\x7f\b":
+            kept.append(character)
+        elif kept and kept[-1] != "\n":
+            kept.pop()
+    return "".join(kept)
 
 
 def _is_in_background(descriptor: int) -> bool:

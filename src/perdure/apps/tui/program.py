@@ -22,7 +22,7 @@ from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.chat.slash_commands import HELP
 from perdure.apps.chat.turn_view import Left
 from perdure.apps.cli.exits import DONE, INTERRUPTED
-from perdure.apps.terminal.line_input import typed_ahead
+from perdure.apps.terminal.line_input import is_gone, typed_ahead
 from perdure.apps.tui.approval import Approval
 from perdure.apps.tui.composer import Composer
 from perdure.apps.tui.gauge import numbers_after
@@ -48,6 +48,9 @@ _LEAVE_S = 3.0
 
 _KEEP_S = 0.25
 """Typing of this time is lost if the terminal is killed."""
+
+_LOST_LOOK_S = 1.0
+"""How often the chat looks whether its terminal is gone."""
 
 
 class ChatProgram(App[int]):
@@ -115,6 +118,13 @@ class ChatProgram(App[int]):
         self.begin_capture_print(self)
         self.run_worker(self._show_told(), group="told")
         self.run_worker(self._open(), group="open")
+        if self._terminal is not None:
+            self.set_interval(_LOST_LOOK_S, self._leave_lost_terminal)
+
+    def _leave_lost_terminal(self) -> None:
+        """Leave if the terminal is gone: without a signal, Textual reads its end for ever."""
+        if self._terminal is not None and is_gone(self._terminal):
+            self.exit(INTERRUPTED)
 
     async def _open(self) -> None:
         composer, text = self.input.composer, self._typed_ahead
