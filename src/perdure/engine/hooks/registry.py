@@ -117,10 +117,8 @@ async def _answer(registered: Registered, point: points.HookPoint) -> object:
 
 def _detached(value: Any) -> Any:
     """Return `value` with copies of all dicts and lists in it; itself if there are none."""
-    if isinstance(value, dict):
-        return {key: _detached(each) for key, each in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list):
-        return [_detached(each) for each in cast("list[Any]", value)]
+    if isinstance(value, dict | list):
+        return _copied(cast("dict[Any, Any] | list[Any]", value))
     if type(value) is tuple:
         items = cast("tuple[Any, ...]", value)
         copies = tuple(map(_detached, items))
@@ -134,3 +132,20 @@ def _detached(value: Any) -> Any:
             made = copy.copy(value) if made is value else made
             msgspec.structs.force_setattr(made, name, own)
     return made
+
+
+def _copied(value: dict[Any, Any] | list[Any]) -> Any:
+    """Return a copy of `value`, however deeply its dicts and lists are nested."""
+    top: list[Any] = [value]
+    unfinished: list[Any] = [top]
+    while unfinished:
+        made = unfinished.pop()
+        is_dict = isinstance(made, dict)
+        items = cast("dict[Any, Any]", made).items() if is_dict else enumerate(made)
+        for key, each in tuple(items):
+            if isinstance(each, dict | list):
+                made[key] = copy.copy(cast("Any", each))
+                unfinished.append(made[key])
+            else:
+                made[key] = _detached(each)
+    return top[0]

@@ -169,6 +169,23 @@ async def test_hook_cannot_change_point_data_in_place(kind: type[HookPoint]) -> 
     assert len(seen) == 1
 
 
+async def test_hook_gets_copy_of_deeply_nested_arguments() -> None:
+    hooks, seen = Hooks(), list[ToolAsked]()
+    hooks.on("tool_call", seen.append)
+    inner: list[object] = ["here"]
+    nested: object = inner
+    for _ in range(5_000):
+        nested = [nested]
+    point = ToolAsked("s", tool_call_of("look", at=nested))
+    _, answer = await hooks.ask(point)
+    assert answer is None
+    own: Any = seen[0].call.args["at"]
+    for _ in range(5_000):
+        (own,) = own
+    assert own == inner
+    assert own is not inner
+
+
 async def test_point_without_dicts_is_not_copied() -> None:
     hooks, seen = Hooks(), list[HookPoint]()
     hooks.on("session_before_fork", seen.append)
