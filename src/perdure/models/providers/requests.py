@@ -31,6 +31,8 @@ from pydantic_ai.tools import ToolDefinition
 from perdure.models.protocol import ModelRequest
 from perdure.models.providers.rounds import RoundMemory, open_rounds
 from perdure.session import messages as ours
+from perdure.session.media.inline import MAX_NAME_CHARACTERS
+from perdure.session.printable import safe
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PDF = "application/pdf"
@@ -106,7 +108,7 @@ class _Media:
     def content(self, part: ours.MediaPart) -> list[UserContent]:
         """Return the form of `part` in the request: its name is a text before its bytes."""
         data = self._held.get(part.handle)
-        name = part.name or "attachment"
+        name = _shown(part.name or "attachment")
         if data is None:
             return [f"({name}, {part.mime_type}, {part.byte_length} bytes: not available)"]
         if part.mime_type in self._sendable:
@@ -115,6 +117,11 @@ class _Media:
         if part.mime_type.startswith("text/") or part.mime_type == "application/json":
             return [f"({name}, {part.mime_type})\n{data.decode(errors='replace')}"]
         return [f"({name}, {part.mime_type}, {len(data)} bytes: cannot be shown to this model)"]
+
+
+def _shown(name: str) -> str:
+    """Return the name of media on one line, so that it cannot pass for other text."""
+    return " ".join(safe(name[:MAX_NAME_CHARACTERS]).split())
 
 
 def _answer_parts(message: ours.Message) -> list[ModelResponsePart]:
