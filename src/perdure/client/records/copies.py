@@ -41,6 +41,16 @@ async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
     return count
 
 
+async def has_parent(store: SessionStore, info: SessionInfo) -> bool:
+    """Return whether the session that `info` was forked from still has its log."""
+    if info.parent is None:
+        return False
+    try:
+        return (await store.state(info.parent)).info.status != "erased"
+    except SessionNotFound:
+        return False
+
+
 async def _has_original(copy: Entry, originals: AsyncIterator[Entry]) -> bool:
     """Advance `originals` to the message that `copy` repeats; return False if there is none."""
     async for original in originals:

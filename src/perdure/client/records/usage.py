@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perdure.client.records.copies import copied_entries
+from perdure.client.records.copies import copied_entries, has_parent
 from perdure.client.records.sessions import newest_sessions, own_entries
 from perdure.models.price_list import PriceList
 from perdure.models.prices import Cost, CostCalculator, Price, unpriced
@@ -73,6 +73,7 @@ class SessionTally:
         self, earlier: SessionTally | None = None, cost: Cost = unpriced, copied: int = 0
     ) -> None:
         self._cost = cost
+        self.copied = copied if earlier is None else earlier.copied
         self.head = copied - 1 if earlier is None else earlier.head
         self.used: dict[_Cell, _Used] = {} if earlier is None else dict(earlier.used)
         self.counts: dict[int, _Count] = {} if earlier is None else dict(earlier.counts)
@@ -206,6 +207,8 @@ class Tallies:
     async def _tally(self, info: SessionInfo) -> SessionTally:
         name = (info.id, info.created_at)  # a reused id of an erased session starts a new tally
         known = self._kept.pop(name, None)
+        if known is not None and known.copied and not await has_parent(self._store, info):
+            known = None  # its copies count now
         if known is None or known.head < info.entries - 1:
             copied = await copied_entries(self._store, info) if known is None else 0
             known = SessionTally(known, self._cost, copied)
