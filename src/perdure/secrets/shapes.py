@@ -316,9 +316,12 @@ class _Slice:
             if is_of_ours or self._is_working_folder(found):
                 continue
             start, end = _unquoted(found, 4)
-            # With its quotation marks, a value needs fewer signs of a secret.
-            read = (self._text[start:end], found[4])
-            if start < end and any(_is_assigned(each, kind, is_marked=is_marked) for each in read):
+            value = self._text[start:end]
+            # With quotation marks around it, a value needs fewer signs of a secret.
+            read = (value, found[4]) if end < found.end(4) else (value,)
+            if _is_reference(value) or not value:
+                continue
+            if any(_is_assigned(each, kind, is_marked=is_marked) for each in read):
                 yield Find(start, end, kind)
 
     def _is_working_folder(self, found: re.Match[str]) -> bool:

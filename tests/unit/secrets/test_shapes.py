@@ -58,6 +58,11 @@ def test_value_in_quotation_marks_needs_no_digits(text: str, value: str) -> None
     assert set(found(text)) == {value}
 
 
+@pytest.mark.parametrize("text", ["api_key=“$KEY”", "PASSWORD=“${X}”", "passwd: “the word after”"])
+def test_reference_or_prose_in_quotation_marks_is_no_secret(text: str) -> None:
+    assert found(text) == {}
+
+
 @pytest.mark.parametrize("value", ["tu”lip77", "tulip77.", "tulip77!", "tulip77)", "tulip”77."])
 def test_marks_that_may_belong_to_a_password_are_masked(value: str) -> None:
     assert found(f"DB_PASSWORD={value} next") == {value: "password"}
