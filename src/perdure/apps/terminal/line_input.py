@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 import termios
+import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
@@ -56,8 +57,9 @@ def is_gone(descriptor: int) -> bool:
 def typed_ahead(descriptor: int) -> str:
     """Return the text typed into the terminal before the program reads keys, with its Enters.
 
-    Waits until no more text arrives for `PASTE_S`, so a paste is returned as a whole. Returns "" at
-    once if nothing was typed, if `descriptor` is no terminal, and in a background job.
+    Waits until no more text arrives for `PASTE_S`, so a paste is returned as a whole, but about a
+    second at most, because a key may be held down. Returns "" at once if nothing was typed, if
+    `descriptor` is no terminal, and in a background job.
     """
     if not os.isatty(descriptor) or _is_in_background(descriptor):
         return ""
@@ -65,14 +67,14 @@ def typed_ahead(descriptor: int) -> str:
     by_key = termios.tcgetattr(descriptor)
     by_key[3] &= ~termios.ICANON  # a line without its Enter can be read, too
     by_key[6][termios.VMIN], by_key[6][termios.VTIME] = 1, 0
-    content = b""
+    content, until = b"", time.monotonic() + _PATIENCE_S
     termios.tcsetattr(descriptor, termios.TCSANOW, by_key)
     try:
         while select.select([descriptor], [], [], PASTE_S if content else 0)[0]:
             chunk = os.read(descriptor, _CHUNK_BYTES)
-            if not chunk:
-                break
             content += chunk
+            if not chunk or time.monotonic() > until:
+                break
     finally:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
     text = content.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")

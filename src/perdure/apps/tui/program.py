@@ -129,9 +129,8 @@ class ChatProgram(App[int]):
     async def _open(self) -> None:
         composer, text = self.input.composer, self._typed_ahead
         is_entered = text.endswith("\n") and text.count("\n") == 1  # more lines may be a paste
-        line = text.removesuffix("\n") if is_entered else text
-        if line.strip():
-            composer.insert_text(line)
+        if text.strip() and not is_entered:
+            composer.insert_text(text)
         try:
             if self._first_session is None:
                 await self.shown.show_session(None)
@@ -143,8 +142,8 @@ class ChatProgram(App[int]):
                 async with self._in_order:  # an interrupted turn of it comes first
                     await self.conversation.open(self._first_session)
                 await self.shown.refresh_gauge()
-            if is_entered and composer.text == line:
-                composer.action_submit()
+            if text.strip() and is_entered:
+                composer.post_message(Composer.Submitted(text.removesuffix("\n")))
         except Left:
             self.exit(INTERRUPTED)
         except Exception as error:  # noqa: BLE001 - the command line reports it
