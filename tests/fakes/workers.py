@@ -55,7 +55,12 @@ class WorkerProcess:
                     *(named, "--store", address, *options),
                 ),
                 cwd=ROOT,
-                env={**os.environ, FOLDER: str(folder), "PERDURE_RUNNER": ""},
+                env={
+                    **os.environ,
+                    FOLDER: str(folder),
+                    "PERDURE_RUNNER": "",
+                    "PYTHONFAULTHANDLER": "1",
+                },
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -87,6 +92,12 @@ class WorkerProcess:
         """Wait until the process has ended; return its exit code."""
         return self._process.wait(READY_S)
 
+    def stacks(self) -> str:
+        """End the process, and return its log with what each thread did."""
+        self.send(signal.SIGABRT)
+        self.end()
+        return self.log.read_text()
+
     def kill(self) -> None:
         """Kill the process in any state."""
         if self._process.poll() is None:
@@ -110,7 +121,7 @@ def workers(
     try:
         until = time.monotonic() + READY_S
         while not all(each.is_ready() for each in started):
-            assert time.monotonic() < until, started[0].log.read_text()
+            assert time.monotonic() < until, started[0].stacks()
             time.sleep(0.05)
         yield started
     finally:
