@@ -228,6 +228,31 @@ async def test_lagging_replica_is_bypassed_with_one_warning_until_it_catches_up(
     assert readers.of("FROM perdure.stream") == {REPLICA}
 
 
+async def test_replica_without_newest_schema_is_bypassed_until_it_has_replayed_it(
+    servers: Replicated,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lag(servers, monkeypatch)
+    try:
+        store = await perdure.open(servers.store_at(database))
+        await store.create(id="first")
+        assert [info.id for info in await store.recent()] == ["first"]
+        (warning,) = warnings_in(caplog)
+        assert "has not replayed the newest schema yet" in warning
+        monkeypatch.setattr(replica_module, "CATCH_UP_S", 20)
+        reading = asyncio.create_task(store.recent())
+        await asyncio.sleep(0.1)
+        assert not reading.done()
+    finally:
+        servers.on_replica("SELECT pg_wal_replay_resume()")
+    readers = Readers(servers)
+    assert [info.id for info in await reading] == ["first"]
+    assert readers.of("FROM perdure.stream") == {REPLICA}
+    await store.close()
+
+
 async def test_erased_session_is_not_listed_from_lagging_replica(
     servers: Replicated, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import LiteralString, TypeVar
 
-from perdure.errors import PerdureError, StoreError, StoreUnavailable
+from perdure.errors import PerdureError, StoreError, StoreReadOnly, StoreUnavailable
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.postgres.address import Route
 from perdure.stores.postgres.database import Database, Statement
@@ -105,7 +105,7 @@ class Replica:
             return self._db
 
     async def _connected(self, conninfo: str) -> Database:
-        """Connect to the replica. Raises: StoreError, also for a replica of another server."""
+        """Connect to the replica. Raises: _Behind, StoreError (e.g. it copies another server)."""
         db = Database(
             Route(conninfo, conninfo),
             self._primary.namespace,
@@ -113,7 +113,7 @@ class Replica:
             LOCK_TIMEOUT_S,
             CONNECT_S,
         )
-        await db.open(self._max_connections)
+        await _open(db, self._max_connections)
         try:
             (own,) = await db.ask_once(Statement(SYSTEM))
             (primary,) = await self._primary.ask(Statement(SYSTEM))
@@ -141,6 +141,18 @@ class Replica:
         task = asyncio.ensure_future(_close(db))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+async def _open(db: Database, max_connections: int) -> None:
+    """Open `db` when its server has replayed the newest schema. Raises: _Behind, StoreError."""
+    until = time.monotonic() + CATCH_UP_S
+    while True:
+        try:
+            return await db.open(max_connections)
+        except StoreReadOnly:  # its schema is older, and only the primary migrates
+            if time.monotonic() >= until:
+                raise _Behind(f"{db.address} has not replayed the newest schema yet") from None
+        await asyncio.sleep(0.005)
 
 
 async def _catch_up(db: Database, upto: str) -> None:
