@@ -44,6 +44,12 @@ _CHECKED = {
 }
 """Keywords of pydantic that providers reject, and what the description says instead."""
 
+_WRONG_SHOWN = 8
+"""Wrong arguments of one call that its error lists."""
+
+_WRONG_CHARACTERS = 1000
+"""Characters of the problem of one argument."""
+
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
@@ -109,10 +115,30 @@ def arguments_of(
         )
     except msgspec.ValidationError as error:
         known = ", ".join(parameters.arguments.__struct_fields__) or "none"
-        reason = f"{where_first(str(error))} (its parameters: {known})"
-        raise InvalidArguments(tool, reason) from error
+        wrong = _wrong_arguments(parameters, args) or [where_first(str(error))]
+        more = f"; and {len(wrong) - _WRONG_SHOWN} more" if len(wrong) > _WRONG_SHOWN else ""
+        shown = "; ".join(each[:_WRONG_CHARACTERS] for each in wrong[:_WRONG_SHOWN])
+        raise InvalidArguments(tool, f"{shown}{more} (its parameters: {known})") from error
     given = {name: getattr(found, name) for name in found.__struct_fields__}
     return {name: value for name, value in given.items() if value is not msgspec.UNSET}
+
+
+def _wrong_arguments(parameters: Parameters, args: Mapping[str, object]) -> list[str]:
+    """Return the problem of each wrong argument of `args`: msgspec itself stops at the first."""
+    wrong: list[str] = []
+    for field in msgspec.structs.fields(parameters.arguments):
+        alone = msgspec.defstruct("Arguments", [_of_field(field)], kw_only=True)
+        given = {field.name: args[field.name]} if field.name in args else {}
+        try:
+            msgspec.convert(given, alone, str_keys=True, dec_hook=_foreign_value)
+        except msgspec.ValidationError as error:
+            wrong.append(where_first(str(error)))
+    known = parameters.arguments.__struct_fields__
+    return wrong + [f"contains unknown field `{name}`" for name in args if name not in known]
+
+
+def _of_field(field: msgspec.structs.FieldInfo) -> tuple[str, Any] | tuple[str, Any, Any]:
+    return (field.name, field.type) if field.required else (field.name, field.type, msgspec.UNSET)
 
 
 def where_first(message: str) -> str:

@@ -269,6 +269,27 @@ def test_wrong_arguments_are_explained_to_the_model(args: dict[str, object], wor
     assert (caught.value.code, caught.value.tool) == ("invalid_arguments", "f")
 
 
+def test_all_wrong_arguments_of_a_call_are_listed() -> None:
+    def f(path: str, limit: int = 1, points: list[Point] | None = None) -> None: ...
+
+    args = {"limit": "x", "points": [{"x": "1"}], "paht": "y"}
+    with pytest.raises(InvalidArguments) as caught:
+        arguments_of("f", parameters_of(f), args)
+    assert caught.value.reason == (
+        "missing required field `path`; limit: expected `int`, got `str`; "
+        "points[0].x: expected `int`, got `str`; contains unknown field `paht` "
+        "(its parameters: path, limit, points)"
+    )
+
+
+def test_error_for_many_wrong_arguments_is_bounded() -> None:
+    def f(path: str) -> None: ...
+
+    with pytest.raises(InvalidArguments, match="; and 93 more ") as caught:
+        arguments_of("f", parameters_of(f), {f"{n}{'x' * 5000}": n for n in range(100)})
+    assert len(caught.value.reason) < 8200
+
+
 def test_schema_of_a_function_is_the_same_every_time() -> None:
     def f(a: Point, b: Circle | Square, c: Note, d: tuple[int, str] = (1, "x")) -> None: ...
 
