@@ -1,10 +1,10 @@
 """Check arguments and fields against their annotations before a call has any effect.
 
 `takes_declared` guards a function, `takes_all_declared` the public methods of a class,
-`check_fields` the fields of a value. `NamedParameters` names an unknown keyword. A value that does
-not match raises `WrongArgument` with the argument's name and the accepted type. An annotation
-without a checkable type (``Any``, a type variable, an unknown name) accepts every value. One-shot
-iterators are not consumed.
+`check_fields` the fields of a value, `NamedParameters` the keywords of a value's constructor. A
+value that does not match, and an unknown keyword, raise `WrongArgument`. An annotation without a
+checkable type (``Any``, a type variable, an unknown name) accepts every value. One-shot iterators
+are not consumed.
 """
 
 from __future__ import annotations
@@ -416,27 +416,27 @@ def _number(given: int | float) -> str:
 class _Guard:
     """The parameters of one function, resolved at its first call."""
 
-    __slots__ = ("_by_name", "_function", "_is_method", "_leaving", "_places", "_rest")
+    __slots__ = ("_by_name", "_function", "_has_more", "_is_method", "_leaving", "_places", "_rest")
 
     def __init__(self, function: Callable[..., Any], leaving: tuple[str, ...]) -> None:
         self._function = function
         self._leaving = leaving
-        self._is_method = False
+        self._is_method = self._has_more = False
         self._by_name: Mapping[str, Kind] | None = None
         self._places: tuple[tuple[str, Kind | None], ...] = ()
         self._rest: tuple[str, Kind] | None = None
 
     def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Raise WrongArgument if an argument does not match."""
-        by_name = self._by_name
-        if by_name is None:
-            by_name = self._learnt()
+        """Raise WrongArgument if an argument does not match or has an unknown name."""
+        by_name = self._learnt() if self._by_name is None else self._by_name
         for (name, kind), value in zip(self._places, args, strict=False):
             if kind is not None and not cast("Any", kind.fits)(value):
                 raise wrong(self._name(args), name, kind.words, value)
         for name, value in kwargs.items():
             kind = by_name.get(name)
-            if kind is not None and not cast("Any", kind.fits)(value):
+            if kind is None and not self._has_more:
+                raise _unknown(self._name(args), name, by_name)
+            if kind is not None and not _fit(kind, value):
                 raise wrong(self._name(args), name, kind.words, value)
         if self._rest is not None:
             name, kind = self._rest
@@ -457,19 +457,19 @@ class _Guard:
         by_name: dict[str, Kind] = {}
         places: list[tuple[str, Kind | None]] = []
         for parameter in inspect.signature(self._function).parameters.values():
-            kind = kind_of(hints[parameter.name]) if parameter.name in hints else None
-            if kind is not None and (kind.fits is None or parameter.name in self._leaving):
-                kind = None
-            self._is_method = self._is_method or parameter.name == "self"
+            name = parameter.name
+            kind = ANYTHING if name in self._leaving else kind_of(hints.get(name, Any))
+            checked = None if kind.fits is None else kind
+            self._is_method = self._is_method or name == "self"
+            self._has_more = self._has_more or parameter.kind is parameter.VAR_KEYWORD
             if parameter.kind is parameter.VAR_POSITIONAL:
-                self._rest = None if kind is None else (parameter.name, kind)
+                self._rest = None if checked is None else (name, checked)
             elif parameter.kind is not parameter.VAR_KEYWORD:
-                if kind is not None:
-                    by_name[parameter.name] = kind
+                if parameter.kind is not parameter.POSITIONAL_ONLY and name != "self":
+                    by_name[name] = kind
                 if parameter.kind is not parameter.KEYWORD_ONLY:
-                    places.append((parameter.name, kind))
-        self._places = tuple(places)
-        self._by_name = by_name
+                    places.append((name, checked))
+        self._places, self._by_name = tuple(places), by_name
         return by_name
 
 

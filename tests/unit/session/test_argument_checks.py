@@ -97,6 +97,37 @@ def test_missing_argument_is_pythons_own_error() -> None:
         missing()
 
 
+@pytest.mark.parametrize(
+    ("function", "wrong", "told"),
+    [
+        (greet, "lud", "greet has no parameter 'lud'; did you mean 'loud'?"),
+        (greet, "x", "greet has no parameter 'x'; it takes loud, name"),
+        (Greeter, "nme", "Greeter has no parameter 'nme'; did you mean 'name'?"),
+        (
+            Greeter("A").names,
+            "cont",
+            "Greeter.names has no parameter 'cont'; did you mean 'count'?",
+        ),
+        (perdure.open, "namspace", "open has no parameter 'namspace'; did you mean 'namespace'?"),
+        (perdure.tool, "effct", "tool has no parameter 'effct'; did you mean 'effect'?"),
+    ],
+)
+def test_unknown_keyword_is_named_with_the_nearest_one(
+    function: Any, wrong: str, told: str
+) -> None:
+    with pytest.raises(WrongArgument) as caught:
+        function(**{wrong: "A"})
+    assert str(caught.value) == told
+
+
+def test_function_with_further_keywords_gets_them() -> None:
+    @takes_declared
+    def keywords(first: int, **rest: object) -> tuple[int, dict[str, object]]:
+        return first, rest
+
+    assert keywords(first=1, second="b") == (1, {"second": "b"})
+
+
 def test_guarded_function_keeps_its_signature_and_docstring() -> None:
     assert inspect.iscoroutinefunction(greet_later)
     assert list(inspect.signature(greet).parameters) == ["name", "rest", "loud"]
