@@ -83,6 +83,16 @@ async def test_denial_with_a_note_reaches_the_model(store: Store, tmp_path: Path
     assert any("not now" in str(part) for message in messages for part in message.parts)
 
 
+async def test_escape_in_a_note_returns_to_the_question(store: Store, tmp_path: Path) -> None:
+    async def act(seen: Seen) -> None:
+        await seen.press("d", *"not", "escape")
+        panel = seen.program.screen.query_one(Approval)
+        await seen.until(lambda: panel.has_focus)
+        await seen.press("y")
+
+    assert await answered(store, tmp_path, act, "It is changed.") == "the [red]land[/red]\n"
+
+
 async def test_paste_and_burst_of_keys_do_not_answer(store: Store, tmp_path: Path) -> None:
     async def act(seen: Seen) -> None:
         panel = seen.program.screen.query_one(Approval)

@@ -45,6 +45,7 @@ class Approval(Vertical, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "show_all", "Show all", show=False),
         Binding("d", "note", "Deny, note", show=False),
+        Binding("escape", "leave_note", "Go back", show=False),
         Binding("down,j", "scroll(1)", "Scroll", key_display="↑↓"),
         Binding("up,k", "scroll(-1)", "Scroll", show=False),
     ]
@@ -149,6 +150,8 @@ class Approval(Vertical, can_focus=True):
         """Return False for keys that do nothing for this question."""
         if action == "note":
             return "deny" in self._asked.choices
+        if action == "leave_note":  # without a note, Escape stops the turn
+            return self.is_mounted and self.query_one("#note").display
         if action == "scroll":
             return self.is_mounted and self.query_one("#facts").max_scroll_y > 0
         return self._asked.arguments is not None if action == "show_all" else True
@@ -159,8 +162,8 @@ class Approval(Vertical, can_focus=True):
         note.display = True
         note.focus()
 
-    def key_escape(self) -> None:
-        """Leave the note."""
+    def action_leave_note(self) -> None:
+        """Close the note; the question stays open."""
         self.query_one("#note", Input).display = False
         self.focus()
 
