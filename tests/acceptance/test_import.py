@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import perdure
 
 FOREIGN = (
     "anthropic",
@@ -74,3 +79,37 @@ def test_help_and_completion_load_no_command_and_no_parser() -> None:
         loaded = done.stdout.decode().partition("LOADED")[2].split()
         assert "perdure.apps.cli.main" in loaded
         assert not [name for name in loaded if name.startswith(unneeded)], words
+
+
+def test_completion_of_ids_opens_no_store(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'store.db'}"
+
+    async def fill() -> str:
+        async with perdure.open(address) as store:
+            return (await store.create(title="Tide")).id
+
+    session = asyncio.run(fill())
+    unneeded = (
+        *FOREIGN,
+        "asyncio",
+        "ssl",
+        "perdure.apps.cli.program",
+        "perdure.apps.store_access",
+        "perdure.client.open",
+        "perdure.client.store",
+        "perdure.context",
+        "perdure.engine",
+        "perdure.stores.sqlite.connections",
+        "perdure.stores.sqlite.store",
+    )
+    for typed in (session[:4], "tid", ""):
+        words = ["__complete", "fish", "sessions", "show", typed]
+        report = f"from perdure.apps.cli.main import main; main({words}); import sys\n"
+        report += "print('LOADED', *sys.modules)"
+        environment = {**os.environ, "PERDURE_STORE": address}
+        done = subprocess.run(
+            [sys.executable, "-c", report], capture_output=True, check=True, env=environment
+        )
+        answer, _, loaded = done.stdout.decode().partition("LOADED")
+        assert session in answer
+        assert not [name for name in loaded.split() if name.startswith(unneeded)], typed

@@ -15,17 +15,20 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from perdure.apps.settings.lookup import setting
+from perdure.apps.settings.store_address import NAMESPACE, configured_address
 from perdure.apps.terminal.output import remark
 from perdure.client.keys import configured_key, has_keyring, keep_key, keyring_keys
-from perdure.client.lookup.store_files import FILE_ADDRESS, database_file, own_folders
-from perdure.client.open import check_address, default_address, open_copied
+from perdure.client.lookup.store_files import (
+    FILE_ADDRESS,
+    database_file,
+    own_folders,
+)
+from perdure.client.open import check_address, open_copied
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.maintenance.file_lock import in_turn
-
-NAMESPACE = "default"
 
 
 def store_address(named: str | None) -> str:
@@ -34,9 +37,7 @@ def store_address(named: str | None) -> str:
     The default is a file in the user's data folder.
     Raises: ConfigError when the settings cannot be read, or the home folder is missing or invalid.
     """
-    if named or os.environ.get("PERDURE_STORE"):
-        return check_address(named or os.environ["PERDURE_STORE"])
-    return check_address(setting("store.address") or default_address(os.environ, sys.platform))
+    return check_address(configured_address(named))
 
 
 def file_address(file: Path) -> str:

@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
-from perdure.client.lookup.store_files import intended_address
+from perdure.client.lookup.store_files import data_folder, default_address, intended_address
 from perdure.client.routes import SCHEME as ROUTES
 from perdure.client.routes import file_of, routed
 from perdure.client.store import Store
@@ -340,30 +340,3 @@ async def _opened_with_key(
         with suppress(KeyWrong):
             return await opener(key=own)
     return await opener(key=kept[-1])
-
-
-def default_address(environment: Mapping[str, str], platform: str) -> str:
-    """Return the default store: ``$PERDURE_STORE``, or a file in the user data directory.
-
-    `platform` is ``sys.platform``.
-    Raises: ConfigError without a home folder.
-    """
-    named = environment.get("PERDURE_STORE")
-    if named:
-        return named
-    return f"sqlite:///{data_folder(environment, platform) / 'perdure' / 'perdure.db'}"
-
-
-def data_folder(environment: Mapping[str, str], platform: str) -> Path:
-    """Return the user data directory. Raises: ConfigError without a home folder."""
-    chosen = environment.get("LOCALAPPDATA" if platform == "win32" else "XDG_DATA_HOME")
-    if chosen and Path(chosen).is_absolute():
-        return Path(chosen)
-    home = environment.get("USERPROFILE" if platform == "win32" else "HOME")
-    if not home:
-        raise ConfigError("no store is configured, and there is no home folder: set PERDURE_STORE")
-    if platform == "win32":
-        return Path(home, "AppData", "Local")
-    if platform == "darwin":
-        return Path(home, "Library", "Application Support")
-    return Path(home, ".local", "share")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.open import data_folder
+from perdure.client.lookup.store_files import data_folder
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 REPORT_KEYS = {"session", "format", "entries", "messages", "skipped", "warnings"}

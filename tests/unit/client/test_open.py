@@ -11,7 +11,7 @@ import pytest
 
 from perdure.blocking import open as open_blocking
 from perdure.client.keys import keep_key, keep_next_key
-from perdure.client.open import default_address
+from perdure.client.lookup.store_files import default_address
 from perdure.client.open import open as open_store
 from perdure.errors import (
     ConfigError,

@@ -19,7 +19,7 @@ from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.cli.transfer import LeafOption, write_whole
 from perdure.apps.terminal.output import remark, show, show_json
 from perdure.apps.terminal.text import safe
-from perdure.client.open import data_folder
+from perdure.client.lookup.store_files import data_folder
 from perdure.interop.continuation import Continuation, Program, continuation_of
 
 _HISTORIES: Mapping[Program, str] = {

@@ -39,10 +39,10 @@ from perdure.apps.terminal.text import one_line, safe
 from perdure.client.lookup.session_files import find_file
 from perdure.client.lookup.store_files import (
     database_file,
+    default_address,
     near_address,
     own_folders,
 )
-from perdure.client.open import default_address
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId, NotImported, SessionNotFound

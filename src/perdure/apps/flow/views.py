@@ -20,7 +20,8 @@ from perdure.apps.flow.options import FlowArgument, FolderOption, WatchOption
 from perdure.apps.flow.picture.description import feed_lines, head, lost_lines, picture
 from perdure.apps.flow.picture.live import Followed, watch_flow
 from perdure.apps.flow.picture.render import GraphFormat, overlaid, render
-from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.settings.store_address import NAMESPACE
+from perdure.apps.store_access import existing_store
 from perdure.apps.terminal.output import (
     out_style,
     show,

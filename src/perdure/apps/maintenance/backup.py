@@ -31,7 +31,7 @@ from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
 from perdure.client.keys import configured_key
-from perdure.client.open import default_address
+from perdure.client.lookup.store_files import default_address
 from perdure.client.open import open as open_store
 from perdure.client.routes import routed
 from perdure.errors import (

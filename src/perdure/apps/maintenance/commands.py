@@ -17,7 +17,7 @@ from perdure.apps.maintenance.whole_store import place_of, present_keys, upkeep_
 from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
-from perdure.client.open import default_address
+from perdure.client.lookup.store_files import default_address
 from perdure.client.routes import one_database
 from perdure.stores.maintenance.protocol import MigrationPlan
 

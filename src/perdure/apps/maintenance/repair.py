@@ -29,7 +29,7 @@ from perdure.apps.terminal.output import count_of, out_style
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.keys import configured_key
-from perdure.client.open import default_address
+from perdure.client.lookup.store_files import default_address
 from perdure.client.open import open as open_store
 from perdure.client.routes import routed
 from perdure.errors import (

@@ -31,7 +31,7 @@ from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import store_address
 from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.apps.terminal.text import safe
-from perdure.client.open import default_address
+from perdure.client.lookup.store_files import default_address
 from perdure.client.open import open as open_store
 from perdure.client.routes import routed
 from perdure.errors import (

@@ -10,7 +10,8 @@ import typer
 
 from perdure.apps.cli.options import JsonOption, NamespaceOption
 from perdure.apps.cli.store_options import existing_address
-from perdure.apps.store_access import NAMESPACE, existing_store, file_address
+from perdure.apps.settings.store_address import NAMESPACE
+from perdure.apps.store_access import existing_store, file_address
 from perdure.apps.terminal.output import count_of, local_time, show, show_json, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.client.keys import configured_key, keyring_keys
-from perdure.client.open import default_address
+from perdure.client.lookup.store_files import default_address
 from perdure.errors import KeyMissing, Unsupported
 from perdure.stores.key import StoreKey
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from perdure.apps.server.access.tokens import TokenFile
-from perdure.client.open import data_folder
+from perdure.client.lookup.store_files import data_folder
 from perdure.client.store import Store
 
 TOKENS = "PERDURE_TOKENS"

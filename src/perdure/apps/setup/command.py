@@ -14,7 +14,8 @@ import typer
 from perdure.apps.cli.exits import PathNotFound, UsageMistake
 from perdure.apps.cli.options import JsonOption, StoreOption
 from perdure.apps.settings.lookup import AGENTS, FILE, FOLDER, setting
-from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.settings.store_address import NAMESPACE
+from perdure.apps.store_access import existing_store
 from perdure.apps.terminal.output import count_of, out_style, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.providers import provider_states

@@ -1,11 +1,14 @@
-"""The files and folders of a store, by its address."""
+"""The files and folders of a store, by its address; the default address."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote
+
+from perdure.errors import ConfigError
 
 FILE_ADDRESS = "sqlite:///"
 FOLDER_ADDRESS = "jsonl:///"
@@ -85,3 +88,30 @@ def is_part_of(place: Path, address: str) -> bool:
         and (place.suffix == ".jsonl" or ".perdure" in place.parts)
         for folder in own_folders(address)
     )
+
+
+def default_address(environment: Mapping[str, str], platform: str) -> str:
+    """Return the default store: ``$PERDURE_STORE``, or a file in the user data directory.
+
+    `platform` is ``sys.platform``.
+    Raises: ConfigError without a home folder.
+    """
+    named = environment.get("PERDURE_STORE")
+    if named:
+        return named
+    return f"sqlite:///{data_folder(environment, platform) / 'perdure' / 'perdure.db'}"
+
+
+def data_folder(environment: Mapping[str, str], platform: str) -> Path:
+    """Return the user data directory. Raises: ConfigError without a home folder."""
+    chosen = environment.get("LOCALAPPDATA" if platform == "win32" else "XDG_DATA_HOME")
+    if chosen and Path(chosen).is_absolute():
+        return Path(chosen)
+    home = environment.get("USERPROFILE" if platform == "win32" else "HOME")
+    if not home:
+        raise ConfigError("no store is configured, and there is no home folder: set PERDURE_STORE")
+    if platform == "win32":
+        return Path(home, "AppData", "Local")
+    if platform == "darwin":
+        return Path(home, "Library", "Application Support")
+    return Path(home, ".local", "share")

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from types import TracebackType
 from typing import Any, Self, cast
 
-from perdure.client.open import default_address
+from perdure.client.lookup.store_files import default_address
 from perdure.client.open import open as open_store
 from perdure.client.recording.calls import (
     Api,

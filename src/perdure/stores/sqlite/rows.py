@@ -7,7 +7,7 @@ the rows to names. ``migrations/0012_log.sql`` defines the columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import apsw
 import msgspec
@@ -17,7 +17,9 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import SessionInfo, StreamHeader, with_description
 from perdure.stores.protocol import StreamState
-from perdure.stores.wakeups import Place
+
+if TYPE_CHECKING:
+    from perdure.stores.wakeups import Place  # it loads asyncio, which lists do not need
 
 INFO_COLUMNS = """
     s.no, s.id, s.kind, s.origin, s.created_at, s.updated_at, s.title, s.first_text, s.cwd,

@@ -30,7 +30,7 @@ from perdure.apps.session_rows import (
     short_ids,
     with_all_forks,
 )
-from perdure.apps.store_access import NAMESPACE
+from perdure.apps.settings.store_address import NAMESPACE
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.store import Store

@@ -7,7 +7,6 @@ model client.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,18 +15,28 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from perdure.apps.cli.surface.completion import Candidate, Completion
 from perdure.apps.settings.lookup import agent_folders, setting
-from perdure.apps.store_access import NAMESPACE, existing_store
+from perdure.apps.settings.store_address import NAMESPACE, configured_address
 from perdure.apps.terminal.output import local_day
-from perdure.client.store import Store
-from perdure.session.info import SessionInfo
+from perdure.client.lookup.store_files import database_file
+from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from perdure.apps import store_access
     from perdure.client.agents.providers import ProviderState
     from perdure.client.session import Session
+    from perdure.client.store import Store
+    from perdure.session.info import SessionInfo
+else:
+    asyncio = Later("asyncio")
+    store_access = Later("perdure.apps.store_access")
 
 MOST_SESSIONS = 100
 MOST_ENTRIES = 500
 _PREVIEW_CELLS = 60
+_KEYS = frozenset({"PERDURE_KEY", "PERDURE_KEY_FILE"})
+"""Variables of a key: opening the store reports a key that does not fit the file."""
 
 Result = TypeVar("Result")
 
@@ -55,7 +64,9 @@ class StoreLookup:
         async def look(store: Store) -> list[SessionInfo]:
             return await store.recent(MOST_SESSIONS, scope="all", query=typed or None)
 
-        found = self._ask(look)
+        found = self._quick_list(typed)
+        if found is None:
+            found = self._ask(look)
         by_id = tuple(_session(info) for info in found if info.id.startswith(typed))
         if by_id:
             return Completion(by_id, is_ordered=True)
@@ -139,9 +150,20 @@ class StoreLookup:
             for file in sorted(folder.glob(f"*{suffix}"))
         ]
 
+    def _quick_list(self, typed: str) -> list[SessionInfo] | None:
+        """Return the sessions without opening the store; None if that is not possible."""
+        file = database_file(configured_address(self._store))
+        if file is None or not _KEYS.isdisjoint(os.environ):
+            return None
+        read: Any = importlib.import_module("perdure.stores.sqlite.log.quick_list").quick_list
+        found: list[SessionInfo] | None = read(
+            file, self._namespace, limit=MOST_SESSIONS, query=typed or None
+        )
+        return found
+
     def _ask(self, look: Callable[[Store], Awaitable[Result]]) -> Result:
         async def ask_store() -> Result:
-            async with existing_store(self._store, self._namespace) as store:
+            async with store_access.existing_store(self._store, self._namespace) as store:
                 return await look(store)
 
         return asyncio.run(ask_store())

@@ -1,0 +1,72 @@
+"""The newest sessions of a plain store file, read without opening the store.
+
+Shell completion runs at each key press, and a store costs three times the CPU of this module: its
+threads, an event loop, keys. This module creates no file, waits for no lock and repairs nothing.
+Whatever is unusual about the file is left to the store.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import apsw
+
+from perdure.errors import PerdureError
+from perdure.session.info import SessionInfo
+from perdure.stores.access.sqlite_defenses import harden
+from perdure.stores.sqlite.log.lists import sessions
+from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version
+from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.schema import check_schema
+
+_READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+_OPEN_ERASURE = "SELECT 1 FROM erasure WHERE is_done = 0 LIMIT 1"
+
+
+def quick_list(
+    path: Path, namespace: str, *, limit: int, query: str | None
+) -> list[SessionInfo] | None:
+    """Return the sessions that ``SqliteStore.sessions`` would return with the scope "all".
+
+    None if the store has to be opened to know them: the file is missing, encrypted, locked,
+    damaged or of another version, an erasure is unfinished, or there is no such namespace.
+    """
+    address = _read_only_address(path)
+    if address is None:
+        return None
+    try:
+        db = cast("Connection", apsw.Connection(address, flags=_READ_ONLY))
+        try:
+            harden(db)
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            return _newest(db, path, namespace, limit, query)
+        finally:
+            db.close()
+    except (apsw.Error, PerdureError):
+        return None
+
+
+def _read_only_address(path: Path) -> str | None:
+    """Return the URI with which SQLite reads the file and creates no other; None without one."""
+    if not path.is_file():
+        return None
+    has_log, has_index = (path.with_name(path.name + end).exists() for end in ("-wal", "-shm"))
+    if has_log and not has_index:
+        return None  # left by a killed process: reading it would create the index
+    # Without a log no process has the file open, so nothing changes it now.
+    return path.absolute().as_uri() + ("?readonly_shm=1" if has_log else "?immutable=1")
+
+
+def _newest(
+    db: Connection, path: Path, namespace: str, limit: int, query: str | None
+) -> list[SessionInfo] | None:
+    if db.pragma("application_id") != APPLICATION_ID or check_schema(db, path) != latest_version():
+        return None
+    tables = Tables(db)
+    tables.run("BEGIN")
+    if tables.row("SELECT 1 FROM namespace WHERE name = ?", namespace) is None:
+        return None
+    if tables.row(_OPEN_ERASURE) is not None:
+        return None
+    return sessions(tables, namespace, limit=limit, scope="all", query=query)

@@ -1,0 +1,134 @@
+"""The list for completion: equal to the list of the opened store, and without a trace."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.info import Origin, SessionInfo
+from perdure.session.notes import SessionEnded
+from perdure.stores.key import StoreKey
+from perdure.stores.sqlite.log.quick_list import quick_list
+from perdure.stores.sqlite.store import SqliteStore
+from tests.conformance.store.building import append, create, erasure, header, said
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.raw_database import raw_database
+from tests.fakes.samples import case
+from tests.integration.sqlite.conftest import Opener
+
+TYPED = (None, "a", "A1", "tide", "ÜBER", "über", "hello", "nothing", "\ud800", "[redacted]")
+ORIGINS: Sequence[Origin] = ("user", "role", "subagent", "import", "knowledge")
+LIMIT = 20
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+async def fill(store: SqliteStore) -> None:
+    """Create sessions of every origin and status, with and without titles, and a flow."""
+    for number, origin in enumerate(ORIGINS):
+        title = f"Tide {number}" if number % 2 else None
+        await create(store, header(f"a{number}", origin=origin, title=title), said("Hello über"))
+    for number in range(2 * LIMIT):
+        await create(store, header(f"b{number}", title="many"), said(at=1_000 * number))
+    await create(store, header("gone", title="a tide of the past"), said())
+    await store.retention.erase(erasure("gone"))
+    await create(store, header("ended", title="a tide at its end"), said())
+    await append(store, StreamId("ended"), new_side(SessionEnded(reason="done")))
+    await create(store, header("secret"), said("use sk-ant-api03-QRSTUVWXYZabcdefghij please"))
+    await create(store, header("a-flow", kind="flow", title="tide of work"))
+
+
+async def both(store: SqliteStore, path: Path, typed: str | None) -> tuple[object, object]:
+    quick = quick_list(path, store.namespace, limit=LIMIT, query=typed)
+    return quick, await store.sessions(limit=LIMIT, scope="all", query=typed)
+
+
+async def test_quick_list_beside_an_open_store_equals_its_list(
+    open_store: Opener, path: Path
+) -> None:
+    store, other = await open_store(), await open_store(namespace="other")
+    await fill(store)
+    await create(other, header("a-other", title="tide elsewhere"), said())
+    before = files_in(path.parent)
+    for each in (store, other):
+        for typed in TYPED:
+            with case(typed):
+                quick, listed = await both(each, path, typed)
+                assert quick == listed
+    assert files_in(path.parent).keys() == before.keys()
+
+
+async def test_quick_list_of_a_closed_store_equals_its_list_and_creates_no_file(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await fill(store)
+    listed = {typed: await store.sessions(limit=LIMIT, scope="all", query=typed) for typed in TYPED}
+    await store.close()
+    before = files_in(path.parent)
+    assert list(before) == [path.name]
+    for typed in TYPED:
+        with case(typed):
+            assert quick_list(path, "default", limit=LIMIT, query=typed) == listed[typed]
+            assert files_in(path.parent) == before
+
+
+@pytest.mark.parametrize("missing", ["file", "folder", "namespace", "index of the log", "version"])
+async def test_quick_list_leaves_unusual_files_to_the_store(
+    missing: str, open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await fill(store)
+    place, namespace = path, "default"
+    if missing == "file":
+        place = path.with_name("none.db")
+    elif missing == "folder":
+        place = path.parent
+    elif missing == "namespace":
+        namespace = "nowhere"
+    elif missing == "index of the log":  # as after a kill
+        (path.parent / "killed").mkdir()
+        place = path.parent / "killed" / path.name
+        for end in ("", "-wal"):
+            shutil.copy(f"{path}{end}", f"{place}{end}")
+    else:
+        await store.close()
+        with raw_database(path) as db:
+            db.execute("PRAGMA user_version = 99")
+    before = sorted(path.parent.rglob("*"))
+    assert quick_list(place, namespace, limit=LIMIT, query=None) is None
+    assert sorted(path.parent.rglob("*")) == before
+
+
+async def test_quick_list_leaves_unfinished_erasure_to_the_store(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await fill(store)
+    await store.close()
+    with raw_database(path) as db:
+        db.execute("UPDATE erasure SET is_done = 0")
+    assert quick_list(path, "default", limit=LIMIT, query=None) is None
+
+
+async def test_quick_list_of_encrypted_or_foreign_file_is_none(path: Path) -> None:
+    found: list[list[SessionInfo] | None] = []
+    store = await SqliteStore.open(
+        path, clock=ManualClock(), random=SeededRandom(1), key=StoreKey(b"k" * 32)
+    )
+    await create(store, header("a"), said())
+    found.append(quick_list(path, "default", limit=LIMIT, query=None))
+    await store.close()
+    found.append(quick_list(path, "default", limit=LIMIT, query=None))
+    other = path.with_name("other.db")
+    with raw_database(other) as db:
+        db.execute("CREATE TABLE mine (a)")
+    found.append(quick_list(other, "default", limit=LIMIT, query=None))
+    assert found == [None, None, None]
