@@ -167,16 +167,25 @@ class Waiting(EngineError):
 class QueueFull(EngineError):
     """The namespace has too many turns that wait for workers; nothing was written.
 
-    Units: `retry_after_s` seconds.
+    Without `has_worker`, the message says that no worker runs. Units: `retry_after_s` seconds.
     """
 
     code = "queue_full"
     retryable = True
 
-    def __init__(self, namespace: str, waiting: int, most: int, retry_after_s: int) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        waiting: int,
+        most: int,
+        retry_after_s: int,
+        *,
+        has_worker: bool = True,
+    ) -> None:
+        advice = "" if has_worker else "no worker runs, start `perdure worker MODULE:FACTORY`; "
         super().__init__(
-            f"{waiting} turns of namespace {namespace!r} wait for workers, and {most} may: try "
-            f"again in {retry_after_s} s (nothing was written)"
+            f"{waiting} turns of namespace {namespace!r} wait for workers, and {most} may: "
+            f"{advice}try again in {retry_after_s} s (nothing was written)"
         )
         self.namespace = namespace
         self.waiting = waiting

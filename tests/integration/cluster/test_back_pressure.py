@@ -173,6 +173,18 @@ async def test_turns_over_limit_raise_before_anything_is_written(
         assert (await later).end == "aborted"
 
 
+async def test_error_for_full_queue_names_the_missing_worker(store: Store) -> None:
+    async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+        turns = [(await runtime.start(HELPER)).send("hello") for _ in range(MOST + 1)]
+        found = await asyncio.gather(*(each.stored() for each in turns), return_exceptions=True)
+        (full,) = [each for each in found if each is not None]
+        assert "no worker runs, start `perdure worker MODULE:FACTORY`; try again" in str(full)
+        for turn, error in zip(turns, found, strict=True):
+            if error is None:
+                turn.abort()
+                assert (await turn).end == "aborted"
+
+
 async def test_place_of_a_dead_program_is_released_after_a_minute(
     store: Store, address: str
 ) -> None:

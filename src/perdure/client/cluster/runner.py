@@ -7,13 +7,14 @@ whatever happens to the queue: workers queue requests again that only the log co
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 
 import msgspec
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runners import NewTurn
+from perdure.client.cluster.absent_workers import AbsentWorkers
 from perdure.client.cluster.requirements import (
     flow_requirement,
     needed_agent,
@@ -42,6 +43,9 @@ _PLACES: ContextVar[list[str | None] | None] = ContextVar("places", default=None
 class DbosRunner:
     """Queues turns for workers, and follows them in the log."""
 
+    def __init__(self) -> None:
+        self._absent = AbsentWorkers()
+
     def require(self, store: SessionStore) -> None:
         cluster_of(store)
 
@@ -58,7 +62,10 @@ class DbosRunner:
             followed = FollowedTurn(environment, signals, request=request)
             work = Work(store.namespace, stream, request)
             await queue_work(store, work, due_at=new.due_at, priority=new.priority)
-        return await _followed(environment, signals, followed)
+        limits = cluster_of(store).limits
+        is_due = new.due_at is None
+        async with self._absent.noticed(limits, signals.begun) if is_due else nullcontext():
+            return await _followed(environment, signals, followed)
 
     @asynccontextmanager
     async def room(self, store: SessionStore) -> AsyncGenerator[None]:

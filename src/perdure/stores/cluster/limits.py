@@ -108,6 +108,10 @@ class LimitService(Protocol):
         """
         ...
 
+    async def has_worker(self) -> bool:
+        """Return whether a worker of the store's namespace has reported in the last seconds."""
+        ...
+
     def room(self) -> AbstractAsyncContextManager[str | None]:
         """Return a context in which one turn of the store's namespace can be requested.
 

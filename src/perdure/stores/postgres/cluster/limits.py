@@ -20,6 +20,7 @@ import msgspec
 
 from perdure.errors import QueueFull, StoreUnavailable
 from perdure.stores.cluster.limits import Limit, LimitInfo, Slot
+from perdure.stores.postgres.cluster.liveness import SILENCE_S
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.rows import Row
 
@@ -75,6 +76,13 @@ _PERMIT: LiteralString = "SELECT perdure.permit_request(%s::text[])"
 _TAKE: LiteralString = "SELECT waited, most, oldest_s FROM perdure.take_place(%s, %s, %s)"
 
 _LEAVE: LiteralString = "SELECT perdure.leave_place(%s, %s)"
+
+_HAS_WORKER: LiteralString = """
+SELECT EXISTS (
+    SELECT FROM perdure.worker WHERE state <> 'dead' AND %s = ANY(namespaces)
+        AND beat_at > clock_timestamp() - make_interval(secs => %s)
+)
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -137,6 +145,11 @@ class PostgresLimits:
         rows = await self._call(Statement(_PERMIT, (list(subjects),)))
         return float(rows[0][0])
 
+    async def has_worker(self) -> bool:
+        values = (self._namespace, SILENCE_S)
+        (rows,) = await self._db.ask(Statement(_HAS_WORKER, values))
+        return bool(rows[0][0])
+
     @asynccontextmanager
     async def room(self) -> AsyncGenerator[str | None]:
         subject = f"namespace:{self._namespace}"
@@ -152,7 +165,13 @@ class PostgresLimits:
                 if waiting >= most:
                     is_taken = False
                     retry_s = min(max(math.ceil(oldest_s), 1), LATER_S)
-                    raise QueueFull(self._namespace, waiting, most, retry_s)
+                    raise QueueFull(
+                        self._namespace,
+                        waiting,
+                        most,
+                        retry_s,
+                        has_worker=await self.has_worker(),
+                    )
             yield key
         finally:
             if is_taken:
