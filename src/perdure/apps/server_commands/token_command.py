@@ -12,8 +12,8 @@ import typer
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.server.access.tokens import Role, TokenRecord
-from perdure.apps.server.access.visitors import KEY
+from perdure.apps.server.access.tokens import PREFIX, Role, TokenRecord
+from perdure.apps.server.access.visitors import KEY, SIGNED, token_id_of
 from perdure.apps.server_commands.token_location import tokens_of
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, safe, table
@@ -21,6 +21,7 @@ from perdure.client.clock import system_random
 from perdure.client.lookup.identifiers import find_id
 
 _LONGEST_DAYS = 36_500
+_LONGEST_ID = 12
 
 
 def _only_days(days: float | None) -> float | None:
@@ -129,13 +130,17 @@ async def revoke(
     id: Annotated[
         str,
         typer.Argument(
-            metavar="ID", callback=only_text, help="The id in the list, or the beginning of it."
+            metavar="ID",
+            callback=only_text,
+            help="The id in the list, or the beginning of it; a whole token names its id.",
         ),
     ],
     *,
     common: CommonOptions,
 ) -> None:
     """Revoke a token: requests with it are rejected from now on.
+
+    The output never repeats a token, only its id.
 
     Examples:
         perdure token revoke 3f9a12cd
@@ -145,9 +150,31 @@ async def revoke(
     """
     async with common.existing_store() as store:
         tokens = await tokens_of(store)
-        whole = find_id(id, (each.id for each in tokens.records())) or id
+        named = _named(id)
+        whole = find_id(named, (each.id for each in tokens.records())) or _shown(named)
         found = tokens.revoke(whole, store.outside.clock.now_ms())
     common.show({"id": found.id, "revoked_at": found.revoked_at}, f"revoked {safe(found.id)}")
+
+
+def _named(text: str) -> str:
+    """Return the id in `text`, which may be a whole token.
+
+    Raises: UsageMistake for a signing key or a signed token, which have no revocation of their own.
+    """
+    if text.startswith((KEY, SIGNED)):
+        is_key = text.startswith(KEY)
+        id = text.removeprefix(KEY).partition("_")[0] if is_key else token_id_of(text)
+        what = "the signing key" if is_key else "a signed token"
+        shown = safe(_shown(id))
+        raise UsageMistake(
+            f"this is {what} of the token {shown}: end both with `perdure token revoke {shown}`"
+        )
+    return text.removeprefix(PREFIX).partition("_")[0]
+
+
+def _shown(id: str) -> str:
+    """Return `id`, but only the beginning of a text that is too long: it may be a secret."""
+    return id if len(id) <= _LONGEST_ID else f"{id[:4]}…"
 
 
 def _table(records: list[TokenRecord], now: int) -> list[str]:

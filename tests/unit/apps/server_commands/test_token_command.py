@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 from perdure.apps.server.access.tokens import TokenFile, TokenRecord
+from perdure.apps.server.access.visitors import sign_visitor
 from tests.acceptance.cli.conftest import World
+from tests.fakes.samples import case
 
 
 def test_token_is_created_listed_and_revoked(tmp_path: Path) -> None:
@@ -40,6 +42,32 @@ def test_token_is_revoked_by_a_unique_beginning_of_its_id(tmp_path: Path) -> Non
     assert all(each.revoked_at is None for each in tokens.records())
     assert world.ok("token", "revoke", "213b").out == "revoked 213b9a00\n"
     assert [each.id for each in tokens.records() if each.revoked_at] == ["213b9a00"]
+
+
+def test_revoking_a_whole_token_prints_only_its_id(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    page = ("--publishable", "--agent", "desk", "--origin", "https://shop.example.com")
+    made = world.ok("token", "create", *page, "--json").json
+    secret = made["token"].rpartition("_")[2]
+    signed = sign_visitor(made["signing_key"], "s", now_s=1)
+    unknown = f"pdr_00000000_{secret}"
+    for given, code in (
+        (made["signing_key"], 2),
+        (signed, 2),
+        (unknown, 3),
+        (secret, 3),
+        (made["token"], 0),
+    ):
+        for form in ((), ("--json",)):
+            with case((given[:4], form)):
+                ended = world.run("token", "revoke", given, *form)
+                assert ended.code == code
+                shown = ended.out + ended.err
+                assert (made["id"] in shown) == (given not in (unknown, secret))
+                for hidden in (secret, made["signing_key"][-20:], signed[-20:]):
+                    assert hidden not in shown
+    (row,) = world.ok("token", "list", "--json").json
+    assert row["revoked_at"]
 
 
 def test_token_is_valid_in_the_namespace_of_its_creation(tmp_path: Path) -> None:
