@@ -225,6 +225,7 @@ class ChatProgram(App[int]):
         text = event.text  # the field may hold newer text, with offers
         self.input.composer.remember(text)
         self.input.drop_unmentioned(text)
+        self.transcript.anchor()  # also after scrolling up
         if text.strip() in ("/quit", "/exit"):
             self.exit(DONE)
         elif text.strip() == "/help":
@@ -293,14 +294,11 @@ class ChatProgram(App[int]):
         self.transcript.show_reasoning(is_shown=not self.transcript.is_reasoning_shown)
 
     async def action_page(self, direction: int) -> None:
-        """Scroll the question or the messages by a page; at the top, read earlier messages."""
+        """Scroll the question or the messages by a page."""
         if isinstance(self.focused, Approval):
             self.focused.scroll_page(direction)
             return
-        transcript = self.transcript
-        if direction < 0 and transcript.scroll_y <= 0:
-            await transcript.read_earlier()
-        transcript.scroll_relative(y=direction * max(transcript.size.height - 2, 1), animate=False)
+        await self.transcript.scroll_page(direction)
 
 
 def theme_of(wanted: str, environment: Mapping[str, str]) -> str:

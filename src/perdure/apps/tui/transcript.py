@@ -94,7 +94,16 @@ class Transcript(VerticalScroll, can_focus=True):
             made.append(block)
         return made
 
-    # ------------------------------------------------------------ earlier entries
+    # ------------------------------------------------------------ scrolling, earlier entries
+
+    async def scroll_page(self, direction: int) -> None:
+        """Scroll by a page. At the top, read earlier entries; at the end, follow new ones again."""
+        if direction < 0 and self.scroll_y <= 0:
+            await self.read_earlier()
+        step = direction * max(self.size.height - 2, 1)
+        self.scroll_relative(y=step, animate=False, immediate=True)
+        if direction > 0 and self.scroll_y >= self.max_scroll_y:
+            self.anchor()  # any scrolling ended that
 
     async def read_earlier(self) -> None:
         """Show the entries before the first visible entry, if there are any."""
