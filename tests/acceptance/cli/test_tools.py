@@ -174,6 +174,28 @@ def test_unique_prefix_of_a_grant_names_it(world: World) -> None:
     assert world.ok("grants", "list", session, "--json").json == grants[1:]
 
 
+def test_grant_of_one_session_is_revoked_by_its_id_alone(world: World) -> None:
+    sessions: list[str] = []
+    for _ in range(2):
+        says(world, write("a.txt", "one"))
+        world.ok("inbox", "answer", question(world)["id"], "always")
+        sessions.append(world.ok("sessions", "list", "--json").json[0]["id"])
+        world.ok("chat", "--session", sessions[-1], "-p", "thanks")
+        (world.folder / "a.txt").unlink()
+    (grant,) = world.ok("grants", "list", sessions[0], "--json").json
+    refused = world.run("grants", "revoke", grant["id"])
+    assert refused.code == 2
+    assert "2 sessions have this grant" in refused.err
+    assert f"perdure grants revoke SESSION {grant['id']}" in refused.err
+    world.ok("grants", "revoke", sessions[0], grant["id"])
+    assert world.ok("grants", "revoke", grant["id"][:6]).out.startswith("Revoked: write_file a.txt")
+    assert world.ok("grants", "list", "--json").json == []
+    assert world.run("grants", "revoke", grant["id"]).code == 3
+    named = world.run("grants", "revoke", sessions[0])
+    assert named.code == 2
+    assert f"perdure grants list {sessions[0]}" in named.err
+
+
 def test_chat_accepts_the_same_answers_as_the_inbox(world: World) -> None:
     lines = (write("a.txt", "one"), "always", write("b.txt", "two"), "deny not there", "/quit")
     world.ok("chat", stdin="\n".join(lines))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -17,6 +18,8 @@ from perdure.apps.terminal.output import out_style, width
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.agents.session_usage import grants_by_session, standing_of
 from perdure.client.agents.session_usage import revoke as revoke_grant
+from perdure.client.store import Store
+from perdure.errors import SessionNotFound
 
 grants = typer.Typer(
     help="""List and revoke grants: approvals answered with "always".
@@ -102,9 +105,44 @@ def _find_grant(text: str, known: Sequence[str]) -> str:
     return matches[0]
 
 
+async def _find_everywhere(store: Store, id: str) -> tuple[str, str]:
+    """Return the session and the text of the only grant whose id begins with `id`.
+
+    Raises: UsageMistake if `id` names a session, or several grants or sessions; GrantNotFound.
+    """
+    with suppress(SessionNotFound):
+        named = await store.find(id)
+        raise UsageMistake(
+            f"name a grant of this session (`perdure grants list {safe(named)}`), or use --all"
+        )
+    known = await grants_by_session(store)
+    matches = [
+        (session, grant)
+        for session, each in known.items()
+        for grant in each
+        if id and id_of(grant).startswith(id)
+    ]
+    if not matches:
+        raise GrantNotFound(id)
+    if len({grant for _, grant in matches}) > 1:
+        raise UsageMistake(f"{id!r} is ambiguous: {len(matches)} grants begin with it")
+    if len(matches) > 1:
+        sessions = ", ".join((await short_ids(store, [session for session, _ in matches])).values())
+        raise UsageMistake(
+            f"{len(matches)} sessions have this grant ({sessions}): name one of them, "
+            f"`perdure grants revoke SESSION {safe(id)}`"
+        )
+    return matches[0]
+
+
 @grants.command("revoke")
 async def revoke(
-    session: SessionArgument,
+    session: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="The session; without GRANT, the id of a grant in any session."
+        ),
+    ],
     grant: Annotated[
         str | None,
         typer.Argument(
@@ -118,17 +156,20 @@ async def revoke(
     """Revoke a grant: the next call needs approval again, also in a running turn.
 
     Examples:
+        perdure grants revoke 3fa2b1c0
         perdure grants revoke 01jd 3fa2b1c0
         perdure grants revoke 01jd "run_command git status"
         perdure grants revoke 01jd --all
 
     Exit codes:
-        3  the session has no such grant
+        3  there is no such grant
     """
-    if (grant is None) != is_all:
+    if grant is not None and is_all:
         raise UsageMistake("name a grant, or use --all")
 
     async with common.existing_store() as opened:
+        if grant is None and not is_all:
+            session, grant = await _find_everywhere(opened, session)
         stream = await named_session(opened, session)
         known = (await standing_of(opened, stream)).grants
         found = None if grant is None else _find_grant(grant, known)
