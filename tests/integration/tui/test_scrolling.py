@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure import user
+from textual.strip import Strip
+
+from perdure import assistant, tool_call, tool_result, user
+from perdure.apps.tui.blocks import CallBlock
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
 from tests.fakes.screens import chatting
@@ -47,3 +50,35 @@ async def test_sent_message_and_its_answer_are_visible_after_scrolling_up(
         await seen.press("pageup", "pageup")
         await seen.type("what is new?")
         await seen.until(lambda: "you wrote “what is new?" in seen.screen)
+
+
+CALLS = [
+    assistant(
+        tool_call("c1", "read_file", {"path": "a.py"}),
+        tool_call("c2", "read_file", {"path": "b.py"}),
+    ),
+    tool_result("c1", "first\n" * 30),
+    tool_result("c2", "\n".join(f"line {n}" for n in range(30))),
+    assistant("Both are read."),
+]
+
+
+async def test_unfolded_call_marks_and_shows_only_its_first_line(
+    store: Store, tmp_path: Path
+) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    await session.append_many([user("Read them"), *CALLS])
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await seen.shows("Both are read.")
+        seen.program.transcript.query(CallBlock).last().focus()
+        await seen.press("enter")
+        await seen.until(lambda: "▾ read_file b.py" in seen.screen)
+        assert "Tools" in seen.screen  # every key is still listed
+        block = seen.program.transcript.query(CallBlock).last()
+        marked = [line for line in (block.render_line(y) for y in range(5)) if is_reversed(line)]
+        assert [line.text.split()[:3] for line in marked] == [["▾", "read_file", "b.py"]]
+
+
+def is_reversed(line: Strip) -> bool:
+    """Whether a part of `line` has swapped colours."""
+    return any(part.style is not None and part.style.reverse for part in line)

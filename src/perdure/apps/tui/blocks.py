@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Markdown, Static
 from textual.widgets.markdown import MarkdownStream
 
@@ -23,6 +24,7 @@ from perdure.apps.tui.items import (
 from perdure.apps.tui.text import diff_content, plain, shown
 
 _TITLE_CELLS = 200
+_FOCUSED = "reverse bold underline"  # without colours nothing is left of "reverse"
 _RESULT_LINES = 400
 """Lines of a result that an unfolded call shows; `perdure sessions read` prints all."""
 
@@ -75,7 +77,7 @@ class AnswerBlock(Markdown):
 class FoldBlock(Static, can_focus=True):
     """One line that Enter unfolds."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "unfold", "Unfold")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "toggle", "Unfold or fold")]
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
@@ -85,13 +87,26 @@ class FoldBlock(Static, can_focus=True):
         """Draw the line."""
         self.redraw()
 
-    def action_unfold(self) -> None:
-        """Show or hide the rest."""
+    def on_focus(self) -> None:
+        """Mark the line."""
+        self.redraw()
+
+    def on_blur(self) -> None:
+        """Remove the mark."""
+        self.redraw()
+
+    def action_toggle(self) -> None:
+        """Show or hide the rest; the line itself stays visible."""
         self.fold(is_unfolded=not self.is_unfolded)
+        self.call_after_refresh(self._show_first_line)
+
+    def _show_first_line(self) -> None:
+        if isinstance(self.parent, Widget) and self.virtual_region.y < self.parent.scroll_y:
+            self.scroll_visible(animate=False, top=True)
 
     def on_click(self) -> None:
         """Show or hide the rest."""
-        self.action_unfold()
+        self.action_toggle()
 
     def fold(self, *, is_unfolded: bool) -> None:
         """Show or hide the rest."""
@@ -105,7 +120,8 @@ class FoldBlock(Static, can_focus=True):
     def redraw(self) -> None:
         """Draw the title, and the rest if it is unfolded."""
         mark = "▾ " if self.is_unfolded else "▸ "
-        lines = [Content(mark).append(self.title())]
+        first = Content(mark).append(self.title())
+        lines = [first.stylize(_FOCUSED) if self.has_focus else first]
         if self.is_unfolded:
             lines += self.body()
         self.update(Content("\n").join(lines))
