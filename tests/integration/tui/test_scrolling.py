@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from textual import events
 from textual.strip import Strip
 
 from perdure import assistant, tool_call, tool_result, user
@@ -82,3 +83,31 @@ async def test_unfolded_call_marks_and_shows_only_its_first_line(
 def is_reversed(line: Strip) -> bool:
     """Whether a part of `line` has swapped colours."""
     return any(part.style is not None and part.style.reverse for part in line)
+
+
+async def test_tab_moves_to_the_newest_call_and_typing_returns_to_the_text(
+    store: Store, tmp_path: Path
+) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    await session.append_many([user("Read them"), *CALLS])
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await seen.shows("Both are read.")
+        composer = seen.program.input.composer
+        await seen.until(lambda: composer.has_focus)
+        newest, earlier = list(seen.program.transcript.query(CallBlock))[::-1]
+        await seen.press("tab")
+        assert newest.has_focus
+        await seen.press("shift+tab")
+        assert earlier.has_focus
+        seen.program.post_message(events.Paste("pasted, "))
+        await seen.press(*"/tree")
+        await seen.until(lambda: composer.text == "pasted, /tree")
+        assert composer.has_focus
+
+
+async def test_tab_without_a_call_stays_in_the_text_field(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        composer = seen.program.input.composer
+        await seen.until(lambda: composer.has_focus)
+        await seen.press("tab", "a")
+        assert composer.text == "a"

@@ -77,7 +77,7 @@ class AnswerBlock(Markdown):
 class FoldBlock(Static, can_focus=True):
     """One line that Enter unfolds."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "toggle", "Unfold or fold")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "flip", "Unfold or fold")]
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
@@ -95,7 +95,7 @@ class FoldBlock(Static, can_focus=True):
         """Remove the mark."""
         self.redraw()
 
-    def action_toggle(self) -> None:
+    def action_flip(self) -> None:
         """Show or hide the rest; the line itself stays visible."""
         self.fold(is_unfolded=not self.is_unfolded)
         self.call_after_refresh(self._show_first_line)
@@ -106,7 +106,7 @@ class FoldBlock(Static, can_focus=True):
 
     def on_click(self) -> None:
         """Show or hide the rest."""
-        self.action_toggle()
+        self.action_flip()
 
     def fold(self, *, is_unfolded: bool) -> None:
         """Show or hide the rest."""

@@ -111,9 +111,9 @@ class Composer(TextArea):
         self.insert("\n")
 
     def action_complete(self) -> None:
-        """Accept an offer, or leave the field."""
-        if not self._move("accept"):
-            self.screen.focus_next()
+        """Accept an offer, or move to the newest tool call."""
+        if not self._move("accept") and self.screen.focus_previous("FoldBlock") is None:
+            self.focus()
 
     def action_earlier(self) -> None:
         """Move up: in the offers, the text, or the history."""

@@ -108,6 +108,12 @@ class InputArea(Vertical):
         """Complete the files of `folder`."""
         self.files = await asyncio.to_thread(files_below, folder)
 
+    def write(self, text: str) -> None:
+        """Insert `text` and take the keyboard focus, unless a question hides the text field."""
+        if self.display:
+            self.composer.focus()
+            self.composer.insert_text(text)
+
     # ------------------------------------------------------------ offers
 
     def on_text_area_changed(self, _: TextArea.Changed) -> None:

@@ -29,13 +29,14 @@ from perdure.apps.tui.gauge import numbers_after
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.apps.tui.screen_display import ScreenDisplay
 from perdure.apps.tui.text import plain
+from perdure.apps.tui.transcript import Transcript
 from perdure.session.ids import StreamId
 
 KEYS = """Enter                  send; during a turn: steer it
 Ctrl-J, Alt-Enter      begin a new line (so does a \\ before Enter)
 Up, Down               earlier messages
 @                      complete the name of a file, and attach it
-Tab                    complete, or move to the tool calls; Enter unfolds one
+Tab, Shift-Tab         complete, or move to the tool calls; Enter unfolds one
 Ctrl-O                 unfold or fold all tool calls
 Ctrl-R                 show or hide the model's reasoning
 Escape                 stop the turn or the command
@@ -219,6 +220,10 @@ class ChatProgram(App[int]):
             self._keeping.stop()
         self._keeping = None
         self.shown.keep_draft()
+
+    def on_transcript_typed(self, event: Transcript.Typed) -> None:
+        """Write in the text field what was typed while a tool call had the focus."""
+        self.input.write(event.text)
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         """Steer the turn, or send or run the submitted text."""

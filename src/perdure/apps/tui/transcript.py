@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.message import Message
 from textual.widget import Widget
 
 from perdure.apps.tui.blocks import (
@@ -25,7 +26,8 @@ from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.ledger import ToolFinished
-from perdure.session.messages import Message, ToolCallPart, ToolResultPart
+from perdure.session.messages import Message as StoredMessage
+from perdure.session.messages import ToolCallPart, ToolResultPart
 
 PAGE = 60
 """Entries of the branch that are read at a time."""
@@ -43,6 +45,13 @@ class Transcript(VerticalScroll, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("home", "earlier", "Earlier", show=False),
     ]
+
+    class Typed(Message):
+        """The user typed or pasted `text` here instead of in the text field."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
     def __init__(self) -> None:
         super().__init__(id="transcript")
@@ -93,6 +102,19 @@ class Transcript(VerticalScroll, can_focus=True):
                 block.is_unfolded = True
             made.append(block)
         return made
+
+    # ------------------------------------------------------------ what is typed here
+
+    def on_key(self, event: events.Key) -> None:
+        """Pass on a character; a blank unfolds a call."""
+        if event.character is not None and event.is_printable and event.key != "space":
+            event.stop()
+            self.post_message(self.Typed(event.character))
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Pass on a paste."""
+        event.stop()
+        self.post_message(self.Typed(event.text))
 
     # ------------------------------------------------------------ scrolling, earlier entries
 
@@ -183,7 +205,7 @@ async def _page(session: Session, leaf: EntryId | None = None) -> list[Entry]:
 def _calls_in(entry: Entry) -> tuple[set[str], set[str]]:
     """Return the ids of the calls and of the results in `entry`."""
     body = readable(entry)
-    parts = body.parts if isinstance(body, Message) else ()
+    parts = body.parts if isinstance(body, StoredMessage) else ()
     called = {part.id for part in parts if isinstance(part, ToolCallPart)}
     return called, {part.call_id for part in parts if isinstance(part, ToolResultPart)}
 
