@@ -124,3 +124,12 @@ async def test_result_without_a_call_begins_a_page(store: Store, tmp_path: Path)
         await seen.shows("later 58")
         assert len(seen.program.transcript.children) == PAGE
         assert "list_directory: empty" in seen.transcript
+
+
+async def test_long_line_of_code_is_wrapped(store: Store, tmp_path: Path) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    line = " ".join(f"word{n}" for n in range(40))
+    await session.append_many([user("Show it"), assistant(f"```python\n{line}\n```")])
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await seen.shows("word0")
+        await seen.until(lambda: "word39" in seen.screen)
