@@ -68,7 +68,7 @@ class Runtime:
     Leaving its ``async with`` waits for running turns, but never for people: a turn that waits for
     a person is suspended. If the block fails, all are. Another Runtime can resume suspended turns.
     Raises: ConfigError for two agents with one id, and for "workers" if the store is not on
-    PostgreSQL; WrongArgument for a bad name in prices.
+    PostgreSQL; WrongArgument for a bad name in prices, and for callbacks with a wrong signature.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named

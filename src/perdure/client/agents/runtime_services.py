@@ -31,7 +31,7 @@ from perdure.client.conversation.workspace import Workspace
 from perdure.client.memory.backlog import Backlog
 from perdure.client.processes import is_gone, named_process
 from perdure.client.store import Store
-from perdure.engine.hooks.registry import Hooks
+from perdure.engine.hooks.registry import Hooks, checked_callback
 from perdure.engine.hooks.wrappers import HookedModels
 from perdure.engine.telemetry.activation import chosen_observer, told_models
 from perdure.engine.turns.config import Budget, Limits
@@ -63,7 +63,8 @@ if TYPE_CHECKING:
 class Host:
     """See `Runtime` for the arguments.
 
-    Raises: ConfigError for two agents with the same id.
+    Raises: ConfigError for two agents with the same id; WrongArgument for a callback with another
+    signature.
     """
 
     is_closed = False
@@ -97,11 +98,11 @@ class Host:
         self.prices = prices or {}
         self._cost = CostCalculator(self.prices, self.models)
         self._limits, self._budget = limits or Limits(), budget
-        self._renew = renew_credentials
+        self._renew = checked_callback(renew_credentials, "renew_credentials")
         self.owner = named_process(owner)
         self._lease_ttl_ms, self._has_traced_content = lease_ttl_ms, has_traced_content
         self._scales, self._cooldowns = Scales(), Cooldowns()
-        self._asking = QuestionCalls(store, on_question)
+        self._asking = QuestionCalls(store, checked_callback(on_question, "on_question"))
         self.person_waits = PersonWaits(self._asking.call)
         self._call_orders: WeakValueDictionary[str, CallOrder] = WeakValueDictionary()
         self._vault = Vault(os.environ)

@@ -7,6 +7,7 @@ same applies to a hook that raises CancelledError, unless the caller is cancelle
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import operator
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import msgspec
 
 from perdure.bounds.callbacks import run_callback
 from perdure.bounds.short_repr import ShortRepr
+from perdure.errors import WrongArgument
 from perdure.secrets.mask import log_failure
 from perdure.session.argument_checks import takes_declared
 from perdure.stores.access.lazy_modules import Later
@@ -29,6 +31,9 @@ Hook = Callable[[Any], Any]
 """A function of the point, plain or async; it returns the answer, None for none."""
 
 P = TypeVar("P", bound="points.HookPoint")
+
+_PARAMETERS = {"on_question": "question: OpenQuestion", "renew_credentials": "provider: str"}
+"""The parameter of each callback that is not a hook."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,8 +67,10 @@ class Hooks:
 
         `is_guard` says whether a failure of the hook blocks; None: as the point defines.
         Shape: returns the function that removes the hook.
-        Raises: WrongArgument for an unknown point.
+        Raises: WrongArgument for an unknown point, and for a hook that cannot be called with the
+        point alone.
         """
+        checked_callback(hook, "hook", name)
         registered = Registered(hook, is_guard)
         self._hooks.setdefault(name, []).append(registered)
 
@@ -100,6 +107,43 @@ class Hooks:
         """Return the hooks of one point, in the order in which they run."""
         first = (each for hooks in self._before for each in hooks.at(name))
         return (*first, *self._hooks.get(name, ()))
+
+
+C = TypeVar("C", bound="Hook | None")
+
+
+def checked_callback(callback: C, argument: str, point: str | None = None) -> C:
+    """Return `callback` if it can be called with one argument; None is allowed.
+
+    `argument` is its name in the call that gives it, `point` the hook point.
+    Raises: WrongArgument.
+    """
+    name = argument if point is None else f"the hook of {point}"
+    if callback is None or not (problem := _problem_of(callback)):
+        return callback
+    gets = _PARAMETERS.get(argument) or f"point: {_class_of(point)}"
+    raise WrongArgument(
+        f"{name} {problem}: use a function like `def f({gets})`, plain or async", argument=argument
+    )
+
+
+def _problem_of(callback: Hook) -> str | None:
+    if inspect.isgeneratorfunction(callback) or inspect.isasyncgenfunction(callback):
+        return "yields, but it has to return"
+    try:
+        signature = inspect.signature(callback)
+    except ValueError:  # some functions in C have none
+        return None
+    try:
+        signature.bind(None)
+    except TypeError:
+        return f"takes {signature}, but it is called with one argument"
+    return None
+
+
+def _class_of(point: str | None) -> str:
+    classes = points.HookPoint.__subclasses__()
+    return next(each.__name__ for each in classes if each.name == point)
 
 
 async def _answer(registered: Registered, point: points.HookPoint) -> object:

@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from perdure.errors import (
     SessionExists,
     SessionNotFound,
     TurnFailed,
+    WrongArgument,
 )
 from perdure.models.protocol import ModelClient
 from perdure.models.router import ModelRouter
@@ -90,6 +92,16 @@ async def test_agents_are_named_by_id_and_known_ids_are_listed() -> None:
         await runtime.start("c")
     with pytest.raises(ConfigError, match="two agents"):
         stage.runtime(Agent("a", model="scripted:echo"), Agent("a", model="scripted:echo"))
+
+
+@pytest.mark.parametrize("name", ["on_question", "renew_credentials"])
+async def test_callback_of_wrong_signature_fails_the_constructor(name: str) -> None:
+    callback: dict[str, Any] = {name: lambda: None}
+    with pytest.raises(
+        WrongArgument, match=rf"^{name} takes \(\), but it is called with one"
+    ) as no:
+        Runtime(Stage().store, **callback)
+    assert no.value.argument == name
 
 
 async def test_session_can_narrow_but_not_widen_its_agent() -> None:

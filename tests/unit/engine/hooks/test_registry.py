@@ -22,6 +22,7 @@ from perdure.engine.hooks.points import (
     ToolAsked,
 )
 from perdure.engine.hooks.registry import Hooks
+from perdure.errors import WrongArgument
 from perdure.models.protocol import ModelRequest, ToolDeclaration
 from perdure.session.messages import assistant, tool_call, user
 from perdure.tools.spec import ToolCall, ToolOutput
@@ -56,6 +57,42 @@ async def test_first_final_answer_skips_later_hooks() -> None:
     hooks.on("tool_call", lambda point: asked.append(2))
     assert (await hooks.ask(ASKED))[1] == Block("no")
     assert asked == [1]
+
+
+def takes_none() -> None: ...
+
+
+async def takes_two(call: ToolCall, output: ToolOutput) -> None: ...
+
+
+def yields(point: HookPoint) -> Iterator[None]:
+    yield
+
+
+def takes_rest(*points: HookPoint, is_told: bool = False) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("hook", "told"),
+    [
+        (takes_none, "takes () -> 'None', but it is called with one argument"),
+        (takes_two, "takes (call: 'ToolCall', output: 'ToolOutput') -> 'None', but it is called "),
+        (yields, "yields, but it has to return"),
+    ],
+)
+def test_hook_of_wrong_signature_is_rejected_when_given(hook: Any, told: str) -> None:
+    with pytest.raises(WrongArgument) as caught:
+        Hooks().on("tool_result", hook)
+    assert str(caught.value).startswith(f"the hook of tool_result {told}")
+    assert "use a function like `def f(point: ToolAnswered)`, plain or async" in str(caught.value)
+
+
+def test_hook_of_any_signature_that_takes_the_point_is_accepted() -> None:
+    hooks, seen = Hooks(), list[HookPoint]()
+    accepted: tuple[Any, ...] = (takes_rest, failing, seen.append, print, Block)
+    for hook in accepted:
+        hooks.on("tool_result", hook)
+    assert len(hooks.at("tool_result")) == 5
 
 
 async def test_failing_hook_is_skipped_and_reported(
