@@ -13,12 +13,12 @@ SUPPRESSION = re.compile(
     r"""\#\s*(?:
         noqa\b(?:\s*:\s*[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*)?
       | type:\s*ignore\b(?:\[[^\]]*\])?
-      | pyright:\s*ignore\b(?:\[[^\]]*\])?
+      | py(?:right|refly):\s*ignore\b(?:\[[^\]]*\])?
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
 FILE_WIDE_SUPPRESSION = re.compile(
-    r"#\s*(?:ruff:\s*noqa|flake8:\s*noqa|pyright:(?!\s*(?:ignore\b|strict\s*$)))"
+    r"#\s*(?:ruff:\s*noqa|flake8:\s*noqa|pyrefly:\s*ignore-errors|pyright:(?!\s*(?:ignore\b|strict\s*$)))"
 )
 REASON = re.compile(r"[A-Za-z][\w'`.-]*\W+[\w'`]")
 

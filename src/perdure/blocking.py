@@ -57,7 +57,7 @@ class Store(handles.Store):
         """Finish running work, close the store, and stop its loop. May be called twice."""
         self.portal.close()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:  # pyrefly: ignore[bad-override] # given by position
         self.close()
 
 

@@ -187,6 +187,18 @@ PLANTED = {
         1,
         "file-wide-suppression",
     ),
+    "a pyrefly ignore": (
+        {TREE: f"x = 1  {HASH} pyrefly: ignore[bad-return]\n"},
+        TREE,
+        1,
+        "suppression-reason",
+    ),
+    "pyrefly off for a file": (
+        {TREE: f"{HASH} pyrefly: ignore-errors\n"},
+        TREE,
+        1,
+        "file-wide-suppression",
+    ),
     "a pyright rule off for a file": (
         {TREE: f"{HASH} pyright: reportPrivateUsage=false\n"},
         TREE,

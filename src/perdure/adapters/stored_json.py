@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 import perdure
-from perdure.errors import WrongArgument
 
 T = TypeVar("T")
 
@@ -73,6 +72,6 @@ async def read_json(store: perdure.Store, entry: perdure.Entry, shape: type[T]) 
         if text is None:
             text = await store.content(cast("Any", data)["content"]["handle"])
         return msgspec.convert(json.loads(text), shape)
-    except (AttributeError, KeyError, TypeError, ValueError, WrongArgument):
+    except (AttributeError, KeyError, TypeError, ValueError):
         _logger.warning("note %s is not counted: this adapter did not write it", entry.id)
         return None

@@ -138,7 +138,7 @@ async def _ready(
     Raises: HeadConflict if the head is not `expected_head`.
     """
     state = await idle_state(environment.store, environment.stream)
-    if expected_head not in (None, state.head):
+    if expected_head is not None and expected_head != state.head:
         raise HeadConflict(environment.stream, expected_head, state.head)
     if state.info.status == "active":
         return state

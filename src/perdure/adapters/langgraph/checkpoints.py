@@ -246,10 +246,11 @@ class CheckpointReader:
         """Return the records of `body.window` checkpoints down to `entry`."""
         path = [body.values]
         if history is not None:
-            at: perdure.Entry | None = entry
-            while len(path) < body.window and (at := history.above(at)) is not None:
+            at = history.above(entry)
+            while len(path) < body.window and at is not None:
                 if (found := checkpoint_in(at)) is not None:
                     path.append(found.values)
+                at = history.above(at)
             return path[::-1]
         last: int | None = body.window
         while body.window > 1:

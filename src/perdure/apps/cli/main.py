@@ -171,7 +171,7 @@ class TextForm(logging.Formatter):
         )
 
     def _trace(self, record: logging.LogRecord) -> str:
-        if record.exc_info is None:
+        if not record.exc_info:
             return ""
         return "\n" + mask_secrets(self.formatException(record.exc_info))
 
@@ -187,7 +187,7 @@ class JsonForm(logging.Formatter):
             "message": _record_text(record),
             **scope(),
         }
-        if record.exc_info is not None:
+        if record.exc_info:
             line["trace"] = mask_secrets(self.formatException(record.exc_info))
         return json_escaped(json.dumps(line, ensure_ascii=False, default=str))
 

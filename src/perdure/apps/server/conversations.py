@@ -61,7 +61,7 @@ class Conversations:
         caller.require("write")
         caller.subject_or(new.subject)
         named = new.session_id or caller.principal.visit
-        id = named or (caller.keyed and caller.keyed.session_id)
+        id = named or (None if caller.keyed is None else caller.keyed.session_id)
         if id is None:
             return await self._begin(caller, new)
         new = msgspec.structs.replace(new, session_id=id)

@@ -138,7 +138,7 @@ def _last_turn_lines(last: LastTurn, style: Style) -> Iterator[str]:
         yield style.paint(f"recalled for turn {last.turn}", "strong")
     for each in last.recalled:
         score = "" if each.score is None else f"{each.score:.2f}"
-        reasons = [reason for reason in each.why if reason != "words"]
+        reasons: list[str] = [reason for reason in each.why if reason != "words"]
         if each.words:
             reasons.insert(0, f"words: {', '.join(each.words)}")
         facts = [each.kind, safe(each.id), score, safe("; ".join(reasons))]

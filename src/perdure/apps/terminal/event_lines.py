@@ -164,7 +164,7 @@ def _items(value: object) -> tuple[object, ...]:
 
 def _text_of(part: object) -> str:
     match part:
-        case {"type": "text", "text": str(text)}:
+        case {"type": "text", "text": str(text)}:  # pyrefly: ignore[not-callable] # keys of an `object`
             return text
         case _:
             return ""

@@ -130,6 +130,7 @@ def _custom_line(body: CustomMessage) -> str:
 def shell_run(custom_type: object, details: object) -> tuple[str, str] | None:
     """Return the command and the output of a custom message for a command; None for others."""
     match details:
+        # pyrefly: ignore[not-callable] # keys of an `object`
         case {"command": str(command), "output": str(output)} if custom_type == BASH:
             return command, output
         case _:

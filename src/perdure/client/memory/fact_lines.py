@@ -20,7 +20,6 @@ from perdure.errors import (
     LimitExceeded,
     SecretPasted,
     SessionNotFound,
-    WrongArgument,
 )
 from perdure.memory.reports import ImportedFacts, UnreadLine
 from perdure.memory.scope import MemoryFilter
@@ -66,7 +65,7 @@ async def import_lines(
                 added += 1
             else:
                 known += 1
-        except (ValueError, RecursionError, WrongArgument, SecretPasted, LimitExceeded) as error:
+        except (ValueError, RecursionError, SecretPasted, LimitExceeded) as error:
             problems.append(UnreadLine(number, str(error)))
     return ImportedFacts(added, known, tuple(problems))
 

@@ -48,7 +48,7 @@ def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles
             continue
         try:
             files[name] = read_inside(folder, name, record=folder, limit="artifact_bytes")
-        except (ConfigError, LimitExceeded) as error:
+        except ConfigError as error:
             left_out[name] = str(error)
             continue
         size += len(files[name])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pydantic_ai.messages import (
     ModelResponse,
@@ -55,11 +56,9 @@ class RoundMemory:
         if answer is None:
             return None
         # Invalid JSON was logged as an object, and is sent back as that object.
-        args = {call.id: call.args for call in message.tool_calls}
+        args: dict[str, Any] = {call.id: dict(call.args) for call in message.tool_calls}
         parts = [
-            replace(part, args=dict(args[part.tool_call_id]))
-            if isinstance(part, ToolCallPart)
-            else part
+            replace(part, args=args[part.tool_call_id]) if isinstance(part, ToolCallPart) else part
             for part in answer.parts
         ]
         return replace(answer, parts=parts)

@@ -305,5 +305,7 @@ def parents_in(rows: Iterable[StoredEntry]) -> Iterator[EntryId]:
 def in_order(found: Sequence[SalvagedStream]) -> list[SalvagedStream]:
     """Sort `found` so that an origin comes before its forks."""
     by_id = {each.id: each for each in found}
-    forks = {id: each.header and each.header.fork for id, each in by_id.items()}
-    return [by_id[id] for id in origins_first({id: f and f.stream for id, f in forks.items()})]
+    headers = {id: each.header for id, each in by_id.items()}
+    forks = {id: None if header is None else header.fork for id, header in headers.items()}
+    origins = {id: None if fork is None else fork.stream for id, fork in forks.items()}
+    return [by_id[id] for id in origins_first(origins)]

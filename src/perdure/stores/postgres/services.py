@@ -78,7 +78,7 @@ def asking(
     async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
         return await ask(self.handle.db, *args, **kwargs)
 
-    return method
+    return method  # pyrefly: ignore[bad-return] # every `async def` returns one
 
 
 def asking_replica(
@@ -89,7 +89,7 @@ def asking_replica(
     async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.handle.replica.read(lambda db: ask(db, *args, **kwargs))
 
-    return method
+    return method  # pyrefly: ignore[bad-return] # every `async def` returns one
 
 
 class PostgresSearch:
@@ -102,7 +102,7 @@ class PostgresSearch:
 
     async def recall(self, asked: Asked) -> list[Recalled]:
         with suppress(StoreReadOnly, StoreFull):
-            await self.index()
+            await search_index.index(self.handle.db)
         async with self._recalling:
             return await self.handle.replica.read(lambda db: self._recalled(db, asked))
 
@@ -114,7 +114,7 @@ class PostgresSearch:
         sought = sought_in(query.text)
         # If the database is read-only or full, the search reads unindexed entries itself.
         with suppress(StoreReadOnly, StoreFull):
-            await self.index()
+            await search_index.index(self.handle.db)
         return await self.handle.replica.read(lambda db: search_index.hits(db, query, sought))
 
     unembedded = asking(search_index.unembedded)

@@ -127,7 +127,7 @@ def _candidates(oldest_first: list[Holding], policy: Retention, now: int) -> dic
     left = [each for each in oldest_first if each.stream not in found]
     if policy.max_sessions is not None:
         surplus = max(0, len(left) - policy.max_sessions)
-        found |= dict.fromkeys((each.stream for each in left[:surplus]), "count")
+        found |= {each.stream: "count" for each in left[:surplus]}
         left = left[surplus:]
     if policy.max_bytes is not None:
         total = sum(each.bytes for each in left)

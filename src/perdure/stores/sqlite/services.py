@@ -135,7 +135,7 @@ def reading(
     async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.handle.read(read, *args, **kwargs)
 
-    return method
+    return method  # pyrefly: ignore[bad-return] # every `async def` returns one
 
 
 class SqliteSearch:

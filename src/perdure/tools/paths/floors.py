@@ -37,7 +37,7 @@ _SECRET = frozenset(
         *(".mozilla", ".thunderbird", ".librewolf", ".waterfox"),
     )
 )
-_SECRET_BELOW = {
+_SECRET_BELOW: dict[str, tuple[str, ...]] = {
     ".git": ("config", "credentials"),
     ".config": (
         *("git", "gh", "gcloud", "op", "perdure", "opencode", "operator", "fish", "zsh"),
@@ -98,7 +98,7 @@ _PROTECTED = frozenset(
         *("authorized_keys", "crontab"),
     )
 )
-_PROTECTED_BELOW = {
+_PROTECTED_BELOW: dict[str, tuple[str, ...]] = {
     ".config": ("autostart", "systemd", "environment.d", "nvim", "pip"),
     ".local": ("bin",),
     "library": ("launchagents", "launchdaemons"),

@@ -80,6 +80,6 @@ class _AtHead(StoredSession):
     def _expecting(self, write: Write, head: int) -> Write:
         if write.stream != self._session:
             return write
-        if write.expected_head not in (None, head):
+        if write.expected_head is not None and write.expected_head != head:
             raise HeadChanged(write.expected_head)
         return msgspec.structs.replace(write, expected_head=head)

@@ -43,7 +43,7 @@ class Origins:
 
         asked = Headers.from_scope(scope)
         is_preflight = (
-            scope["method"] == "OPTIONS"
+            scope.get("method") == "OPTIONS"
             and "access-control-request-method" in asked
             and "access-control-allow-origin" in headers
         )

@@ -158,8 +158,8 @@ class Reader(LineReader):
         summary = name_in(fields, "summary") if kind == "Condensation" else None
         if summary is not None:
             kept = self._kept_after(texts_in(fields, "forgotten_event_ids"))
-            body: ItemBody | None = Compaction(summary, reason="import")
-            self._leaf = self.draft.add(record, body, self._leaf, {"first_kept": kept})
+            marker = Compaction(summary, reason="import")
+            self._leaf = self.draft.add(record, marker, self._leaf, {"first_kept": kept})
             return
         body = _body_of(kind, fields, self.draft.media)
         if body is None:

@@ -57,8 +57,7 @@ class PartAnswer:
             for prefix, found in begun.items()
         }
         self.texts = numbers(self._fitting())
-        if self.texts:
-            self._counters = self._made_counters(begun)
+        self._counters = self._made_counters(begun) if self.texts else {}
 
     def counts(self, codes: bytes) -> tuple[int, ...] | None:
         """Return the count of each phrase in a text; None if it does not match."""

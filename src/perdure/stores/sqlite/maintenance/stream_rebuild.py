@@ -112,7 +112,7 @@ class _StreamRebuild:
         try:
             header = None if row is None else _header.decode(row[1])
             return header if header is None or stream_id(header.id) else None
-        except (msgspec.MsgspecError, ValueError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, ValueError):
             return None
 
     def _listed_header(self, stream: StreamId, row: Row | None) -> StreamHeader | None:
