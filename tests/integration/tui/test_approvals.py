@@ -60,9 +60,11 @@ async def answered(
             "May edit_file run?", "-the sea", "+the [red]land[/red]", "[y] allow once", "[n] deny"
         )
         assert (folder / "notes.txt").read_text() == "the sea\n"
+        assert "waits for your answer" in seen.screen
         await act(seen)
         await seen.shows(told)
         await seen.idle()
+        await seen.until(lambda: "waits for" not in seen.screen)
     return (folder / "notes.txt").read_text()
 
 

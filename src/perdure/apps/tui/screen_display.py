@@ -79,10 +79,12 @@ class ScreenDisplay:
         )
         await program.mount(panel, before=self.input)
         self.input.display = False
+        self._set_state("waits for your answer")
         try:
             return await panel.answer()
         finally:
             if program.is_running and program.screen_stack:  # empty when the program ends
+                self._set_state("running" if self.is_busy else "")
                 await panel.remove()
                 self.input.display = True
                 self.input.composer.focus()
