@@ -99,10 +99,13 @@ async def test_tab_moves_to_the_newest_call_and_typing_returns_to_the_text(
         assert newest.has_focus
         await seen.press("shift+tab")
         assert earlier.has_focus
+        assert is_reversed(earlier.render_line(0))
         seen.program.post_message(events.Paste("pasted, "))
-        await seen.press(*"/tree")
-        await seen.until(lambda: composer.text == "pasted, /tree")
+        for key in ("t", "o", "space", "d", "o"):  # without pause
+            seen.program.post_message(events.Key(key, " " if key == "space" else key))
+        await seen.until(lambda: composer.text == "pasted, to do")
         assert composer.has_focus
+        assert not is_reversed(earlier.render_line(0))
 
 
 async def test_tab_without_a_call_stays_in_the_text_field(store: Store, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class AnswerBlock(Markdown):
 class FoldBlock(Static, can_focus=True):
     """One line that Enter unfolds."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "flip", "Unfold or fold")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "flip", "Unfold or fold")]
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
@@ -87,12 +87,9 @@ class FoldBlock(Static, can_focus=True):
         """Draw the line."""
         self.redraw()
 
-    def on_focus(self) -> None:
-        """Mark the line."""
-        self.redraw()
-
-    def on_blur(self) -> None:
-        """Remove the mark."""
+    def watch_has_focus(self, has_focus: bool) -> None:  # noqa: FBT001 - Textual passes it so
+        """Mark the line while it has the keyboard focus."""
+        super().watch_has_focus(has_focus)
         self.redraw()
 
     def action_flip(self) -> None:

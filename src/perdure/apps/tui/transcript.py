@@ -106,8 +106,8 @@ class Transcript(VerticalScroll, can_focus=True):
     # ------------------------------------------------------------ what is typed here
 
     def on_key(self, event: events.Key) -> None:
-        """Pass on a character; a blank unfolds a call."""
-        if event.character is not None and event.is_printable and event.key != "space":
+        """Pass on a character."""
+        if event.character is not None and event.is_printable:
             event.stop()
             self.post_message(self.Typed(event.character))
 
