@@ -79,9 +79,10 @@ class ContextView(Value, frozen=True, kw_only=True):
     """The context that a model would receive now, or received in the call `call`.
 
     `dropped` counts the entries left out to fit, `earlier` the messages before the shown messages.
-    `overflow` is set if the rest still exceeds the requested `budget`. Only the view of a call has
-    `reported` tokens, the `system` text, `tools`, `options`, the `trimmed` content, and the texts
-    `recalled` before the history.
+    `overflow` is set if the rest still exceeds the requested `budget`. The `system` text, `tools`
+    and `options` are those of the session's agent; without an agent in force they are empty. Only
+    the view of a call has `reported` tokens, the `trimmed` content, and the texts `recalled` before
+    the history.
     """
 
     model: str | None

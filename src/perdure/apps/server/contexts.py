@@ -30,6 +30,7 @@ from perdure.client.conversation.agent_binding import (
     context_settings_in,
     tool_hashes,
 )
+from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.workspace import kept_workspace
 from perdure.client.memory.last_turn import LastTurn, memory_of_turn
 from perdure.client.session import Session
@@ -76,17 +77,40 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 async def next_context(
-    store: Store, session: Session, budget: int | None, last: int | None
+    host: Host, store: Store, session: Session, budget: int | None, last: int | None
 ) -> ContextView:
     """Return the context of the next call within `budget` tokens: its `last` messages.
 
-    A tool call that runs or waits for an answer is shown with a pending result.
+    A tool call that runs or waits for an answer is shown with a pending result. The instructions
+    and tools are those of the agent in force; another agent may continue a session without one.
     """
     context, info = await session.context(budget), await session.info()
     if (await states_of(store, [info]))[info.id] in ("running", "waiting"):
         context = msgspec.structs.replace(context, messages=_awaiting(context.messages))
     view = await asyncio.to_thread(_view, context, last)
-    return msgspec.structs.replace(view, budget=budget, overflow=_overflow(context, budget))
+    authority = await authority_of(store.backend, session.id)
+    bound = authority.bound if authority.withheld is None else None
+    return msgspec.structs.replace(
+        _with_agent(view, bound, host.agents),
+        budget=budget,
+        overflow=_overflow(context, budget),
+    )
+
+
+def _with_agent(
+    view: ContextView, bound: Binding | None, agents: Mapping[str, Agent]
+) -> ContextView:
+    """Return `view` with what the agent in `bound` adds to each request."""
+    if bound is None:
+        return view
+    snapshot = bound.agent or {}
+    options = _options(snapshot)
+    return msgspec.structs.replace(
+        view,
+        system=_system(bound, options),
+        tools=_tools(snapshot, bound.workspace or {}, agents),
+        options=options,
+    )
 
 
 def _overflow(context: Context, budget: int | None) -> OverflowView | None:
@@ -132,26 +156,20 @@ async def context_of_call(host: Host, session: Session, seq: int, last: int | No
     window = with_pins(window_of(path, undone_of(notes)), path, pins_of(notes))
     settings = context_settings_in(notes)
     view = await asyncio.to_thread(_view_of_call, call, window, settings.history, last)
-    bound, place = _binding_before(notes)
-    snapshot = {} if bound is None or bound.agent is None else bound.agent
-    options = _options(snapshot)
     usage = None if call.finished is None else call.finished.usage
     return msgspec.structs.replace(
-        view,
+        _with_agent(view, _binding_before(notes), host.agents),
         call=seq,
         tokens=call.body.tokens_estimated or view.tokens,
         thinking_level=view.thinking_level or _level(settings.thinking_level),
         reported=None if usage is None else tokens_of(usage),
-        system=_system(bound, options),
-        tools=_tools(snapshot, place, host.agents),
-        options=options,
         trimmed=_trimmed(call.trimmed),
         recalled=_recalled(await memory_of_turn(store, call.turn)),
     )
 
 
-def _binding_before(notes: Sequence[Entry]) -> tuple[Binding | None, Mapping[str, object]]:
-    """Return the newest binding in `notes` and its workspace."""
+def _binding_before(notes: Sequence[Entry]) -> Binding | None:
+    """Return the newest binding in `notes`, with its workspace."""
     bound: Binding | None = None
     for note in notes:
         body = body_of(note)
@@ -159,7 +177,7 @@ def _binding_before(notes: Sequence[Entry]) -> tuple[Binding | None, Mapping[str
             bound = body
         elif isinstance(body, WorkspaceChanged) and bound is not None:
             bound = in_workspace(bound, body)
-    return bound, {} if bound is None else bound.workspace or {}
+    return bound
 
 
 def _options(snapshot: Mapping[str, object]) -> SentOptions:
@@ -172,8 +190,8 @@ def _options(snapshot: Mapping[str, object]) -> SentOptions:
         return SentOptions()
 
 
-def _system(bound: Binding | None, options: SentOptions) -> str | None:
-    prompt = None if bound is None else bound.system_prompt
+def _system(bound: Binding, options: SentOptions) -> str | None:
+    prompt = bound.system_prompt
     if options.output_schema is None:
         return prompt
     asked = Output(None, options.output_schema).instruction

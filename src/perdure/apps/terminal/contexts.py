@@ -1,7 +1,8 @@
 """Display the context of a model in full: messages, sizes, entries and reasons.
 
 Shape of the JSON: ``{"model", "thinking_level", "tokens", "messages": [{"role", "parts",
-"entry_id"}], "dropped", "last_turn"}``, and ``"system"`` if an agent has instructions.
+"entry_id"}], "dropped", "last_turn"}``. If the session has an agent, also ``"tools"``, the names of
+its tools, and ``"system"`` if it has instructions. The log has no schemas of tools, only hashes.
 ``"last_turn"`` is null before the first turn. Afterwards it is ``{"turn", "recalled": [{"kind",
 "id", "text", "words", "why", "score", "source"}], "problem", "trimmed"}``.
 """
@@ -17,7 +18,7 @@ import msgspec
 
 from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.previews import role_meaning
-from perdure.apps.terminal.reports import Report
+from perdure.apps.terminal.reports import NOT_IN_FORCE, Report
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.memory.last_turn import LastTurn
@@ -54,9 +55,12 @@ _LIMITS = {
 
 
 def context_data(
-    context: Context, system_prompt: str | None, last: LastTurn | None = None
+    context: Context,
+    system_prompt: str | None,
+    last: LastTurn | None = None,
+    tools: Sequence[str] | None = None,
 ) -> dict[str, object]:
-    """Return `context` and the memory of the `last` turn as JSON data."""
+    """Return `context` and the memory of the `last` turn as JSON data; `tools` None: no agent."""
     data: dict[str, object] = {
         "model": context.model,
         "thinking_level": context.thinking_level,
@@ -72,6 +76,8 @@ def context_data(
         "dropped": context.dropped,
         "last_turn": msgspec.to_builtins(last),
     }
+    if tools is not None:
+        data = {"tools": tools, **data}
     return data if system_prompt is None else {"system": system_prompt, **data}
 
 
@@ -90,10 +96,7 @@ def context_lines(
     yield from _reasons(context, report, budget_tokens)
     if last is not None:
         yield from _last_turn_lines(last, style)
-    if report.system_prompt is not None:
-        yield ""
-        yield style.paint("system prompt", "system")
-        yield safe(report.system_prompt)
+    yield from _agent_lines(report, style)
     for each in context.messages:
         yield ""
         yield _message_heading(each, report, style)
@@ -165,6 +168,23 @@ def _trimmed_lines(turn: int, trimmed: Trimmed) -> Iterator[str]:
     if trimmed.recalled:
         left = count_of(trimmed.recalled, "recalled text was", "recalled texts were")
         yield f"Turn {turn}: {left} not sent: they have a quarter of the request at most."
+
+
+def _agent_lines(report: Report, style: Style) -> Iterator[str]:
+    """Describe what the agent adds to each request: its instructions, and its tools by name."""
+    yield ""
+    if report.tools is None:
+        yield style.paint("no agent yet: no system prompt and no tools", "faint")
+        return
+    withheld = report.authority.withheld
+    note = "" if withheld is None else f"  not in force here: {NOT_IN_FORCE[withheld]}"
+    if report.system_prompt is not None:
+        yield style.paint("system prompt", "system") + style.paint(note, "faint")
+        yield safe(report.system_prompt)
+        yield ""
+    source = "" if not report.tools else "  by name: the program of the agent has their schemas"
+    yield style.paint("tools", "system") + style.paint(note or source, "faint")
+    yield safe(", ".join(report.tools) or "(none)")
 
 
 def _message_heading(each: ContextMessage, report: Report, style: Style) -> str:

@@ -69,11 +69,11 @@ class Report(msgspec.Struct, frozen=True):
     """A session at one moment.
 
     Shape: `branch` contains the entries root -> leaf, `system_prompt` the prompt at the start.
-    `cut` is the partial answer after the last message of the branch; it is not in the context.
-    `branches` counts the ends of branches in the tree. `spent` is the usage of the calls in its own
-    log. `earlier` counts the entries of the branch before those in `branch`. `branches` covers the
-    `newest` entries of the tree (None: all). With `is_context_larger` the context has more tokens
-    than given.
+    `tools` are the names of the agent's tools; None without an agent. `cut` is the partial answer
+    after the last message of the branch; it is not in the context. `branches` counts the ends of
+    branches in the tree. `spent` is the usage of the calls in its own log. `earlier` counts the
+    entries of the branch before those in `branch`. `branches` covers the `newest` entries of the
+    tree (None: all). With `is_context_larger` the context has more tokens than given.
     """
 
     info: SessionInfo
@@ -89,6 +89,7 @@ class Report(msgspec.Struct, frozen=True):
     questions: tuple[OpenQuestion, ...]
     agent: str | None = None
     system_prompt: str | None = None
+    tools: tuple[str, ...] | None = None
     invoked_by: Invocation | None = None
     children: tuple[Child, ...] = ()
     authority: Authority = Authority(None)
@@ -132,6 +133,7 @@ async def report_of(
         questions=tuple(await session.questions()),
         agent=None if bound is None else str((bound.agent or {}).get("id", "")),
         system_prompt=None if bound is None else bound.system_prompt,
+        tools=None if bound is None else tool_names(bound.agent or {}),
         invoked_by=await invocation_of(store, state),
         children=tuple(await children_of(store, session.id, calls)),
         authority=authority,
@@ -339,6 +341,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("log", f"{count_of(info.entries, 'entry', 'entries')}, {count_of(info.turns, 'turn')}"),
         ("tree", f"{count_of(info.messages, 'message')}, {_branches(report)}"),
         ("model", f"{context.model or '(none yet)'}, thinking {context.thinking_level or 'off'}"),
+        *_agent_facts(report),
         ("context", f"{about} {count_of(context.tokens, 'token')} would be sent now"),
     ]
     if spent.calls:
@@ -350,6 +353,14 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         form = each.format if each.dialect is None else f"{each.format}, {each.dialect}"
         facts.append(("exported", f"{each.path} ({form}, {local_time(each.at)})"))
     return [*facts, *_authority_facts(report.authority)]
+
+
+def _agent_facts(report: Report) -> Iterator[tuple[str, str]]:
+    """Return a line about the agent in force; `_authority_facts` has the others."""
+    if report.tools is None or report.authority.withheld is not None:
+        return
+    instructions = "no instructions" if report.system_prompt is None else "instructions"
+    yield "agent", f"{report.agent}, {instructions}, {count_of(len(report.tools), 'tool')}"
 
 
 def _branches(report: Report) -> str:

@@ -86,6 +86,29 @@ async def test_context_of_each_call_equals_its_request(tmp_path: Path) -> None:
                 "outputSchema": None,
             }
             assert shown["reported"]["output"] > 0
+        following = (await server.http.get(f"/v1/sessions/{session}/context")).json()
+        last = await context(server, session, seqs[-1])
+        for name in ("system", "tools", "options"):
+            assert following[name] == last[name]
+
+
+async def test_next_context_without_agent_in_force_has_no_instructions(tmp_path: Path) -> None:
+    agent = perdure.Agent("desk", model="scripted:echo", instructions="Add up.", tools=[add])
+    file = tmp_path / "received.jsonl"
+    async with (
+        perdure.open("memory:") as other,
+        perdure.Runtime(other, [agent]) as runtime,
+    ):
+        chat = await runtime.start(agent)
+        await chat.send("1 and 2?")
+        await chat.session.export(path=file)
+    async with served(tmp_path, agents=[agent]) as server:
+        await server.store.import_files([file])
+        new = (await server.store.create()).id
+        for session in (new, chat.id):
+            shown = (await server.http.get(f"/v1/sessions/{session}/context")).json()
+            assert (shown["system"], shown["tools"], shown["options"]) == (None, [], None)
+            assert (shown["messages"] == []) == (session == new)
 
 
 class Sum(msgspec.Struct):

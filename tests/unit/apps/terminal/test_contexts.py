@@ -6,7 +6,7 @@ import msgspec
 
 import perdure
 from perdure.apps.terminal.contexts import context_data, context_lines
-from perdure.apps.terminal.reports import report_of
+from perdure.apps.terminal.reports import report_lines, report_of
 from perdure.apps.terminal.style import Style
 from perdure.client.memory.last_turn import LastTurn, RecalledPiece
 from perdure.memory.knowledge import Source
@@ -47,6 +47,36 @@ async def test_json_has_the_promised_keys() -> None:
     }
     assert data["messages"][2]["entry_id"] == "s/6"
     assert context_data(context, "Be brief")["system"] == "Be brief"
+
+
+async def test_context_includes_instructions_and_tools_of_the_agent() -> None:
+    agent = perdure.Agent(
+        "desk",
+        model="scripted:echo",
+        instructions="Be \x1bbrief.",
+        tools=["read_file", "list_directory"],
+    )
+    async with perdure.open("memory:") as store:
+        session = await talk(store)
+        bare = await report_of(session, store.backend)
+        async with perdure.Runtime(store, [agent]) as runtime:
+            chat = await runtime.start(agent)
+            await chat.send("hello")
+            context = await chat.session.context()
+            report = await report_of(chat.session, store.backend)
+    lines = list(context_lines(context, report, None, Style()))
+    at = lines.index("system prompt")
+    assert "Be" in lines[at + 1]
+    assert "\x1b" not in lines[at + 1]
+    assert lines[at + 3].startswith("tools  by name")
+    assert lines[at + 4] == "read_file, list_directory"
+    data = msgspec.to_builtins(context_data(context, report.system_prompt, None, report.tools))
+    assert list(data["tools"]) == ["read_file", "list_directory"]
+    shown = "\n".join(report_lines(report, 80, Style()))
+    assert "agent        desk, instructions, 2 tools" in shown
+    assert "no agent yet: no system prompt and no tools" in context_lines(
+        context, bare, None, Style()
+    )
 
 
 async def test_text_output_shows_every_message_in_full_with_reasons() -> None:

@@ -76,9 +76,10 @@ def add_to(program: typer.Typer) -> None:
 async def show_session(session: SessionArgument, *, common: CommonOptions) -> None:
     """Show a session and its current branch.
 
-    Prints the title, folder, times, program, number of messages, open questions, tokens and cost
-    (as in `perdure usage sessions`), and the messages of the current branch, with older messages
-    collapsed. Of a long branch only the newest 400 entries are shown; --json prints all.
+    Prints the title, folder, times, program, agent, number of messages, open questions, tokens and
+    cost (as in `perdure usage sessions`), and the messages of the current branch, with older
+    messages collapsed. `perdure sessions context` prints the agent's instructions and tools. Of a
+    long branch only the newest 400 entries are shown; --json prints all.
 
     Examples:
         perdure sessions show 01jd                # by the beginning of its id
@@ -178,9 +179,10 @@ async def show_context(
 ) -> None:
     """Show the context that a model would receive now.
 
-    Prints every message with its size and its entries, and the messages that a compaction hides or
-    a budget leaves out. Before the messages, prints the texts recalled for the last turn with
-    scores and reasons, and the texts that were not sent.
+    Prints the agent's instructions, the names of its tools, every message with its size and its
+    entries, and the messages that a compaction hides or a budget leaves out. The log has no schemas
+    of tools. Before the messages, prints the texts recalled for the last turn with scores and
+    reasons, and the texts that were not sent.
 
     Examples:
         perdure sessions context 01jd
@@ -192,6 +194,6 @@ async def show_context(
         report = await reports.report_of(handle, opened.backend, 1)
         last = await last_turn.last_turn_of(opened.backend, handle.id)
     common.show(
-        contexts.context_data(context, report.system_prompt, last),
+        contexts.context_data(context, report.system_prompt, last, report.tools),
         contexts.context_lines(context, report, budget, out_style(), last),
     )

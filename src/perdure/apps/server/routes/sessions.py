@@ -215,7 +215,8 @@ async def show_context(
     if call is not None:
         view = await context_of_call(conversations.runtime.host, session, call, last)
         return view if caller.sees_all else msgspec.structs.replace(view, recalled=[])
-    return await next_context(caller.store, session, budget, last)
+    host = conversations.runtime.host
+    return await next_context(host, caller.store, session, budget, last)
 
 
 @get(
