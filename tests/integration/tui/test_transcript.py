@@ -133,3 +133,15 @@ async def test_long_line_of_code_is_wrapped(store: Store, tmp_path: Path) -> Non
     async with chatting(store, tmp_path, session=session.id) as seen:
         await seen.shows("word0")
         await seen.until(lambda: "word39" in seen.screen)
+
+
+async def test_first_piece_of_an_answer_is_shown_before_the_second(
+    store: Store, tmp_path: Path
+) -> None:
+    scenario = "rules: [{steps: [{text: It begins}, hang]}]"
+    async with chatting(store, tmp_path, scenario=scenario) as seen:
+        await seen.type("go")
+        await seen.until(lambda: "It begins" in seen.screen)
+        await seen.press("escape")
+        await seen.idle()
+        assert seen.transcript.count("It begins") == 1

@@ -18,7 +18,7 @@ from perdure.apps.tui.blocks import (
     ThoughtBlock,
     block_of,
 )
-from perdure.apps.tui.items import Item, ItemFold, Remark
+from perdure.apps.tui.items import Answer, Item, ItemFold, Remark
 from perdure.client.session import Session
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent
@@ -84,7 +84,8 @@ class Transcript(VerticalScroll, can_focus=True):
         folded = self._fold.feed(event)
         if folded.added:
             await self.mount(*self._new_blocks(folded.added))
-        for item in folded.changed:
+        begun = (item for item in folded.added if isinstance(item, Answer) and item.is_open)
+        for item in (*begun, *folded.changed):
             block = self._blocks.get(id(item))
             if isinstance(block, AnswerBlock | FoldBlock):
                 await block.refresh_item()
