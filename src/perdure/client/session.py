@@ -593,7 +593,7 @@ class Session:
         by: str | None = None,
         expected_head: int | None = None,
     ) -> Certificate:
-        """Permanently delete the session; see `Store.erase`.
+        """Permanently delete the session; see `Store.erase`. This cannot be undone.
 
         With `expected_head`, only if the head has not changed.
         Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
@@ -615,8 +615,8 @@ class Session:
         Also erases labels, tool call records, summaries and search texts that repeat them, media
         without another reference, and the stored original of an import. Contexts skip the entries.
         `forks` applies to entries that forks share: "refuse" fails, "keep" retains them there,
-        "erase" erases them for forks too. `by` works as in `erase`; see docs/guides/erasure.md.
-        Durable: as `Store.erase`.
+        "erase" erases them for forks too. This cannot be undone, and copies stay, as after `erase`.
+        Durable: as `Store.erase`, also `by`; see docs/guides/erasure.md.
         Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
         part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
         """

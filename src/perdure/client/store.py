@@ -583,11 +583,11 @@ class Store:
     ) -> Certificate:
         """Permanently delete a session, all sessions of a subject, or everything.
 
+        This cannot be undone, and backups, exports and other copies stay (`Certificate.copies`).
         `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
         share, "erase" erases the forks too. With a subject, or everything, forks are always erased.
         `by` names the requester in the certificate; docs/guides/erasure.md lists the removed data.
         With `expected_head` a session is erased only if its head is unchanged.
-
         Durable: when this returns. If the process dies, the next open of the store completes the
         erasure.
         Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless

@@ -199,7 +199,7 @@ class Memory:
     async def forget(self, fact_id: str, *, by: str | None = None) -> None:
         """End a fact and permanently erase its text, also the text of earlier versions.
 
-        `by` names the requester in the certificate (`Store.erasures`).
+        This cannot be undone; backups and exports stay. `by` is named in the certificate.
         Durable: as `Store.erase`. Raises: FactNotFound.
         """
         await fact_writes.forget(self.backend, self.outside, EntryId(fact_id), by)

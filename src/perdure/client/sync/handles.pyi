@@ -480,7 +480,7 @@ class Session(Handle[AsyncSession]):
         by: str | None = None,
         expected_head: int | None = None,
     ) -> Certificate:
-        """Permanently delete the session; see `Store.erase`.
+        """Permanently delete the session; see `Store.erase`. This cannot be undone.
 
         With `expected_head`, only if the head has not changed.
         Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
@@ -494,8 +494,8 @@ class Session(Handle[AsyncSession]):
         Also erases labels, tool call records, summaries and search texts that repeat them, media
         without another reference, and the stored original of an import. Contexts skip the entries.
         `forks` applies to entries that forks share: "refuse" fails, "keep" retains them there,
-        "erase" erases them for forks too. `by` works as in `erase`; see docs/guides/erasure.md.
-        Durable: as `Store.erase`.
+        "erase" erases them for forks too. This cannot be undone, and copies stay, as after `erase`.
+        Durable: as `Store.erase`, also `by`; see docs/guides/erasure.md.
         Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
         part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
@@ -805,11 +805,11 @@ class Store(Handle[AsyncStore]):
     ) -> Certificate:
         """Permanently delete a session, all sessions of a subject, or everything.
 
+        This cannot be undone, and backups, exports and other copies stay (`Certificate.copies`).
         `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
         share, "erase" erases the forks too. With a subject, or everything, forks are always erased.
         `by` names the requester in the certificate; docs/guides/erasure.md lists the removed data.
         With `expected_head` a session is erased only if its head is unchanged.
-
         Durable: when this returns. If the process dies, the next open of the store completes the
         erasure.
         Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless
@@ -928,7 +928,7 @@ class Memory(Handle[AsyncMemory]):
     def forget(self, fact_id: str, *, by: str | None = None) -> None:
         """End a fact and permanently erase its text, also the text of earlier versions.
 
-        `by` names the requester in the certificate (`Store.erasures`).
+        This cannot be undone; backups and exports stay. `by` is named in the certificate.
         Durable: as `Store.erase`. Raises: FactNotFound.
         """
 

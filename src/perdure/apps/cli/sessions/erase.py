@@ -92,9 +92,9 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
 ) -> int:
     """Permanently delete sessions, or single entries, and everything derived from them.
 
-    The log can still be verified. A certificate lists what was deleted, and where copies may
-    remain. If the process is killed, run the command again; the next program that opens the store
-    also finishes the deletion.
+    This cannot be undone. The log can still be verified. A certificate lists what was deleted, and
+    where copies may remain: backups, exports, forks. If the process is killed, run the command
+    again; the next program that opens the store also finishes the deletion.
 
     With an ENTRY the session stays: only these entries, and the labels and summaries of them, lose
     their content. A warning names other entries that quote a credential or a long line of them.

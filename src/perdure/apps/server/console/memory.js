@@ -79,7 +79,7 @@ function Facts({ subject }) {
     if (better && better !== fact.text) await attempt(() => patch(`memory/facts/${fact.id}`, { text: better }), "Corrected").then(reload);
   }
   async function forget(fact) {
-    if (confirm("Forget this fact? Its text is erased.")) await attempt(() => remove(`memory/facts/${fact.id}`), "Forgotten").then(reload);
+    if (confirm("Forget this fact? Its text is erased. This cannot be undone; backups and exports keep it.")) await attempt(() => remove(`memory/facts/${fact.id}`), "Forgotten").then(reload);
   }
   return html`<div class="stack">
     <form class="row" onSubmit=${add}><input class="grow" placeholder="Remember a fact" aria-label="Remember a fact" value=${text} onInput=${(e) => setText(e.target.value)} required />

@@ -138,7 +138,7 @@ async def correct(
 
 @delete("/memory/facts/{stream:str}/{seq:int}", status_code=204)
 async def forget(caller: TheCaller, stream: FromPath[str], seq: FromPath[int]) -> None:
-    """Forget a fact: its text is erased."""
+    """Permanently erase a fact. Backups and exports keep its text."""
     fact = await _own(caller, f"{stream}/{seq}")
     await caller.store.memory.forget(fact.id, by=caller.name)
 

@@ -246,7 +246,11 @@ async def export_session(
 async def erase_session(
     caller: TheCaller, session_id: SessionId, forks: FromQuery[ForkPolicy] = "refuse"
 ) -> ErasedView:
-    """Permanently erase a session; the answer is the certificate."""
+    """Permanently erase a session; the answer is the certificate.
+
+    This cannot be undone. Backups, exports and other copies keep the content: the certificate names
+    those that the store knows (`copies`).
+    """
     session = await caller.session(session_id, "admin")
     if forks == "erase":
         caller.require_all()
