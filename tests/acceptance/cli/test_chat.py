@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -154,6 +156,16 @@ def test_piped_lines_are_consecutive_turns(world: World) -> None:
     assert "/label ENTRY [TEXT]" in ended.out
     assert "never said" not in ended.out
     assert f"perdure chat --session {only_session(world)}  continues it" in ended.out
+
+
+def test_printed_command_resumes_a_session_of_another_store(world: World) -> None:
+    scenario = world.scenario("rules: [{text: Aye.}]", "a name")
+    place = ("--store", "sqlite:///other.db", "--namespace", "ours", "--scenario", scenario)
+    ended = world.ok("chat", *place, stdin="hello\n")
+    (command,) = re.findall(r"perdure (chat --session .*)  continues it", ended.out)
+    again = world.ok(*shlex.split(command), stdin="again\n")
+    assert f"perdure {command}  continues it" in again.out
+    assert "Aye." in again.out
 
 
 def test_piped_messages_exit_with_the_code_of_the_failed_one(world: World) -> None:

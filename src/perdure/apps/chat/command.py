@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +15,7 @@ import msgspec
 import typer
 
 from perdure.apps.chat.attachments import attach_mentioned, message_with
-from perdure.apps.chat.line_chat import LineChat
+from perdure.apps.chat.line_chat import LineChat, leaving_remark
 from perdure.apps.chat.permissions import (
     ApproveOption,
     CommandsOption,
@@ -39,6 +40,7 @@ from perdure.apps.picker.command import pick_session
 from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, is_file_name
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
+from perdure.apps.settings.store_address import NAMESPACE
 from perdure.apps.terminal.event_lines import JsonTeller, QuietTeller, Teller, TextTeller
 from perdure.apps.terminal.line_editor import line_editor
 from perdure.apps.terminal.line_input import TypedLines, piped_text
@@ -108,7 +110,10 @@ DisplayOption = Annotated[
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The parsed arguments of ``perdure chat``. `typed` is `prompt` without the piped text."""
+    """The parsed arguments of ``perdure chat``. `typed` is `prompt` without the piped text.
+
+    `place` contains the options that a command needs to resume the session.
+    """
 
     session: str | None
     continues: bool
@@ -118,6 +123,7 @@ class Wanted(msgspec.Struct, frozen=True):
     as_json: bool
     display: str = "lines"
     typed: str | None = None
+    place: tuple[str, ...] = ()
 
 
 def add_to(program: typer.Typer) -> None:
@@ -173,10 +179,10 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
         4    another process runs a turn of the session
         130  stopped with Ctrl-C
     """
-    whole = None if prompt is None else with_piped_text(prompt)
+    place, whole = _place(common, scenario), with_piped_text(prompt)
     settings = Configuration(Path(), os.environ)
-    shown = display_mode(display or settings.value("chat.display"), is_asked=display is not None)
-    wanted = Wanted(session, continues, is_picking, whole, cwd, common.as_json, shown, prompt)
+    mode = display_mode(display or settings.value("chat.display"), is_asked=display is not None)
+    wanted = Wanted(session, continues, is_picking, whole, cwd, common.as_json, mode, prompt, place)
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
     _check(wanted)
     named = _variables_in(variables or ())
@@ -191,6 +197,13 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
             return await _talk(answering, wanted, is_agent_named=agent is not None)
         finally:
             await answering.close()
+
+
+def _place(common: CommonOptions, scenario: Path | None) -> tuple[str, ...]:
+    """Return the given options without which a command would not find the session or its model."""
+    namespace = None if common.namespace == NAMESPACE else common.namespace
+    given = {"--store": common.store, "--namespace": namespace, "--scenario": scenario}
+    return tuple(chain.from_iterable((name, str(to)) for name, to in given.items() if to))
 
 
 def display_mode(wanted: str, *, is_asked: bool) -> str:
@@ -213,11 +226,13 @@ def display_mode(wanted: str, *, is_asked: bool) -> str:
     return "screen" if wanted == "auto" else wanted
 
 
-def with_piped_text(prompt: str) -> str:
-    """Return `prompt`, and below it the text that is piped into the command.
+def with_piped_text(prompt: str | None) -> str | None:
+    """Return `prompt`, and below it the text that is piped into the command; None without a prompt.
 
     Raises: LimitExceeded if the text is too large for a message.
     """
+    if prompt is None:
+        return None
     piped = piped_text(limits().message_bytes)
     if piped is None:
         remark("nothing came through stdin within a second; sending the prompt alone")
@@ -262,7 +277,7 @@ async def _talk(answering: AnswerOptions, wanted: Wanted, *, is_agent_named: boo
             is_inline=wanted.display == "inline",
         )
         if left is not None:
-            show(f"perdure chat --session {left}  continues it")
+            show(leaving_remark(left, wanted.place))
         return code
     if wanted.prompt is None:
         talk = LineChat(
@@ -271,6 +286,7 @@ async def _talk(answering: AnswerOptions, wanted: Wanted, *, is_agent_named: boo
             _teller(wanted),
             wanted.cwd,
             None if wanted.as_json else line_editor(),
+            place=wanted.place,
         )
         return await talk.run(session)
     async with answering.runtime:

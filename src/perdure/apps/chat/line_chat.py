@@ -7,6 +7,8 @@ and commands wait for the end of the turn.
 from __future__ import annotations
 
 import asyncio
+import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +34,7 @@ from perdure.apps.terminal.output import local_time, out_style, show, show_lines
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.agents.chat import Chat
 from perdure.errors import PerdureError
+from perdure.session.ids import StreamId
 
 SHOW = "show"
 """Typed instead of an answer, it prints all of a question."""
@@ -41,6 +44,12 @@ LISTED = 10
 """Sessions that /resume lists."""
 
 _CELLS = 100
+
+
+def leaving_remark(session: StreamId, place: Sequence[str]) -> str:
+    """Return the command that resumes `session`, with the options `place` that it needs. Pure."""
+    words = ("perdure", "chat", "--session", session, *place)
+    return f"{safe(shlex.join(words))}  continues it"
 
 
 class LineChat:
@@ -53,8 +62,11 @@ class LineChat:
         teller: Teller,
         cwd: Path | None,
         editor: LineEditor | None = None,
+        *,
+        place: Sequence[str] = (),
     ) -> None:
         self.teller = teller
+        self._place = place
         self._editor = editor
         self._lines = lines
         self._is_shown = not isinstance(teller, JsonTeller)
@@ -86,7 +98,7 @@ class LineChat:
             if self._editor is not None:
                 self._editor.close()
             if conversation.chat is not None:
-                self.teller.remark(f"perdure chat --session {conversation.chat.id}  continues it")
+                self.teller.remark(leaving_remark(conversation.chat.id, self._place))
         if self._lines.is_terminal or conversation.failure is None:
             return DONE
         return exit_code_of(conversation.failure)
