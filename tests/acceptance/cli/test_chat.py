@@ -153,7 +153,7 @@ def test_piped_lines_are_consecutive_turns(world: World) -> None:
     assert "● user       first" in ended.out
     assert "unknown command /nonsense" in ended.out
     assert "unknown command /exprot; did you mean /export?" in ended.out
-    assert "/label ENTRY [TEXT]" in ended.out
+    assert "/label needs an entry" in ended.out
     assert "never said" not in ended.out
     assert f"perdure chat --session {only_session(world)}  continues it" in ended.out
 
@@ -303,9 +303,42 @@ def test_resume_typed_into_a_chat_continues_the_other_session(world: World) -> N
 
 
 def test_commands_before_the_first_message_create_no_session(world: World) -> None:
-    ended = world.ok("chat", stdin="/tree\n/branch 1\n/compact\n")
-    assert ended.out.count("no messages yet") == 3
+    typed = ("/tree", "/branch 1", "/compact", "/label 1 x", "/fork", "/cost", "/context")
+    ended = world.ok("chat", stdin="\n".join(typed))
+    assert ended.out.count("no messages yet: send a message first") == len(typed)
     assert world.ok("sessions", "list", "--json").json == []
+
+
+def test_thinking_level_before_the_first_message_is_that_of_the_next_session(world: World) -> None:
+    typed = "/thinking super\n/thinking\n/thinking high\n/thinking\nfirst\n/thinking\n"
+    out = world.ok("chat", stdin=typed).out
+    assert "write one of off, minimal" in out
+    assert "the thinking level is off" in out
+    assert out.count("the thinking level is high") == 3  # switched, asked before, asked after
+    context = world.ok("sessions", "context", only_session(world), "--json").json
+    assert context["thinking_level"] == "high"
+
+
+CHAT_MISTAKES = (
+    # what is typed after a first message, and the remark
+    ("/branch", "/branch needs an entry; /tree shows them"),
+    ("/label", "/label needs an entry, then its label; /tree shows the entries"),
+    ("/attach", "/attach needs a file, for example /attach notes.txt"),
+    ("/memory", "/memory needs a question, for example /memory which hotel"),
+    ("/export", "/export needs a file: /export FILE.html, FILE.md or FILE.jsonl"),
+    ("/allow", "/allow needs a command, for example /allow pytest tests/*; * is any text"),
+    ("/attach folder", "folder is a folder: attach a file of it"),
+    ("/attach nothing", "no such file or folder: nothing"),
+    ("/quit now", "/quit takes nothing after it: type /quit alone"),
+    ("/qiut", "unknown command /qiut; did you mean /quit?"),
+)
+
+
+def test_mistake_typed_into_a_chat_gets_a_remedy(world: World) -> None:
+    (world.folder / "folder").mkdir()
+    out = world.ok("chat", stdin="\n".join(["hello", *(typed for typed, _ in CHAT_MISTAKES)])).out
+    for typed, told in CHAT_MISTAKES:
+        assert told in out, typed
 
 
 def test_scenario_is_acted(world: World) -> None:

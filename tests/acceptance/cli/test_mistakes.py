@@ -79,7 +79,7 @@ MISTAKES = (
         2,
         "the scenario 'file' cannot be used: line 1: expected a mapping",
     ),
-    ("chat --display screen", 2, "--display screen needs a terminal"),
+    ("chat --display screen", 2, "--display screen needs a terminal; use --display lines"),
     ("chat --display big", 2, "Invalid value for '--display': 'big' is not one of 'auto',"),
     ("sessions list --limt 3", 2, "unknown option --limt (Possible options: --limit); see --help"),
     ("sessions list --last 5", 2, "unknown option --last; did you mean --limit?"),

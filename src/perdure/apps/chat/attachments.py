@@ -39,10 +39,12 @@ class Attached(msgspec.Struct, frozen=True):
 def attach(name: str, folder: Path) -> Attached:
     """Read the file `name`, relative to `folder`, for a message.
 
-    Raises: PathNotFound; WrongArgument for a file that is neither text nor media; LimitExceeded;
-    OSError.
+    Raises: PathNotFound; WrongArgument for a folder, and for a file that is neither text nor media;
+    LimitExceeded; OSError.
     """
     path = folder / Path(name).expanduser()
+    if path.is_dir():
+        raise WrongArgument(f"{name} is a folder: attach a file of it")
     if not path.is_file():
         raise PathNotFound(name)
     data = read_named(path, "message_bytes", name)

@@ -219,8 +219,9 @@ def display_mode(wanted: str, *, is_asked: bool) -> str:
     is_able = is_terminal and os.environ.get("TERM", "") not in ("", "dumb")
     has_package = importlib.util.find_spec("textual") is not None
     if is_asked and wanted != "auto" and not (is_able and has_package):
-        missing = "a terminal" if not is_able else "the package textual: pip install 'perdure[tui]'"
-        raise UsageMistake(f"--display {wanted} needs {missing}")
+        package = "the package textual: pip install 'perdure[tui]' (from a clone: '.[tui]')"
+        missing = package if is_able else "a terminal"
+        raise UsageMistake(f"--display {wanted} needs {missing}; use --display lines")
     if not (is_able and has_package):
         return "lines"
     return "screen" if wanted == "auto" else wanted

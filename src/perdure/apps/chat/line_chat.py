@@ -22,6 +22,7 @@ from perdure.apps.chat.files import files_below
 from perdure.apps.chat.history import earlier_inputs
 from perdure.apps.chat.questions import Asked, Given, cancel_tasks
 from perdure.apps.chat.session import AnswerOptions
+from perdure.apps.chat.slash_commands import LEAVING
 from perdure.apps.chat.turn_view import Left
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer, exit_code_of
 from perdure.apps.session_rows import RowFilter, newest_rows, short_ids
@@ -87,7 +88,7 @@ class LineChat:
                     await conversation.open(session)
                 await self._set_up_editor()
                 while (line := await self._line("> ")) is not None:
-                    if line.strip() in ("/quit", "/exit"):
+                    if line.strip() in LEAVING:
                         break
                     await conversation.obey(line)
         except Left:

@@ -10,6 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol, get_args
 
+import msgspec
+
 from perdure.apps.chat.attachments import Attached
 from perdure.apps.chat.inbox import use_inbox
 from perdure.apps.chat.permissions import (
@@ -76,6 +78,10 @@ _FORMATS: Mapping[str, ExportFormat] = {
 }
 _CELLS = 100
 _EXPORT_USAGE = "/export FILE.html, FILE.md or FILE.jsonl [--redact secrets,paths]"
+
+
+LEAVING = ("/quit", "/exit")
+"""Typed alone, they leave the chat."""
 
 
 class Presentation(Protocol):
@@ -145,7 +151,9 @@ _MEANT: Mapping[str, str] = {
 
 def unknown_command(word: str, known: Collection[str]) -> str:
     """Return the remark about a command that is not one of `known`. Pure."""
-    like = get_close_matches(word, known, 1)
+    if word in LEAVING:
+        return f"{word} takes nothing after it: type {word} alone"
+    like = get_close_matches(word, (*known, *LEAVING), 1)
     other = f"did you mean {like[0]}?" if like else "/help lists the commands"
     return f"unknown command {word}; {_MEANT.get(word, other)}"
 
@@ -184,33 +192,30 @@ class SlashCommands:
 
     async def _tree(self, _: str) -> None:
         chat = self._begun()
-        if chat is not None:
-            await chat.session.info()
-            await self._place.display.show_tree(chat)
+        await chat.session.info()
+        await self._place.display.show_tree(chat)
 
     async def _branch(self, entry: str) -> None:
         chat = self._begun()
-        if chat is not None and self._is_given(entry, "/branch ENTRY"):
-            session = chat.session
-            before = session.leaf
-            await session.branch(None if entry == ROOT else await session.find(entry))
-            await self._place.display.show_session(chat)
-            at = chat.session.leaf or "before the first entry"
-            has_left = chat.session.leaf != before
-            left = "; /tree has the branch that was left" if has_left else ""
-            self._place.remark(f"going on from {at}{left}")
+        _require(entry, "/branch needs an entry; /tree shows them")
+        session = chat.session
+        before = session.leaf
+        await session.branch(None if entry == ROOT else await session.find(entry))
+        await self._place.display.show_session(chat)
+        at = chat.session.leaf or "before the first entry"
+        has_left = chat.session.leaf != before
+        left = "; /tree has the branch that was left" if has_left else ""
+        self._place.remark(f"going on from {at}{left}")
 
     async def _label(self, rest: str) -> None:
         chat = self._begun()
-        if chat is not None and self._is_given(rest, "/label ENTRY [TEXT]"):
-            entry, _, text = rest.partition(" ")
-            noted = await chat.session.label(await chat.session.find(entry), text)
-            self._place.remark(f"{noted.about} is called {text.strip() or 'nothing'} now")
+        _require(rest, "/label needs an entry, then its label; /tree shows the entries")
+        entry, _, text = rest.partition(" ")
+        noted = await chat.session.label(await chat.session.find(entry), text)
+        self._place.remark(f"{noted.about} is called {text.strip() or 'nothing'} now")
 
     async def _compact(self, focus: str) -> None:
         chat = self._begun()
-        if chat is None:
-            return
         before = (await chat_context(chat)).tokens
         made = await chat.compact(focus or None)
         after = (await chat_context(chat)).tokens
@@ -224,7 +229,7 @@ class SlashCommands:
 
     async def _fork(self, entry: str) -> None:
         chat = self._begun()
-        if chat is None or not self._is_free():
+        if not self._is_free():
             return
         at = await chat.session.find(entry) if entry else None
         fork = await chat.session.fork(at)
@@ -253,8 +258,7 @@ class SlashCommands:
         await use_inbox(self._place.answering.store, words, self._place.remark)
 
     async def _memory(self, question: str) -> None:
-        if not self._is_given(question, "/memory QUESTION"):
-            return
+        _require(question, "/memory needs a question, for example /memory which hotel")
         found = await self._place.answering.store.memory.recall(question, limit=_FOUND)
         for hit in found:
             kind = f"{hit.kind}: " if hit.kind in ("fact", "episode") else ""
@@ -287,23 +291,24 @@ class SlashCommands:
             self._place.remark(f"from the next message on the model is {name}")
 
     async def _thinking(self, level: str) -> None:
-        chat = self._begun()
-        if chat is None:
-            return
+        answering, chat = self._place.answering, self._place.chat
         if not level:
-            now = (await chat.session.context(1)).thinking_level or chat.agent.thinking_level
+            now = answering.agent.thinking_level
+            if chat is not None:
+                now = (await chat.session.context(1)).thinking_level or chat.agent.thinking_level
             self._place.remark(f"the thinking level is {now or 'off'}")
             return
         chosen = next((each for each in get_args(ThinkingLevel) if each == level), None)
         if chosen is None:
             raise WrongArgument(f"write one of {', '.join(get_args(ThinkingLevel))}")
-        await chat.set_thinking_level(chosen)
+        if chat is None:
+            answering.agent = msgspec.structs.replace(answering.agent, thinking_level=chosen)
+        else:
+            await chat.set_thinking_level(chosen)
         self._place.remark(f"from the next message on the thinking level is {level}")
 
     async def _context(self, _: str) -> None:
         chat = self._begun()
-        if chat is None:
-            return
         context = await chat_context(chat)
         model = context.model or chat.agent.model
         window = self._place.answering.window_of(model)
@@ -322,8 +327,6 @@ class SlashCommands:
 
     async def _cost(self, _: str) -> None:
         chat = self._begun()
-        if chat is None:
-            return
         prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
         for line in await cost_lines(self._place.answering.store, chat.session.id, prices):
             self._place.remark(line)
@@ -350,8 +353,8 @@ class SlashCommands:
         await self._permit(TypedPermissions(approve=chosen))
 
     async def _allow(self, line: str) -> None:
-        if self._is_given(line, f"/allow COMMAND; {PATTERNS}"):
-            await self._permit(TypedPermissions(commands=(line,)))
+        _require(line, f"/allow needs a command, for example /allow pytest tests/*; {PATTERNS}")
+        await self._permit(TypedPermissions(commands=(line,)))
 
     async def _permit(self, typed: TypedPermissions) -> None:
         """Change the permissions of this session, or of the next session before it begins."""
@@ -361,15 +364,14 @@ class SlashCommands:
                 self._place.remark(told)
 
     async def _attach(self, named: str) -> None:
-        if self._is_given(named, "/attach FILE"):
-            added = await self._place.add_file(named)
-            told = f"{safe(added.name)} ({size(added.size_bytes)})"
-            self._place.remark(f"the next message goes with {told}")
+        _require(named, "/attach needs a file, for example /attach notes.txt")
+        added = await self._place.add_file(named)
+        told = f"{safe(added.name)} ({size(added.size_bytes)})"
+        self._place.remark(f"the next message goes with {told}")
 
     async def _export(self, rest: str) -> None:
         chat = self._begun()
-        if chat is None or not self._is_given(rest, _EXPORT_USAGE):
-            return
+        _require(rest, f"/export needs a file: {_EXPORT_USAGE}")
         named, redacted = _export_words(rest)
         path = await asyncio.to_thread(Path(named).expanduser)
         form = _FORMATS.get(path.suffix)
@@ -387,15 +389,17 @@ class SlashCommands:
             self._place.remark("a turn is running: stop it first, or wait for its end")
         return is_free
 
-    def _begun(self) -> Chat | None:
+    def _begun(self) -> Chat:
+        """Return the chat. Raises: WrongArgument before the first message."""
         if self._place.chat is None:
-            self._place.remark("no messages yet")
+            raise WrongArgument("no messages yet: send a message first")
         return self._place.chat
 
-    def _is_given(self, rest: str, usage: str) -> bool:
-        if not rest:
-            self._place.remark(usage)
-        return bool(rest)
+
+def _require(rest: str, told: str) -> None:
+    """Check that something follows the command. Raises: WrongArgument(told)."""
+    if not rest:
+        raise WrongArgument(told)
 
 
 def _export_words(rest: str) -> tuple[str, list[Redaction]]:
