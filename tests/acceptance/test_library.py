@@ -114,7 +114,7 @@ async def test_message_sent_without_iterating_or_awaiting_is_answered(address: s
         assert [message.role for message in await answered.messages()] == ["user", "assistant"]
 
 
-def test_same_without_async(address: str) -> None:
+def test_session_and_agent_examples_work_without_async(address: str) -> None:
     agent = perdure.Agent("helper", model="scripted:echo")
     with perdure.blocking.open(address) as store:
         session = store.create(title="Trip")

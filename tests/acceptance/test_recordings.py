@@ -60,7 +60,7 @@ async def context_problems(
 
 
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
-async def test_every_line_is_accounted_for_in_the_log(
+async def test_every_imported_line_is_the_source_of_an_entry_or_recorded_as_malformed(
     recordings: Path, store: SessionStore, folder: Folder
 ) -> None:
     for path in files(recordings, folder):

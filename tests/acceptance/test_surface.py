@@ -137,7 +137,7 @@ SURFACE: dict[str, Callable[[Stage], Awaitable[bool]]] = {
 
 
 @pytest.mark.parametrize("name", SURFACE)
-async def test_promised_call_works_as_written(name: str, tmp_path: Path) -> None:
+async def test_documented_call_works_as_written(name: str, tmp_path: Path) -> None:
     async with Stage(tmp_path) as stage:
         assert await SURFACE[name](stage)
 

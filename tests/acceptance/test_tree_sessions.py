@@ -178,7 +178,9 @@ async def test_labels_are_set_and_removed_and_never_reach_the_context(
     assert await ids(again) == [a.id, b.id]
 
 
-async def test_name_can_be_given_on_any_branch_and_cleared(place: Place, session: Session) -> None:
+async def test_session_title_can_be_set_on_any_branch_and_removed(
+    place: Place, session: Session
+) -> None:
     a, _ = await session.append(user("the first question"), assistant("b"))
     await session.rename("  Named  ")
     await session.branch(a)
@@ -189,7 +191,9 @@ async def test_name_can_be_given_on_any_branch_and_cleared(place: Place, session
     assert (info.title, info.name) == (None, "the first question")
 
 
-async def test_other_program_continues_from_a_moved_leaf(place: Place, session: Session) -> None:
+async def test_append_of_another_handle_continues_from_the_moved_leaf(
+    place: Place, session: Session
+) -> None:
     other = await reopened(place, session)
     a, b = await session.append(user("a"), assistant("b"))
     await other.branch(a)
@@ -212,7 +216,9 @@ async def test_fork_keeps_the_labels_of_its_path_and_no_others(session: Session)
     assert (root.label, root.children[0].label) == ("start", "middle")
 
 
-async def test_label_inside_a_forked_path_loses_no_history(place: Place, session: Session) -> None:
+async def test_fork_of_a_path_with_a_label_inside_keeps_the_whole_path(
+    place: Place, session: Session
+) -> None:
     a = await session.append(user("a"))
     await session.label(a, "labelled between two messages")
     await session.append(assistant("b"), user("c"), assistant("d"))
@@ -258,7 +264,7 @@ async def test_forking_before_any_answer_duplicates_nothing(store: Store) -> Non
     assert [entry.seq async for entry in copy.entries()] == [0]
 
 
-async def test_fork_with_other_folder_is_the_recent_session_there(
+async def test_fork_with_another_folder_is_the_recent_session_of_that_folder(
     store: Store, session: Session, tmp_path: Path
 ) -> None:
     await session.append(user("a"), assistant("b"))
@@ -288,7 +294,7 @@ async def test_first_answer_stores_everything_once(place: Place, store: Store) -
     assert (await (await place.open()).verify()).is_ok
 
 
-async def test_newest_session_of_the_folder_or_of_all_is_continued(
+async def test_continue_recent_opens_the_newest_session_of_a_folder_or_of_all_folders(
     place: Place, store: Store
 ) -> None:
     for folder in ("/one", "/two", "/one"):

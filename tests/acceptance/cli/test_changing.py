@@ -10,7 +10,7 @@ def head_of(world: World) -> int:
     return head
 
 
-def test_branch_moves_the_leaf_permanently(sample: World) -> None:
+def test_branch_command_moves_the_leaf_permanently(sample: World) -> None:
     head = head_of(sample)
     moved = sample.ok("sessions", "branch", SAMPLE_ID, "9", "--json").json
     assert moved == {"session": SAMPLE_ID, "leaf": f"{SAMPLE_ID}/9", "moved": True}
@@ -32,7 +32,7 @@ def test_branch_can_begin_before_the_first_entry(sample: World) -> None:
     assert text == f"{SAMPLE_ID} already continues from before its first entry.\n"
 
 
-def test_entries_are_named_by_number_id_or_foreign_id(sample: World) -> None:
+def test_entry_is_selected_by_number_id_or_foreign_id(sample: World) -> None:
     tree = (sample.folder / "own.jsonl", sample.ok("export", SAMPLE_ID, "--format", "pi").out)
     foreign = tree[1].splitlines()[3].split('"id":"')[1][:8]  # the third entry of the file
     for name in ("3", f"{SAMPLE_ID}/3", foreign):
@@ -126,7 +126,7 @@ def test_session_without_compactable_messages_is_unchanged(sample: World) -> Non
     assert sample.ok("sessions", "show", SAMPLE_ID, "--json").json["head"] == before["head"]
 
 
-def test_unavailable_model_cannot_compact(sample: World) -> None:
+def test_compaction_with_unavailable_model_is_refused(sample: World) -> None:
     ended = sample.run("sessions", "compact", SAMPLE_ID, "--json")
     assert (ended.code, ended.error["code"]) == (2, "model_not_here")
     assert "-m scripted:echo works offline" in ended.error["message"]
@@ -169,7 +169,7 @@ def test_compaction_reports_hidden_and_pinned_entries(world: World) -> None:
     assert sum(made["left"]["roles"].values()) == len(made["left"]["entries"]) > 2
 
 
-def test_branch_is_abandoned_with_a_summary(world: World) -> None:
+def test_abandoned_branch_gets_a_summary(world: World) -> None:
     world.ok("chat", stdin="the first question\nthe second question\n")
     (session,) = (row["id"] for row in world.ok("sessions", "list", "--json").json)
     first = world.ok("sessions", "tree", session, "--json").json["roots"][0]["id"]

@@ -108,7 +108,7 @@ def test_imported_session_continues_with_the_given_model(sample: World) -> None:
     assert sum(row["kind"] == "model_change" for row in branch) == 3
 
 
-def test_tools_read_only_in_the_working_directory(world: World) -> None:
+def test_tools_cannot_read_files_outside_the_working_directory(world: World) -> None:
     (world.folder / "sub").mkdir()
     (world.folder / "sub" / "a.txt").write_text("content of a", encoding="utf-8")
     (world.folder / "secret.txt").write_text("not for you", encoding="utf-8")
@@ -139,7 +139,7 @@ def test_json_prints_every_event_in_wire_form(world: World) -> None:
     assert (types[0], types.count("session:started")) == ("session:started", 1)
 
 
-def test_command_of_other_programs_names_the_equivalent_here(world: World) -> None:
+def test_chat_command_of_another_program_suggests_the_perdure_command(world: World) -> None:
     ended = world.ok("chat", stdin="hello\n/undo\n/pin 2\n/quit\n")
     assert "unknown command /undo; /tree or /branch ENTRY continues from an earlier" in ended.out
     assert "unknown command /pin; `perdure sessions pin ID ENTRY` keeps an entry" in ended.out
@@ -168,7 +168,7 @@ def test_printed_command_resumes_a_session_of_another_store(world: World) -> Non
     assert "Aye." in again.out
 
 
-def test_piped_messages_exit_with_the_code_of_the_failed_one(world: World) -> None:
+def test_chat_of_piped_messages_exits_with_the_code_of_a_failed_message(world: World) -> None:
     refuses = "rules:\n  - when: {user_contains: first}\n    error: {code: model_refused}\n"
     scenario = world.scenario(f"{refuses}  - text: Fine\n")
     ended = world.run("chat", "--scenario", scenario, stdin="first\nsecond\n")
@@ -179,7 +179,7 @@ def test_piped_messages_exit_with_the_code_of_the_failed_one(world: World) -> No
     assert world.run("chat", "--scenario", scenario, stdin="second\n/branch 99\n").code == 0
 
 
-def test_conversation_is_moved_named_and_compacted_during_a_chat(world: World) -> None:
+def test_chat_commands_label_branch_and_compact_the_session(world: World) -> None:
     lines = ["first", "/label 2 begin here", "/branch root", "/branch root", "second"]
     text = "\n".join([*lines, "/branch 99", "/compact", "/help\n"])
     ended = world.ok("chat", stdin=text)
@@ -212,7 +212,7 @@ def test_open_pipe_without_text_does_not_delay_a_prompt(world: World) -> None:
     assert b"nothing came through stdin" in told
 
 
-def test_commands_typed_into_a_chat_work(world: World) -> None:
+def test_every_chat_command_prints_its_result(world: World) -> None:
     text = "\n".join(
         (
             "/model",
@@ -341,7 +341,7 @@ def test_mistake_typed_into_a_chat_gets_a_remedy(world: World) -> None:
         assert told in out, typed
 
 
-def test_scenario_is_acted(world: World) -> None:
+def test_scenario_answers_the_messages_in_order(world: World) -> None:
     scenario = world.scenario("sequence:\n  - text: Ahoy\n  - text: Land\n", "trip")
     assert world.ok("chat", "-p", "hi", "--scenario", scenario).out == "Ahoy\n"
     ended = world.run("chat", "--continue", "-p", "and now?", "--scenario", scenario)
@@ -378,7 +378,7 @@ def test_ctrl_c_ends_the_turn_and_keeps_the_messages(
     assert world.ok("sessions", "show", session, "--json").json["cut_answer"] is None
 
 
-def test_killed_turn_is_resumed_first_without_repeating_its_tool(
+def test_killed_turn_resumes_before_the_next_message_without_rerunning_its_tool(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging
@@ -416,7 +416,7 @@ def test_partial_answer_of_a_killed_turn_is_shown_until_it_is_resumed(
     assert "partial answer" not in world.ok("sessions", "read", session).out
 
 
-def test_session_with_a_damaged_open_turn_is_shown_without_its_partial_answer(
+def test_show_of_a_damaged_open_turn_omits_the_partial_answer(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging
@@ -481,7 +481,7 @@ def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
 
 
 @pytest.mark.parametrize("is_piped", [False, True], ids=["prompt", "lines"])
-def test_resumed_turn_keeps_its_model_and_the_next_message_gets_the_given_one(
+def test_resumed_turn_keeps_its_model_and_next_message_uses_the_given_model(
     hanging: tuple[World, str, subprocess.Popen[bytes]], *, is_piped: bool
 ) -> None:
     world, session, process = hanging
@@ -503,7 +503,7 @@ def test_resumed_turn_keeps_its_model_and_the_next_message_gets_the_given_one(
     ]
 
 
-def test_killed_turn_with_another_model_names_the_commands_that_end_it(
+def test_chat_with_another_model_after_kill_suggests_commands_to_end_the_turn(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging
@@ -518,7 +518,7 @@ def test_killed_turn_with_another_model_names_the_commands_that_end_it(
     assert "you wrote “Go on”" in world.ok(*other).out
 
 
-def test_two_processes_do_not_run_turns_in_one_session(
+def test_second_process_cannot_run_a_turn_in_the_same_session(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging
@@ -663,7 +663,7 @@ def test_interrupted_turn_can_be_abandoned(
     world.ok("sessions", "branch", session, "root")
 
 
-def test_file_named_in_prompt_is_attached_and_piped_file_is_not(
+def test_file_named_in_prompt_is_attached_but_file_named_in_piped_text_is_not(
     world: World,
 ) -> None:
     (world.folder / "sea.py").write_text("print('sea')\n")

@@ -43,7 +43,7 @@ def file_of(world: World) -> Path:
     return world.folder / "a.txt"
 
 
-def test_one_turn_prints_asker_question_and_answer_command(
+def test_turn_that_asks_prints_the_asker_the_question_and_the_answer_command(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged
@@ -66,7 +66,7 @@ def test_one_turn_prints_asker_question_and_answer_command(
     assert file_of(world).read_text(encoding="utf-8") == "the sea"
 
 
-def test_json_question_is_an_event_of_the_asking_session(
+def test_question_in_json_output_is_an_event_of_the_asking_session(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged

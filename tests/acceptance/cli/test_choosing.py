@@ -68,7 +68,7 @@ def test_file_that_is_not_a_recording_is_rejected(
     assert told in ended.err
 
 
-def test_error_for_a_title_names_the_ids_of_its_sessions(world: World) -> None:
+def test_error_for_an_ambiguous_title_lists_the_matching_session_ids(world: World) -> None:
     for number in range(5):
         world.ok("chat", "-p", f"Walk dog {number}")
     rows = world.ok("sessions", "list", "--json").json
@@ -101,7 +101,7 @@ def test_two_branches_are_compared(imported: World) -> None:
     assert "+ entry 21 has 5 entries of its own" in text
 
 
-def test_branch_is_compared_with_current_one(imported: World) -> None:
+def test_branch_is_compared_with_the_current_branch(imported: World) -> None:
     here = imported.ok("sessions", "show", "0196", "--json").json["leaf"]
     found = imported.ok("sessions", "diff", "0196", "root", "--json").json
     assert [side["leaf"] for side in found["branches"]] == [None, here]
@@ -130,7 +130,7 @@ def test_missing_entry_cannot_be_compared(imported: World) -> None:
         (("x" * 5000,), 2, "(5,000 characters)"),
     ],
 )
-def test_mistake_gets_a_short_message(
+def test_wrong_command_line_gets_a_short_error_message(
     sample: World, words: tuple[str, ...], code: int, told: str
 ) -> None:
     ended = sample.run(*words)
@@ -147,7 +147,7 @@ def test_nothing_to_undo_is_reported(sample: World) -> None:
     assert ended.err.startswith("perdure: there is no compaction to undo in session")
 
 
-def test_store_in_memory_reports_no_file(world: World) -> None:
+def test_info_on_a_store_in_memory_names_no_file(world: World) -> None:
     out = world.ok("store", "info", "--store", "memory:").out
     assert "none: all of it ends with this process" in out
     assert "0 bytes for 0 bytes" not in out
@@ -157,7 +157,7 @@ def test_store_in_memory_reports_no_file(world: World) -> None:
 # ---------------------------------------------------------------- projects
 
 
-def test_project_lists_only_its_own_sessions(sample: World) -> None:
+def test_command_in_a_project_lists_only_sessions_of_that_project(sample: World) -> None:
     extra = {"PERDURE_STORE": f"sqlite:///{sample.file}", "HOME": str(sample.folder)}
     project = World(sample.folder / "tides", extra)
     (project.folder / "sub").mkdir(parents=True)
@@ -280,7 +280,7 @@ def test_chat_continues_the_picked_session(several: World) -> None:
     assert f'"sessionId":"{session}"' in out
 
 
-def test_picker_without_a_terminal_picks_nothing(imported: World) -> None:
+def test_picker_without_a_terminal_selects_no_session(imported: World) -> None:
     done = subprocess.run(
         [PERDURE, "sessions", "pick"],
         capture_output=True,

@@ -68,7 +68,7 @@ COMPLETED = {
 }
 
 
-def test_bash_completes(imported: World) -> None:
+def test_bash_completes_each_command_line_as_expected(imported: World) -> None:
     lines = iter(asked(imported, "bash", "-c", BASH, "bash", *COMPLETED))
     found = {line: list(iter(lambda: next(lines), END)) for line in COMPLETED}
     assert found == COMPLETED
@@ -122,7 +122,7 @@ def test_agents_are_completed_by_the_names_of_their_files(world: World) -> None:
     ]
 
 
-def test_fish_completes(imported: World) -> None:
+def test_fish_completes_session_ids(imported: World) -> None:
     shown = asked(imported, "fish", "--no-config", "-c", FISH, "perdure sessions show 019")
     assert shown[0].startswith(SAMPLE_ID)
 

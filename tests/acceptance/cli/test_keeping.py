@@ -50,7 +50,7 @@ def test_only_the_selected_sessions_are_erased(sample: World) -> None:
     assert taken.read_text() == "{}"
 
 
-def test_erasure_asks_about_forks_which_are_exported_afterwards(sample: World) -> None:
+def test_erasure_needs_an_option_for_forks_and_kept_forks_can_be_exported(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
     file = sample.folder / "erased.json"
 
@@ -65,7 +65,7 @@ def test_erasure_asks_about_forks_which_are_exported_afterwards(sample: World) -
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
-def test_erased_file_is_imported_only_with_option_again(sample: World) -> None:
+def test_file_of_an_erased_session_is_imported_only_with_the_again_option(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes", "--keep-for-forks")
 
@@ -94,7 +94,7 @@ def test_policy_is_set_previewed_and_applied(sample: World) -> None:
     assert sample.run("store", "retention", "set", "--max-idle", "soon").code == 2
 
 
-def test_quota_refuses_commits_that_exceed_it(sample: World) -> None:
+def test_commit_that_exceeds_the_quota_is_refused(sample: World) -> None:
     sample.ok("store", "quota", "set", "--max-sessions", "1")
 
     refused = sample.run("sessions", "fork", SAMPLE_ID)
@@ -201,7 +201,7 @@ def test_dry_run_erasure_of_one_session_lists_it_and_erases_nothing(sample: Worl
     assert sample.ok("sessions", "erasures", "--json").json == []
 
 
-def test_erasure_of_a_password_warns_about_the_answer_that_quotes_it(world: World) -> None:
+def test_erasure_of_a_password_warns_about_an_answer_with_the_same_password(world: World) -> None:
     world.ok("chat", "-m", "scripted:echo", "-p", "My password is hunter2secret")
     session = world.ok("sessions", "list", "--json").json[0]["id"]
     world.ok("chat", "-m", "scripted:echo", "--session", session, "-p", "What is the weather?")
@@ -224,7 +224,7 @@ def test_erasure_of_a_password_warns_about_the_answer_that_quotes_it(world: Worl
     assert world.ok("sessions", "search", "hunter2secret", "--json").json == []
 
 
-def test_erasure_of_two_entries_does_not_warn_about_each_other(world: World) -> None:
+def test_erasure_of_two_similar_entries_warns_about_neither_entry(world: World) -> None:
     world.ok("chat", "-m", "scripted:echo", "-p", "I live at 12 Baker Street in London")
     session = world.ok("sessions", "list", "--json").json[0]["id"]
 

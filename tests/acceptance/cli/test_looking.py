@@ -84,7 +84,7 @@ def test_list_can_be_filtered_by_program_agent_model_and_time(imported: World) -
     assert "yesterday, 7d" in ended.err
 
 
-def test_list_with_hide_ended_leaves_out_ended_sessions_until_they_are_used(sample: World) -> None:
+def test_list_with_hide_ended_omits_ended_sessions_until_their_next_use(sample: World) -> None:
     def listed(*options: str) -> list[str]:
         rows = sample.ok("sessions", "list", "--json", "--hide-ended", *options).json
         return [row["title"] for row in rows]
@@ -102,7 +102,7 @@ def test_list_with_hide_ended_leaves_out_ended_sessions_until_they_are_used(samp
     assert listed("--source", "perdure") == ["one", "two"]
 
 
-def test_source_perdure_selects_sessions_that_no_other_program_made(sample: World) -> None:
+def test_source_perdure_selects_only_sessions_created_by_perdure(sample: World) -> None:
     sample.ok("chat", "-m", "scripted:echo", "-p", "hello from here")
     (row,) = sample.ok("sessions", "list", "--source", "perdure", "--json").json
     assert (row["source"], row["title"]) == (None, "hello from here")
@@ -185,7 +185,7 @@ def test_fork_is_compared_with_its_origin(sample: World) -> None:
     assert sample.run("sessions", "diff", fork, "nothing").code == 3
 
 
-def test_preview_of_erasure_names_sessions_that_forks_keep(sample: World) -> None:
+def test_erasure_dry_run_lists_sessions_not_erased_because_of_forks(sample: World) -> None:
     sample.ok("sessions", "fork", SAMPLE_ID, "--at", "5")
     wanted = ("sessions", "erase", "--source", "pi")
     shown = sample.ok(*wanted, "--dry-run").out
@@ -196,7 +196,7 @@ def test_preview_of_erasure_names_sessions_that_forks_keep(sample: World) -> Non
     assert f"{SAMPLE_ID}: not erased" in sample.run(*wanted, "--yes").err
 
 
-def test_list_continues_after_session_of_last_page(world: World) -> None:
+def test_list_page_begins_after_the_given_session(world: World) -> None:
     for text in ("one", "two", "three"):
         world.ok("chat", "-p", text)
     page = world.ok("sessions", "list", "--limit", "2")
@@ -210,7 +210,7 @@ def test_list_continues_after_session_of_last_page(world: World) -> None:
     assert world.run("sessions", "list", "--after", "nothing").code == 3
 
 
-def test_session_is_shown_with_its_facts_and_its_branch(imported: World) -> None:
+def test_show_prints_the_data_and_the_branch_of_a_session(imported: World) -> None:
     data = imported.ok("sessions", "show", SAMPLE_ID, "--json").json
     assert set(data) > LIST_KEYS
     assert data["usage"]["total_tokens"] > 0
@@ -267,7 +267,7 @@ def test_shown_cost_of_long_session_equals_cost_in_usage(world: World) -> None:
     )
 
 
-def test_tree_has_every_branch_label_and_compaction(imported: World) -> None:
+def test_tree_shows_every_branch_every_label_and_every_compaction(imported: World) -> None:
     tree = imported.ok("sessions", "tree", SAMPLE_ID, "--json").json
     assert set(tree) == {"leaf", "roots"}
     found = list(nodes(tree))
@@ -289,7 +289,7 @@ def test_tree_has_every_branch_label_and_compaction(imported: World) -> None:
     assert [len(node["children"]) for node in found if node.get("label") == "two ways out"] == [2]
 
 
-def test_tree_is_drawn(imported: World) -> None:
+def test_tree_is_drawn_as_text(imported: World) -> None:
     text = imported.ok("sessions", "tree", SAMPLE_ID).out
     assert "├─● user       Quick one first please" in text
     assert "[two ways out]" in text
@@ -319,7 +319,9 @@ def test_context_shows_the_messages_a_model_would_receive(imported: World) -> No
     assert "🐌" in text
 
 
-def test_budget_omits_the_oldest_messages_and_reports_it(imported: World) -> None:
+def test_context_over_budget_omits_oldest_messages_and_reports_their_number(
+    imported: World,
+) -> None:
     whole = imported.ok("sessions", "context", SAMPLE_ID, "--json").json
     small = imported.ok("sessions", "context", SAMPLE_ID, "--budget", "1200", "--json").json
     assert small["dropped"] > 0
@@ -412,7 +414,7 @@ def test_default_store_is_in_the_users_data_folder(world: World) -> None:
     assert len(home.ok("sessions", "list", "--json").json) == 1
 
 
-def test_namespaces_do_not_see_each_other(sample: World) -> None:
+def test_sessions_of_another_namespace_are_not_listed(sample: World) -> None:
     assert sample.ok("sessions", "list", "--namespace", "other", "--json").json == []
     assert sample.run("sessions", "show", SAMPLE_ID, "--namespace", "other").code == 3
 
@@ -496,7 +498,7 @@ def test_read_prints_whole_messages_of_the_branch(imported: World) -> None:
     assert len(newest) < len(out)
 
 
-def test_read_of_an_entry_prints_this_entry_of_any_branch(imported: World) -> None:
+def test_read_of_an_entry_prints_that_entry_of_any_branch(imported: World) -> None:
     tree = imported.ok("sessions", "tree", SAMPLE_ID, "--json").json
     for node in list(nodes(tree))[:20]:
         number = node["id"].rpartition("/")[2]
@@ -506,7 +508,7 @@ def test_read_of_an_entry_prints_this_entry_of_any_branch(imported: World) -> No
     assert imported.run("sessions", "read", SAMPLE_ID, "99999").code == 3
 
 
-def test_read_in_a_terminal_goes_through_the_pager(imported: World) -> None:
+def test_read_in_a_terminal_uses_the_pager(imported: World) -> None:
     pager = imported.folder / "pager"
     pager.write_text("#!/bin/sh\nsed 's/^/paged: /' > paged.txt\n")
     pager.chmod(0o700)

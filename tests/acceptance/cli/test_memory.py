@@ -22,7 +22,7 @@ def test_fact_is_remembered_corrected_and_deleted(world: World) -> None:
     assert leaks_in(world.file, "likes") == []
 
 
-def test_fact_list_continues_after_a_given_fact(world: World) -> None:
+def test_fact_list_page_begins_after_the_given_fact(world: World) -> None:
     for number in range(3):
         world.ok("memory", "remember", f"fact {number}")
     whole = world.ok("memory", "facts", "--json").json
@@ -65,7 +65,7 @@ def message(id: str, parent: str, text: str) -> str:
     return f'{{{head},"message":{said}}}'
 
 
-def test_imported_session_is_indexed_once_and_again_after_growth(world: World) -> None:
+def test_imported_session_is_indexed_once_and_again_after_the_session_grew(world: World) -> None:
     file = world.folder / "trip.jsonl"
     lines = [HEADER, message("a1", "null", "Hello")]
     file.write_text("\n".join(lines) + "\n")
@@ -107,7 +107,7 @@ def test_question_finds_session_texts_and_explains_the_hit(world: World) -> None
     assert others.strip() == "Nothing found."
 
 
-def test_hit_without_query_words_says_that_its_session_matches(world: World) -> None:
+def test_hit_without_query_words_is_explained_by_its_session(world: World) -> None:
     texts = ["The hotel by the river", *(f"other words {number}" for number in range(9))]
     parents = ["null", *(f'"{number}"' for number in range(9))]
     lines = [message(str(n), parents[n], text) for n, text in enumerate(texts)]
@@ -144,7 +144,7 @@ def test_folder_and_file_of_facts_are_imported(world: World) -> None:
     assert wrong.code == 2
 
 
-def test_piped_facts_are_complete_and_short_id_selects_fact(world: World) -> None:
+def test_facts_print_their_whole_text_and_a_short_id_selects_one_fact(world: World) -> None:
     text = "Ana books the quiet room on the second floor of the hotel at the harbour. " * 8
     fact = world.ok("memory", "remember", text, "--json").json["id"]
     other = world.ok("memory", "remember", "Ben drives", "--json").json["id"]

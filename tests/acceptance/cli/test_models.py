@@ -33,7 +33,7 @@ def test_every_provider_is_listed_with_its_missing_settings(tmp_path: Path) -> N
     assert SECRET not in listed.out + listed.err
 
 
-def test_list_is_also_json(world: World) -> None:
+def test_model_list_has_a_json_form(world: World) -> None:
     found = {state["name"]: state for state in world.ok("models", "--json").json}
     assert found["scripted"]["status"] == "configured"
     assert found["openai"] == {
@@ -59,7 +59,7 @@ async def test_answer_of_model_is_reported_with_time_and_tokens(tmp_path: Path) 
     assert 0 <= data["first_ms"] <= data["total_ms"]
 
 
-async def test_refusal_by_a_model_is_an_error_without_the_key(tmp_path: Path) -> None:
+async def test_error_of_a_refusing_model_does_not_contain_the_key(tmp_path: Path) -> None:
     async with openai_server() as server:
         server.will(failing(401, f"the key {SECRET} is wrong"))
         told = await tried(tmp_path, server.url)
@@ -76,13 +76,13 @@ def test_unconfigured_provider_reports_the_remedy(world: World) -> None:
     assert "set OPENAI_API_KEY" in ended.err
 
 
-def test_options_before_the_command_are_a_mistake(world: World) -> None:
+def test_options_before_the_subcommand_are_a_usage_error(world: World) -> None:
     ended = world.run("models", "--json", "test", "scripted:echo")
     assert ended.code == 2
     assert "after the command" in ended.err
 
 
-def test_offline_model_can_be_tested_too(world: World) -> None:
+def test_models_test_accepts_the_offline_model(world: World) -> None:
     assert "ok  scripted:echo said" in world.ok("models", "test", "scripted:echo").out
 
 
@@ -155,7 +155,7 @@ def test_key_in_a_locked_keyring_is_not_reported_as_absent(tmp_path: Path) -> No
     assert "The key of OpenAI (chat completions) is removed from /" in ended.out
 
 
-def test_remaining_key_file_does_not_hide_the_removed_key(tmp_path: Path) -> None:
+def test_remove_key_reports_the_keyring_removal_if_a_key_file_remains(tmp_path: Path) -> None:
     variables = {
         "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.FileKeyring",
         "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),

@@ -47,9 +47,7 @@ def test_own_session_without_a_given_model_continues_with_its_model(unnamed: Wor
 
 
 @pytest.mark.parametrize("source", ["environment", "settings", "agent file"])
-def test_model_of_the_environment_the_settings_or_an_agent_file_answers(
-    unnamed: World, source: str
-) -> None:
+def test_model_from_environment_settings_or_agent_file_answers(unnamed: World, source: str) -> None:
     named = {**unnamed.extra, "PERDURE_MODEL": "scripted:echo" if source == "environment" else ""}
     if source == "settings":
         config = unnamed.folder / ".config" / "perdure" / "config.toml"

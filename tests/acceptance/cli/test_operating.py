@@ -74,7 +74,7 @@ def test_damaged_store_is_repaired_and_the_original_is_kept(sample: World) -> No
     assert "left alone" in sample.ok("store", "repair").out
 
 
-def test_repair_names_the_number_of_lost_entries_first(sample: World) -> None:
+def test_repair_reports_the_number_of_lost_entries_first(sample: World) -> None:
     content = bytearray(sample.file.read_bytes())
     mark, at = b'"type":"text","text":"', 0
     while (at := content.find(mark, at)) >= 0:
@@ -108,7 +108,7 @@ def test_store_commands_accept_relative_addresses(sample: World) -> None:
     assert sample.ok("store", "verify", "--store", "sqlite:///copied.db").out.startswith("ok")
 
 
-def test_figures_are_shown(sample: World) -> None:
+def test_store_stats_prints_sizes_and_counts(sample: World) -> None:
     found = sample.ok("store", "stats", "--json").json
     (namespace,) = found["namespaces"]
     assert namespace["largest"][0]["stream"] == SAMPLE_ID
@@ -158,7 +158,7 @@ def test_forks_of_session_files_are_copies_and_are_found_by_their_origin(sample:
     assert {each["stream"] for each in copied["sessions"]} == {SAMPLE_ID, fork, inner}
 
 
-def test_advice_of_doctor_encrypts_the_store(sample: World) -> None:
+def test_command_suggested_by_doctor_encrypts_the_store(sample: World) -> None:
     plain = World(sample.folder, {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"})
     told = {check["name"]: check for check in plain.ok("doctor", "--json").json["checks"]}
     advice = told["encryption"]["advice"]

@@ -47,7 +47,7 @@ def test_usage_and_list_show_same_program_for_own_sessions(world: World) -> None
     assert "perdure" in world.ok("sessions", "list").out
 
 
-def test_models_without_a_price_are_named_and_settings_price_them(world: World) -> None:
+def test_models_without_a_price_are_listed_until_settings_set_their_prices(world: World) -> None:
     world.ok("chat", "-p", "hello")
     text = world.ok("usage").out
     assert "no price for scripted:echo: 1 call" in text
@@ -108,7 +108,7 @@ printf '<%s>\n' "${{PS1@P}}"
     assert after.startswith(f"<{told} ")
 
 
-def test_price_without_a_part_for_cached_tokens_is_named(world: World) -> None:
+def test_price_without_a_rate_for_cached_tokens_is_reported(world: World) -> None:
     usage = {
         "input_tokens": 10,
         "output_tokens": 5,
@@ -267,7 +267,7 @@ def test_edits_are_sorted_by_their_number(world: World) -> None:
     assert paths("--sort", "count", "--last", "1") == ["/a/most"]
 
 
-def test_activity_as_a_map_ends_with_the_newest_day_and_refuses_hours_and_last(
+def test_activity_map_ends_with_the_newest_day_and_rejects_hours_and_last_options(
     sample: World,
 ) -> None:
     lines = sample.ok("activity", "--map").out.splitlines()

@@ -56,7 +56,7 @@ def test_resumed_session_keeps_the_cap_of_its_agent(world: World) -> None:
     assert "Runtime(" not in told
 
 
-def test_resumed_session_takes_the_cap_of_a_named_agent_file(world: World) -> None:
+def test_resumed_session_uses_the_cap_of_the_given_agent_file(world: World) -> None:
     session = begun(world, "limits: {max_turns: 1}\n")
     (world.folder / "clerk.agent.yaml").write_text(CLERK + "limits: {max_turns: 2}\n")
     named = ("chat", "--session", session, "--agent", "clerk.agent.yaml")
@@ -66,7 +66,7 @@ def test_resumed_session_takes_the_cap_of_a_named_agent_file(world: World) -> No
     assert "turn_limit" in ended.err
 
 
-def test_resumed_session_cannot_do_more_than_it_started_with(world: World) -> None:
+def test_resumed_session_gets_no_more_permissions_than_at_its_start(world: World) -> None:
     session = begun(
         world, "permissions: {approval: auto, allowed_commands: [ls]}\ntools: [run_command]\n"
     )
@@ -110,7 +110,7 @@ def test_session_cannot_be_resumed_with_another_agent(world: World, choice: str)
     assert "keeps its agent 'clerk' for life and cannot continue with 'helper'" in told
 
 
-def test_next_message_continues_after_the_cap_of_tool_rounds(world: World) -> None:
+def test_session_accepts_a_message_after_a_turn_reached_the_tool_round_cap(world: World) -> None:
     rounds = "  - calls: [{name: list_directory, args: {path: .}}]\n" * 17
     scenario = world.scenario(f"name: acted\nsequence:\n{rounds}  - text: Done.\n")
     chat = ("chat", "--scenario", scenario)

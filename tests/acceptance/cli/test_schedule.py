@@ -30,7 +30,7 @@ async def test_message_is_listed_and_cancelled_by_a_part_of_its_id(world: World)
     assert world.ok("schedule", "list").out == "Nothing is scheduled.\n"
 
 
-def test_message_is_scheduled_for_a_session_and_its_agent_is_named(world: World) -> None:
+def test_scheduled_message_of_a_session_is_listed_with_the_agent(world: World) -> None:
     world.ok("chat", "-p", "hi")
     [session] = world.ok("sessions", "list", "--json").json
     before = datetime.now(UTC)

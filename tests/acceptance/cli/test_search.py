@@ -15,7 +15,7 @@ KEYS = {
 }
 
 
-def test_search_returns_the_promised_json(imported: World) -> None:
+def test_search_returns_the_documented_json(imported: World) -> None:
     hits = imported.ok("sessions", "search", "tide table", "--json").json
 
     assert hits
@@ -131,7 +131,7 @@ def test_command_of_a_hit_prints_its_entry(imported: World) -> None:
     assert "tide" in imported.ok(*words[1:]).out.lower()
 
 
-def test_search_of_the_imports_of_a_program_finds_only_these(imported: World) -> None:
+def test_search_with_a_source_program_finds_only_imports_of_that_program(imported: World) -> None:
     def found(source: str) -> int:
         return len(imported.ok("sessions", "search", "tide", "--json", "--source", source).json)
 

@@ -35,7 +35,7 @@ def own(project: World, name: str, text: str) -> Path:
     return file
 
 
-def test_config_explain_says_where_each_value_comes_from(project: World) -> None:
+def test_config_explain_prints_the_source_of_each_value(project: World) -> None:
     mine = own(project, "config.toml", '[chat]\nmodel = "openai:x"\nturn_cap = 9\n')
     plain = World(project.folder, {**project.extra, "PERDURE_MODEL": ""})
     told = {each["key"]: each for each in plain.ok("config", "explain", "--json").json}
@@ -101,7 +101,7 @@ def test_config_path_names_the_files(project: World) -> None:
     ]
 
 
-def test_excessive_project_settings_fail_every_command(project: World) -> None:
+def test_forbidden_project_setting_fails_every_command(project: World) -> None:
     config = project.folder / ".perdure" / "config.toml"
     config.write_text('[store]\nnamespace = "x"\naddress = "postgresql://example.org/x"\n')
     ended = project.run("sessions", "list", "--json")

@@ -59,7 +59,7 @@ def test_model_without_a_provider_is_refused_immediately(world: World) -> None:
     assert "$PERDURE_MODEL: 'gpt-5' names no provider" in ended.err
 
 
-def test_doctor_works_without_a_home(world: World) -> None:
+def test_doctor_works_without_a_home_folder(world: World) -> None:
     nowhere = World(world.folder, {"HOME": "", "PERDURE_STORE": ""})
     ended = nowhere.run("doctor", "--json")
     checks = {check["name"]: check for check in ended.json["checks"]}
@@ -106,7 +106,7 @@ def test_empty_file_is_reported_as_damaged_and_unchanged(world: World) -> None:
     assert world.file.stat().st_size == 0
 
 
-def test_limits_are_printed_as_typed(sample: World) -> None:
+def test_retention_and_quota_limits_are_printed_in_the_typed_units(sample: World) -> None:
     told = sample.ok("store", "retention", "set", "--max-idle", "90d", "--max-bytes", "5GB").out
     assert "delete sessions without new messages after" in told
     assert "90d" in told
@@ -138,7 +138,7 @@ def test_warning_about_a_typed_credential_says_how_it_is_stored(
     assert (refused.code, "stored and sent" in refused.err) == (2, False)
 
 
-def test_help_word_prints_page_and_unknown_command_names_right_one(
+def test_help_word_prints_help_and_unknown_command_suggests_a_command(
     world: World,
 ) -> None:
     assert world.ok("help", "sessions", "fork").out == world.ok("sessions", "fork", "-h").out
@@ -182,7 +182,7 @@ def test_group_without_a_command_prints_its_help(world: World) -> None:
         assert "Missing command" not in ended.err
 
 
-def test_format_json_names_the_correct_option(sample: World) -> None:
+def test_format_json_error_suggests_the_json_option(sample: World) -> None:
     for words in (
         ("sessions", "list", "--format", "json"),
         ("usage", "--output=json"),
@@ -194,14 +194,14 @@ def test_format_json_names_the_correct_option(sample: World) -> None:
     assert "--json" not in sample.run("sessions", "list", "--format", "text").err
 
 
-def test_removed_label_is_reported_with_its_text(sample: World) -> None:
+def test_label_removal_prints_the_text_of_the_label(sample: World) -> None:
     told = sample.ok("sessions", "label", SAMPLE_ID, "9").out
     assert "is no longer called 'two ways out'" in told
     told = sample.ok("sessions", "label", SAMPLE_ID, "9").out
     assert "has no label; add a text after the entry" in " ".join(told.split())
 
 
-def test_option_that_a_mode_ignores_is_refused(sample: World) -> None:
+def test_option_without_effect_in_a_mode_is_refused(sample: World) -> None:
     show = ("flow", "show", "f", "--role", "owner", "--json")
     for words, told in (
         (("sessions", "read", SAMPLE_ID, "8", "--last", "2"), "--last the newest messages: leave"),
@@ -215,7 +215,7 @@ def test_option_that_a_mode_ignores_is_refused(sample: World) -> None:
     assert len(sample.ok("sessions", "read", SAMPLE_ID, "8", "--json").json) == 1
 
 
-def test_mistake_with_a_known_remedy_names_it(world: World) -> None:
+def test_mistake_with_a_known_remedy_suggests_the_remedy(world: World) -> None:
     for words, told in (
         (("chat", "hello"), "unexpected argument: hello; a message goes after -p, in quotes"),
         (("sessions", "diff", "S"), "missing argument LEAF_A; `perdure sessions tree ID` lists"),

@@ -186,7 +186,7 @@ def lines(world: World, *words: str) -> AbstractContextManager[Terminal]:
 PROMPT = "\x1b[?2004h> "
 
 
-def test_lines_are_edited_recalled_and_pasted_whole(world: World) -> None:
+def test_line_mode_edits_recalls_and_pastes_whole_lines(world: World) -> None:
     with lines(world) as seen:
         seen.until(PROMPT)
         seen.press("helo\x1b[D\x1b[Dl\r")  # two to the left

@@ -66,7 +66,7 @@ def test_change_waits_for_approval_and_always_lasts_until_revoked(
     assert world.run("chat", "--session", session, "-p", write("a.txt", "one")).code == 1
 
 
-def test_mode_can_approve_edits_or_refuse_all_changes(world: World) -> None:
+def test_approval_mode_approves_edits_or_refuses_all_changes(world: World) -> None:
     says(world, write("a.txt", "one"), "--approve", "accept-edits")
     assert (world.folder / "a.txt").read_text() == "one"
     refused = says(world, write("b.txt", "x"), "--approve", "plan")
@@ -116,7 +116,7 @@ def test_command_that_needs_a_shell_is_rejected_as_a_rule(world: World) -> None:
     assert says(world, "x", "--allow-command", "ls | wc").code == 2
 
 
-def test_missing_grant_cannot_be_revoked(world: World) -> None:
+def test_revoking_a_grant_that_does_not_exist_is_refused(world: World) -> None:
     says(world, "hello")
     assert world.run("grants", "revoke", session_of(world), "write_file x").code == 3
     assert world.run("grants", "revoke", session_of(world)).code == 2
@@ -149,7 +149,7 @@ def test_chat_shows_the_whole_call_before_it_asks_for_approval(world: World) -> 
     assert (world.folder / "a.txt").read_text() == content
 
 
-def test_unique_prefix_of_a_grant_names_it(world: World) -> None:
+def test_grant_is_selected_by_a_unique_prefix(world: World) -> None:
     says(world, write("a.txt", "one"))
     world.ok("inbox", "answer", question(world)["id"], "always")
     session = session_of(world)

@@ -63,7 +63,7 @@ def test_file_is_overwritten_only_with_force(sample: World) -> None:
     assert [path.name for path in sample.folder.glob(".*.part")] == []
 
 
-def test_unwritable_place_is_named(sample: World) -> None:
+def test_export_error_names_the_unwritable_path(sample: World) -> None:
     ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out.jsonl", "--json")
     assert (ended.code, ended.error["code"]) == (3, "path_not_found")
     assert "nowhere" in ended.error["message"]
@@ -86,7 +86,7 @@ def test_folder_import_continues_after_a_broken_file(world: World) -> None:
     assert "1 session, 0 entries added, 1 file failed" in ended.out
 
 
-def test_damaged_line_is_stored_counted_and_named(world: World) -> None:
+def test_damaged_line_is_stored_counted_and_reported(world: World) -> None:
     lines = SAMPLE.read_bytes().splitlines(keepends=True)
     lines[6] = lines[6][:40] + b"\n"
     file = world.folder / "damaged.jsonl"

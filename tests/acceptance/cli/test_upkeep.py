@@ -188,7 +188,7 @@ def test_doctor_finds_leftovers_of_an_interrupted_rekey(plain: World) -> None:
     assert checks["rekey"]["status"] == "warn"
 
 
-def test_missing_store_cannot_be_changed(world: World) -> None:
+def test_maintenance_command_on_a_missing_store_is_refused(world: World) -> None:
     for words in (["rekey", "--plain"], ["vacuum"], ["migrate"]):
         assert world.run("store", *words).code == 3
     assert world.run("store", "rekey", "--plain", "--store", "memory:").code == 1

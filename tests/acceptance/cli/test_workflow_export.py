@@ -40,7 +40,7 @@ def test_workflow_file_in_a_folder_is_named_after_session_and_recorded(
     assert file.read_bytes() == first
 
 
-def test_other_dialect_has_its_own_name_and_key(sample: World) -> None:
+def test_workflow_of_another_dialect_has_a_different_file_name_and_key(sample: World) -> None:
     told = sample.ok(*WORDS, "--dialect", "relavium", "-o", ".", "--json").out
     assert json.loads(told)["output"] == f"{SAMPLE_ID}.relavium.yaml"
     text = (sample.folder / f"{SAMPLE_ID}.relavium.yaml").read_text("utf-8")

@@ -37,7 +37,7 @@ def prompt_of(world: World, session: str) -> str:
     return world.ok("sessions", "context", session, "--json").json["system"]
 
 
-def test_chat_with_cwd_moves_session_and_chat_without_cwd_does_not(shop: World) -> None:
+def test_chat_moves_the_session_to_another_folder_only_with_the_cwd_option(shop: World) -> None:
     session = newest(shop)
     assert prompt_of(shop, session) == f"Sell tea in {shop.folder / 'one'}."
     assert "in one" in shop.ok("chat", "--session", session, "-p", READ).out
@@ -69,7 +69,7 @@ def test_missing_folder_is_a_warning_that_names_the_remedy(shop: World) -> None:
     assert "in one" in ended.out
 
 
-def test_variable_changes_the_instructions_and_not_the_folder(shop: World) -> None:
+def test_variable_changes_the_instructions_but_not_the_folder(shop: World) -> None:
     session = newest(shop)
     shop.ok("chat", "--session", session, "--var", "shop={{ctx.x}} = y", "-p", "hi")
     assert prompt_of(shop, session) == f"Sell {{{{ctx.x}}}} = y in {shop.folder / 'one'}."
@@ -120,7 +120,9 @@ def test_folder_that_is_missing_or_a_file_is_refused(shop: World) -> None:
     assert prompt_of(shop, session) == f"Sell tea in {shop.folder / 'one'}."
 
 
-def test_import_answered_in_a_folder_is_listed_there(world: World) -> None:
+def test_imported_session_that_gets_a_turn_in_a_folder_is_listed_in_that_folder(
+    world: World,
+) -> None:
     (world.folder / "two").mkdir()
     world.ok("import", str(SAMPLE))
     world.ok("chat", "--session", SAMPLE_ID, "--cwd", "two", "-m", "scripted:echo", "-p", "hi")
@@ -162,7 +164,7 @@ def test_empty_folder_option_is_rejected_and_moves_no_session(shop: World) -> No
     assert shop.ok("sessions", "show", session, "--json").out == before
 
 
-def test_import_whose_folder_is_not_here_says_where_it_continues(sample: World) -> None:
+def test_chat_of_an_import_with_a_missing_folder_prints_the_folder_it_uses(sample: World) -> None:
     words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
     told = " ".join(sample.ok(*words).err.split())
     assert (
@@ -172,7 +174,7 @@ def test_import_whose_folder_is_not_here_says_where_it_continues(sample: World) 
     assert "does not exist here" not in sample.ok(*words).err
 
 
-def test_import_that_continued_here_is_listed_here(sample: World) -> None:
+def test_imported_session_continued_in_a_folder_is_listed_in_that_folder(sample: World) -> None:
     words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
     for more in ((), ("--cwd", "."), ("--cwd", ".")):
         sample.ok(*words, *more)
@@ -184,7 +186,7 @@ def test_import_that_continued_here_is_listed_here(sample: World) -> None:
     assert "no session of this folder yet" not in ended.err
 
 
-def test_import_from_another_folder_says_where_it_continues(world: World) -> None:
+def test_chat_of_an_import_from_another_folder_prints_the_folder_it_uses(world: World) -> None:
     there = world.folder / "there"
     there.mkdir()
     file = world.folder / "pi.jsonl"

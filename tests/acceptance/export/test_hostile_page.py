@@ -62,7 +62,7 @@ def recording(texts: list[str]) -> bytes:
 
 
 @sampled("first", range(len(EVIL)), kind=type, each=1)
-async def test_no_text_of_a_transcript_becomes_markup_or_runs(
+async def test_transcript_text_never_becomes_markup_or_script_on_the_page(
     page: Page, tmp_path: Path, first: int
 ) -> None:
     page.show(await page_of(recording([EVIL[first], *EVIL]), tmp_path))
@@ -85,7 +85,7 @@ async def test_no_text_of_a_transcript_becomes_markup_or_runs(
     assert EVIL[first].split()[0][:5] in page.value("document.body.innerText")
 
 
-async def test_markup_from_a_fault_of_perdure_could_not_run(page: Page, tmp_path: Path) -> None:
+async def test_script_that_a_bug_lets_into_the_page_is_blocked(page: Page, tmp_path: Path) -> None:
     page.show(await page_of(recording(EVIL[:1]), tmp_path))
     with pytest.raises(AssertionError, match="TrustedHTML"):
         page.value("document.body.innerHTML = '<img src=x onerror=alert(1)>'")

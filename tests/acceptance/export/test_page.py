@@ -53,7 +53,7 @@ def test_tool_call_unfolds_to_its_arguments_and_result(sample: Page) -> None:
     assert "The tide table of one day." in sample.value(f"{fold}.textContent")
 
 
-def test_failed_call_says_so(sample: Page) -> None:
+def test_failed_call_is_marked_as_failed(sample: Page) -> None:
     assert "failed" in sample.value(
         "[...document.querySelectorAll('.state.bad')].map(e => e.textContent)"
     )
@@ -141,7 +141,9 @@ def test_keys_move_from_message_to_message(sample: Page) -> None:
     sample.until("document.getElementById('keys').open")
 
 
-async def test_link_to_an_entry_opens_there_on_its_own_branch(page: Page, tmp_path: Path) -> None:
+async def test_link_to_an_entry_opens_the_page_at_the_entry_on_its_branch(
+    page: Page, tmp_path: Path
+) -> None:
     file = await page_of(SAMPLE, tmp_path)
     page.show(file, "#e12")
     page.until(f"{CURRENT} !== undefined")
@@ -282,7 +284,7 @@ async def test_redacted_page_lists_its_replacements(page: Page, tmp_path: Path) 
 
 
 @pytest.mark.all_only
-async def test_real_recording_opens(page: Page, tmp_path: Path, recordings: Path) -> None:
+async def test_page_of_a_real_recording_opens(page: Page, tmp_path: Path, recordings: Path) -> None:
     page.show(await page_of(recordings / "pi" / "large-session.jsonl", tmp_path))
     page.press("G")
     page.until("scrollY > 10000")

@@ -47,7 +47,7 @@ def project(world: World) -> Path:
     return world.folder
 
 
-def test_odd_arguments_exit_2_and_change_nothing(world: World, project: Path) -> None:
+def test_invalid_flow_arguments_exit_2_and_change_nothing(world: World, project: Path) -> None:
     flow(world, *RUN, "--consent", "partial-access", code=1)
     (project / "dangling").symlink_to("gone")
     before = flow(world, "show", "f", "--json").json
@@ -74,7 +74,9 @@ def test_revoked_command_needs_approval_in_any_spacing(world: World, project: Pa
     assert consent["bash"]["allowedCommands"] == {}
 
 
-def test_grant_in_no_access_is_refused_until_mode_honours_it(world: World, project: Path) -> None:
+def test_grant_is_refused_in_no_access_mode_until_the_mode_changes(
+    world: World, project: Path
+) -> None:
     (asked,) = flow(world, *RUN, "--json", code=1).json["waiting"]
     told = flow(world, "consent", "f", "--allow-command", "touch built", code=2).err
     assert "no-access" in told
@@ -123,7 +125,7 @@ def test_run_reports_that_the_scenario_writes_outside_the_record(world: World) -
     assert "scenario writes" not in flow(world, *run, "--record", "record", code=1).err
 
 
-def test_list_reports_a_queued_reply(world: World, project: Path) -> None:
+def test_flow_list_reports_a_queued_reply(world: World, project: Path) -> None:
     (project / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, code=1)
     assert flow(world, "list").out.strip().endswith("running, waits for you: 1")

@@ -77,7 +77,7 @@ def test_graph_is_drawn_in_every_format(project: World) -> None:
     assert 'fillcolor="#b7e4c7"' in flow(project, "graph", "f", "--format", "dot").out
 
 
-def test_role_asks_before_write_and_continues_when_allowed(project: World) -> None:
+def test_role_asks_before_a_write_and_continues_after_permission(project: World) -> None:
     began = flow(project, "run", *FIRST, "--json", code=1).json
     (asked,) = began["waiting"]
     assert asked["topic"] == "consent"
@@ -88,7 +88,7 @@ def test_role_asks_before_write_and_continues_when_allowed(project: World) -> No
     assert resumed["status"] == "awaiting_improvement_choice"
 
 
-def test_answer_without_a_wait_is_rejected(project: World) -> None:
+def test_answer_to_a_flow_that_waits_for_nothing_is_rejected(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     for words in (
         ("reply", "f", "hello"),
@@ -163,7 +163,7 @@ def test_deleted_flow_is_imported_again_on_request(project: World) -> None:
     assert project.ok(*imports).out == "f  nothing new  from one\n"
 
 
-def test_record_of_a_deleted_flow_is_used_again(project: World) -> None:
+def test_record_folder_of_a_deleted_flow_can_be_reused(project: World) -> None:
     run = (*FIRST[:3], "--id", "f", "--consent", "full-access")
     flow(project, "run", *run, code=1)
     flow(project, "export", "f", "-o", "one")
@@ -180,7 +180,7 @@ def test_record_of_a_deleted_flow_is_used_again(project: World) -> None:
     assert f"{left.parent} has another workflow, of an earlier flow; move it away" in told
 
 
-def test_flow_whose_erased_session_has_a_fork_is_not_imported_again(project: World) -> None:
+def test_flow_with_an_erased_session_that_has_a_fork_is_not_imported_again(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "one")
     project.ok("sessions", "fork", "f__owner")
@@ -346,7 +346,7 @@ def _all_of(control: int) -> str:
     return seen.decode(errors="replace")
 
 
-def test_role_without_a_folder_is_a_warning(project: World) -> None:
+def test_validate_warns_of_a_role_without_a_folder(project: World) -> None:
     shutil.rmtree(project.folder / "a-docs" / "roles" / "reviewer")
     told = flow(project, "validate", "workflow.yaml", "--json").json
     (warning,) = told["warnings"]
@@ -356,7 +356,7 @@ def test_role_without_a_folder_is_a_warning(project: World) -> None:
     assert flow(project, "validate", "workflow.yaml", "--json").json["warnings"] == []
 
 
-def test_flow_of_the_echo_model_reports_that_it_stops_at_once(project: World) -> None:
+def test_flow_with_the_echo_model_warns_that_the_model_hands_nothing_over(project: World) -> None:
     ended = flow(project, "run", "workflow.yaml", "-m", "scripted:echo", code=1)
     assert "scripted:echo hands nothing over" in ended.err
     assert "--scenario FILE" in " ".join(ended.err.split())

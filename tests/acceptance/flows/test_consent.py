@@ -44,9 +44,7 @@ def built(world: World) -> Path:
     return world.folder / "built"
 
 
-def test_command_needs_approval_in_no_access_and_runs_once_allowed(
-    world: World, built: Path
-) -> None:
+def test_command_in_no_access_mode_runs_only_after_approval(world: World, built: Path) -> None:
     (asked,) = flow(world, *RUN, "--json", code=1).json["waiting"]
     assert asked["topic"] == "consent"
     assert "touch built" in asked["text"]
@@ -96,7 +94,7 @@ def test_grant_that_no_role_can_use_is_refused(world: World, built: Path) -> Non
     flow(world, "consent", "f", "partial-access", "--allow-command", "ls a")
 
 
-def test_every_command_of_one_consent_is_granted_or_none(world: World, built: Path) -> None:
+def test_consent_call_grants_all_its_commands_or_none(world: World, built: Path) -> None:
     flow(world, *RUN, "--consent", "partial-access", code=1)
     both = ("--allow-command", "ls a", "--allow-command", "ls b")
     refused = flow(world, "consent", "f", *both, "--allow-command", "ls | wc", code=2)
@@ -113,7 +111,7 @@ def test_every_command_of_one_consent_is_granted_or_none(world: World, built: Pa
     assert allowed() == []
 
 
-def test_resume_remembers_scenario_and_commands(world: World, built: Path) -> None:
+def test_resume_uses_the_scenario_and_commands_of_the_run(world: World, built: Path) -> None:
     asking = ("--allow-command", "touch *", "--json")
     (asked,) = flow(world, *RUN, *asking, code=1).json["waiting"]
     assert world.run("inbox", "answer", asked["question"], "allow-flow").code == 0
@@ -128,7 +126,9 @@ def test_resume_remembers_scenario_and_commands(world: World, built: Path) -> No
     assert flow(world, "resume", "f", "--json").json["status"] == "completed"
 
 
-def test_resume_names_a_remembered_scenario_that_is_missing(world: World, built: Path) -> None:
+def test_resume_reports_that_the_scenario_file_of_the_run_is_missing(
+    world: World, built: Path
+) -> None:
     flow(world, *RUN, "--consent", "full-access", code=1)
     (world.folder / "scenario.yaml").unlink()
     told = flow(world, "resume", "f", code=3).err

@@ -48,7 +48,7 @@ def test_each_folder_that_is_not_imported_is_named_once(world: World, exported: 
     assert "is in this store already; `perdure flow show f` prints it" in told[1]
 
 
-def test_import_again_frees_only_sessions_of_its_own_flow(world: World, exported: Path) -> None:
+def test_import_again_reuses_session_ids_of_its_own_flow_only(world: World, exported: Path) -> None:
     flow(world, *RUN[:-1], "f__b", "--record", "other", code=1)
     flow(world, "export", "f__b", "-o", "state/two")
     for id in ("f", "f__b"):
@@ -59,7 +59,9 @@ def test_import_again_frees_only_sessions_of_its_own_flow(world: World, exported
     assert world.ok("import", "state/two", *imports, "--again").out.startswith("f__b  1 role")
 
 
-def test_refused_import_again_frees_no_id(world: World, exported: Path) -> None:
+def test_refused_import_again_leaves_the_erased_session_id_blocked(
+    world: World, exported: Path
+) -> None:
     imports = ("import", "state/one", "--format", "a-society")
     world.ok("sessions", "fork", "f__owner")
     flow(world, "delete", "f", "--yes")

@@ -61,7 +61,7 @@ def test_answer_to_a_node_that_does_not_wait_is_rejected(project: World) -> None
         assert answered(project, question, "none", "--json", code=code).error["code"] == error
 
 
-def test_person_is_asked_for_the_configuration_of_each_role(project: World) -> None:
+def test_run_with_configure_ask_asks_a_person_about_each_role(project: World) -> None:
     skill = project.folder / "a-docs" / "skills" / "careful"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: careful\ndescription: Look twice.\n---\nDo.\n")
@@ -87,7 +87,7 @@ def test_person_is_asked_for_the_configuration_of_each_role(project: World) -> N
     assert ended["status"] == "awaiting_improvement_choice"
 
 
-def test_model_chooses_where_the_workflow_says_so(project: World) -> None:
+def test_run_with_skills_auto_lets_a_model_choose_the_skills(project: World) -> None:
     skill = project.folder / "a-docs" / "skills" / "careful"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: careful\ndescription: Look twice.\n---\nDo.\n")
@@ -104,7 +104,7 @@ def test_model_chooses_where_the_workflow_says_so(project: World) -> None:
     assert flow(project, "delete", "f", "--yes", "--json").json["sessions"] == 6
 
 
-def test_one_of_concurrent_answers_wins(project: World) -> None:
+def test_only_one_of_concurrent_answers_is_accepted(project: World) -> None:
     flow(project, "run", *FIRST, "--consent", "partial-access", code=1)
     modes = ("graph-based", "parallel", "none")
     processes = [project.start("inbox", "answer", "f", mode, "--json") for mode in modes]

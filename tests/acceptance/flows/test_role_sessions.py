@@ -42,7 +42,9 @@ async def summary_models(world: World, role: str) -> list[str]:
     return [call.model for call in calls if call.purpose == "summary"]
 
 
-async def test_summary_uses_the_named_model_and_role_keeps_its_model(project: World) -> None:
+async def test_compact_with_a_model_option_does_not_change_the_model_of_the_role(
+    project: World,
+) -> None:
     flow(project, "run", *ALLOWED, code=1)
     other = project.scenario(OTHER, "other")
     compact = ("compact", "f", "developer")
@@ -66,7 +68,9 @@ async def test_summary_uses_the_named_model_and_role_keeps_its_model(project: Wo
     flow(project, "resume", "f")
 
 
-def test_erased_role_stops_alone_and_reports_the_reason(project: World) -> None:
+def test_role_with_an_erased_session_stops_with_a_reason_and_others_continue(
+    project: World,
+) -> None:
     flow(project, "run", *ALLOWED, code=1)
     project.ok("sessions", "erase", "f__developer", "--yes")
     shown = flow(project, "show", "f").out
@@ -128,7 +132,7 @@ async def test_deleted_flow_leaves_session_with_the_id_of_a_removed_role(project
     ]
 
 
-def test_erased_only_role_that_asked_accepts_no_reply(world: World) -> None:
+def test_reply_to_a_question_of_an_erased_role_is_refused(world: World) -> None:
     (world.folder / "workflow.yaml").write_text(WORKFLOW)
     (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, code=1)
@@ -144,7 +148,7 @@ def test_erased_only_role_that_asked_accepts_no_reply(world: World) -> None:
     assert flow(world, "show", "f", "--json").json["pendingHumanInputs"] == {}
 
 
-async def test_model_of_resume_replaces_the_models_of_started_roles(world: World) -> None:
+async def test_resume_with_a_model_replaces_the_models_of_started_roles(world: World) -> None:
     (world.folder / "workflow.yaml").write_text(WORKFLOW)
     (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, code=1)

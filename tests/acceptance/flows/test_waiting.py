@@ -67,7 +67,7 @@ def next_topic(running: subprocess.Popen[bytes]) -> str:
     return topic
 
 
-def test_wait_continues_when_other_processes_answer(laid: World) -> None:
+def test_waiting_command_continues_after_an_answer_from_another_process(laid: World) -> None:
     with laid.start(*RUN, "--scenario", laid.scenario(ASKS), "--wait", "--json") as running:
         assert next_topic(running) == "consent"
         laid.ok("flow", "consent", "f", "partial-access")

@@ -98,7 +98,7 @@ def test_recorded_session_is_replayed_exactly(world: World, dialect: str) -> Non
     assert said_to(world, "again", "exported-agent") == words
 
 
-def test_exported_chat_runs_with_its_agent_and_typed_text_stays_text(
+def test_exported_chat_runs_as_a_document_without_expanding_typed_placeholders(
     world: World,
 ) -> None:
     world.ok("chat", "-p", f"Say {OPENER}", "--json")
@@ -134,7 +134,9 @@ async def _spoken(world: World) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["perdure", "relavium"])
-def test_session_with_variables_runs_again_with_its_whole_agent(world: World, dialect: str) -> None:
+def test_exported_session_with_variables_runs_with_all_settings_of_its_agent(
+    world: World, dialect: str
+) -> None:
     asyncio.run(_spoken(world))
     words = ("export", "spoken", "--format", "workflow", "--dialect", dialect, "-o", "w.yaml")
     told = world.ok(*words)
@@ -170,7 +172,7 @@ def test_session_with_variables_runs_again_with_its_whole_agent(world: World, di
         ("default: 3", "default: 99999999999999999999", "has to be a number"),
     ],
 )
-def test_validate_reports_each_error_that_run_refuses(
+def test_validate_reports_each_error_for_which_run_fails(
     trip: World, old: str, new: str, fault: str
 ) -> None:
     file = trip.folder / "trip.yaml"
@@ -275,7 +277,7 @@ def test_all_errors_of_document_are_reported_with_lines(trip: World) -> None:
     assert flow(trip, "list", "--json").json == []
 
 
-def test_run_is_listed_shown_exported_and_deleted_like_any_flow(trip: World) -> None:
+def test_document_run_is_listed_shown_exported_and_deleted_as_a_flow(trip: World) -> None:
     ran = flow(trip, "run", "trip.yaml", "--input", "topic=tides", "--id", "f", "--watch")
     assert "plan active" in ran.out
     assert said_to(trip, "f", "helper") == ["Plan tides, 3 days"]
@@ -298,7 +300,7 @@ def test_run_is_listed_shown_exported_and_deleted_like_any_flow(trip: World) -> 
     assert flow(trip, "delete", "f", "--yes", "--json").json == deleted
 
 
-def test_killed_run_is_resumed_and_stopped_run_continues_with_a_reply(
+def test_killed_run_continues_by_resume_and_stopped_run_continues_by_reply(
     trip: World,
 ) -> None:
     acted = trip.scenario(
@@ -333,7 +335,7 @@ def test_workflow_of_roles_accepts_no_inputs(world: World) -> None:
     assert "--input" in flow(world, "run", "workflow.yaml", "--input", "a=b", code=2).err
 
 
-def test_agent_files_work_in_documents(trip: World) -> None:
+def test_document_can_use_an_agent_from_an_agent_file(trip: World) -> None:
     file = trip.folder / "trip.yaml"
     text = file.read_text()
     start = text.index("  agents:")

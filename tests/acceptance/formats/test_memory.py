@@ -148,7 +148,7 @@ def test_file_that_grew_by_a_line_is_not_loaded_into_memory(tmp_path: Path) -> N
 
 @pytest.mark.all_only
 @pytest.mark.timeout(300)
-def test_records_before_their_parents_wait_without_their_content(tmp_path: Path) -> None:
+def test_memory_stays_bounded_if_records_come_before_their_parents(tmp_path: Path) -> None:
     peaks: list[int] = []
     for count in (1_300, 8_000):
         header, *records = pi_lines(f"s{count}", count, "lorem ipsum " * 500)

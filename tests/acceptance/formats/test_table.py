@@ -118,14 +118,18 @@ async def read(content: bytes) -> Held:
 
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("format", [name for name in READ if name != "perdure"])
-async def test_read(feature: str, format: str) -> None:
+async def test_reader_yields_exactly_the_features_in_the_format_table(
+    feature: str, format: str
+) -> None:
     found = [facts_of(feature, await read(content)) for content in FILES[format]]
     assert read_cell(feature, format) == (YES if any(found) else NO)
 
 
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("format", WRITTEN)
-async def test_written(feature: str, format: ExportFormat) -> None:
+async def test_writer_keeps_exactly_the_features_in_the_format_table(
+    feature: str, format: ExportFormat
+) -> None:
     having = [case for case in await cases(format) if facts_of(feature, case.session)]
     assert having, f"no fixture has {feature}"
     had, lost = 0, 0
@@ -151,12 +155,12 @@ async def test_export_without_loss_prints_no_warning() -> None:
 
 
 @pytest.mark.parametrize("format", SIGNATURES)
-async def test_signatures_of_providers_are_in_the_original_only(format: str) -> None:
+async def test_provider_signatures_are_stored_only_in_the_import_original(format: str) -> None:
     [content, *_] = [each for each in FILES[format] if SIGNATURES[format] in each]
     session = await read(content)
     assert not any(SIGNATURES[format] in entry.body for entry in session.entries)
 
 
-def test_document_has_the_table_of_these_tests() -> None:
+def test_format_table_in_the_document_matches_these_tests() -> None:
     document = DOCUMENT.read_text("utf-8")
     assert document == with_table(document)

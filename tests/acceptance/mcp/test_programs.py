@@ -92,7 +92,7 @@ async def test_omitted_tools_are_recorded_in_session_with_reason(deeds: Path) ->
 @pytest.mark.parametrize(
     ("policy", "attempts"), [("never", 1), ("ask", 1), pytest.param("retry", 3, marks=ALL_ONLY)]
 )
-async def test_server_killed_in_a_call_leaves_unknown_outcome_and_policy(
+async def test_server_killed_in_a_call_leaves_an_unknown_outcome_for_the_policy(
     deeds: Path, policy: UnknownPolicy, attempts: int
 ) -> None:
     stage = Stage(call("hang"), call("add", '{"a": 1, "b": 1}'), says("done"))
@@ -165,7 +165,7 @@ async def test_call_is_approved_first_with_its_exact_arguments(deeds: Path) -> N
 
 
 @pytest.mark.all_only
-async def test_read_only_hint_counts_only_from_a_trusted_server(deeds: Path) -> None:
+async def test_read_only_hint_has_effect_only_from_a_trusted_server(deeds: Path) -> None:
     for trusts in (False, True):
         stage = Stage(call("add", '{"a": 1, "b": 1}'), says("done"))
         me = agent(local(deeds, trusts_annotations=trusts), approval="plan")
@@ -239,7 +239,7 @@ async def test_unusable_server_fails_the_start_with_its_reason(
     assert [info.id for info in await stage.store.recent()] == []
 
 
-async def test_server_gets_small_environment_and_its_secrets_are_masked(
+async def test_server_gets_a_minimal_environment_and_its_secrets_are_masked(
     deeds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERDURE_SECRET_GATE", "open-sesame-1234")
@@ -271,7 +271,7 @@ async def test_long_answer_is_cut_for_the_model_and_stored_whole(deeds: Path) ->
 
 
 @pytest.mark.all_only
-async def test_runtime_whose_block_fails_leaves_no_program_behind(deeds: Path) -> None:
+async def test_exception_in_a_runtime_block_leaves_no_server_process(deeds: Path) -> None:
     stage, me = Stage(call("hang")), agent(local(deeds))
 
     async def failing() -> None:

@@ -51,7 +51,7 @@ async def test_tools_of_a_remote_server_work_like_any_other(tmp_path: Path) -> N
 
 
 @pytest.mark.all_only
-async def test_server_killed_in_a_call_is_used_again_after_restart(
+async def test_killed_server_is_used_again_after_its_restart(
     tmp_path: Path,
 ) -> None:
     with reserved_port() as port:

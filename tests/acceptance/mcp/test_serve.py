@@ -83,7 +83,7 @@ async def test_client_recalls_searches_and_reads(address: str) -> None:
     assert facts == "No facts are remembered."
 
 
-async def test_client_sees_nothing_out_of_scope_and_no_secret(address: str) -> None:
+async def test_client_sees_no_data_out_of_its_scope_and_no_secret(address: str) -> None:
     async with served(address) as client:
         answers = [
             await asked(client, "recall", question="Who is allergic? Which hotel, which key?"),
@@ -124,7 +124,7 @@ async def test_client_of_a_subject_sees_only_that_subject(address: str) -> None:
 
 
 @pytest.mark.all_only
-async def test_answers_are_bounded_and_say_how_to_continue_reading(address: str) -> None:
+async def test_long_answers_are_cut_and_say_how_to_read_the_rest(address: str) -> None:
     async with served(address) as client:
         read, _ = await asked(client, "read_session", session="long", last=10**9)
         earlier, _ = await asked(client, "read_session", session="long", before="long/5")
@@ -156,7 +156,7 @@ async def test_client_writes_only_with_permission(address: str) -> None:
         assert (await asked(client, "forget", fact="nothing/1"))[1]
 
 
-def test_options_that_exclude_each_other_or_name_no_embedder_are_refused(tmp_path: Path) -> None:
+def test_conflicting_options_or_an_unknown_embedder_are_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     for options in (
         ("--subject", "a", "--all-subjects"),

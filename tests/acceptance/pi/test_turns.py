@@ -21,7 +21,7 @@ METADATA = {"ticket": "T-1", "tags": ["a", "é"], "note": "x" * 900}
 
 
 @pytest.mark.all_only
-async def test_pi_and_perdure_write_one_file_alternately(pi: RealPi, tmp_path: Path) -> None:
+async def test_pi_and_perdure_append_alternately_to_one_file(pi: RealPi, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()
     address = f"jsonl:///{folder}?dialect=pi"

@@ -119,7 +119,7 @@ async def test_program_resumes_session_of_perdure(world: World, program: Program
 
 
 @pytest.mark.parametrize(("first", "second"), [("claude-code", "codex"), ("codex", "claude-code")])
-async def test_program_resumes_session_that_another_began(
+async def test_program_resumes_a_session_begun_in_another_program(
     world: World, first: Program, second: Program
 ) -> None:
     async with agent_programs.model_for(first, "A heron.") as server:
@@ -188,7 +188,7 @@ async def test_program_resumes_session_that_pi_began(
     assert in_order(("Which bird is it?", "A heron.", "And what does it eat?"), sent)
 
 
-async def test_operator_gets_the_file_in_its_only_profile(world: World) -> None:
+async def test_continue_in_operator_writes_the_file_to_the_only_profile(world: World) -> None:
     sessions = world.home / ".operator" / "profiles" / "ana" / "sessions"
     sessions.mkdir(parents=True)
     session = await bird_session(world)
