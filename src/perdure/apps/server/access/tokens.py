@@ -204,8 +204,12 @@ class TokenFile:
             if status.st_size > _FILE_LIMIT:
                 raise TokensUnavailable(f"{self.path} is too large for a file of tokens")
             try:
-                found = msgspec.json.decode(self.path.read_bytes(), type=list[TokenRecord])
-            except (OSError, msgspec.DecodeError) as error:
+                content = self.path.read_bytes()
+            except OSError as error:
+                raise TokensUnavailable(f"cannot read {self.path}: {error.strerror}") from error
+            try:
+                found = msgspec.json.decode(content, type=list[TokenRecord])
+            except msgspec.DecodeError as error:
                 raise TokensUnavailable(f"{self.path} is no file of tokens: {error}") from error
             self._read = mark, {record.id: record for record in found}
         return self._read[1]

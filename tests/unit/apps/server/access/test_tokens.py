@@ -51,3 +51,11 @@ def test_file_without_tokens_is_rejected(tmp_path: Path) -> None:
     file.write_text("{}")
     with pytest.raises(ConfigError, match="no file of tokens"):
         TokenFile(file).principal("pdr_k1_00", 1)
+
+
+def test_unreadable_file_of_tokens_gives_the_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "tokens.json"
+    folder.mkdir()
+    with pytest.raises(ConfigError) as refused:
+        TokenFile(folder).records()
+    assert str(refused.value) == f"cannot read {folder}: Is a directory"
