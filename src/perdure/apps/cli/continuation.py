@@ -135,7 +135,8 @@ def _write(file: Path, made: Continuation) -> bool:
     if file.is_file():
         with file.open("rb") as there:
             if there.read(len(content)) != content:
-                raise PathExists(str(file))
+                remedy = "it has another conversation: choose another folder with --folder"
+                raise PathExists(str(file), remedy)
         return False
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(file, content, is_forced=False)

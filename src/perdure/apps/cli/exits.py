@@ -50,10 +50,10 @@ class PathExists(PerdureError):
 
     code: ClassVar[str] = "path_exists"
 
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            f"{path} exists already; choose another name, or add --force to replace it"
-        )
+    def __init__(
+        self, path: str, remedy: str = "choose another name, or add --force to replace it"
+    ) -> None:
+        super().__init__(f"{path} exists already; {remedy}")
         self.path = path
 
 

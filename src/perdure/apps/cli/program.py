@@ -288,11 +288,13 @@ def _report_misuse(message: str, called: Command, words: Sequence[str]) -> int:
     if message.startswith("Usage:"):  # a group was called without a command: its help
         remark("\n".join(page_lines(called, width(), Style())))
         return USAGE
-    names = [each.words[-1] for each in called.commands]
-    task = tasks.task_hint(message, " ".join(called.words), names)
+    names, group = [each.words[-1] for each in called.commands], " ".join(called.words)
+    task = tasks.task_hint(message, group, names)
     if task is not None:
         is_setting = list(words[:2]) == ["config", "set"]
         raise UsageMistake((advice.advice_to_set(words) if is_setting else None) or task)
+    if (listed := tasks.commands_hint(message, group, names)) is not None:
+        raise UsageMistake(listed)
     message = _plain(message)
     has_json = any("--json" in each.spellings for each in called.common)
     if has_json and message.startswith("unknown option") and _names_json(words):

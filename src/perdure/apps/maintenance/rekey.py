@@ -174,7 +174,7 @@ def _generate_key(address: str, file: Path | None) -> Change:
         try:
             write_key_file(file, key)
         except FileExistsError as error:
-            raise PathExists(str(file)) from error
+            raise PathExists(str(file), "choose another name for the key file") from error
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise UsageMistake(f"the key file {file} cannot be written: {reason}") from error

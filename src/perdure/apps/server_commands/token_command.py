@@ -165,7 +165,7 @@ def _named(text: str) -> str:
         is_key = text.startswith(KEY)
         id = text.removeprefix(KEY).partition("_")[0] if is_key else token_id_of(text)
         what = "the signing key" if is_key else "a signed token"
-        shown = safe(_shown(id))
+        shown = safe(_shown(id)) or "ID"
         raise UsageMistake(
             f"this is {what} of the token {shown}: end both with `perdure token revoke {shown}`"
         )

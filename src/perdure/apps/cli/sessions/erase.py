@@ -284,7 +284,7 @@ def _place_for(file: Path | None) -> Path | None:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError as error:
         if not file.is_file() or file.stat().st_size:
-            raise PathExists(str(file)) from error
+            raise PathExists(str(file), "choose another name for the certificate") from error
         return None
     except OSError as error:
         reason = error.strerror or type(error).__name__

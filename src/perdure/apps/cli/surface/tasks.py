@@ -52,8 +52,21 @@ TASKS: Mapping[str, str] = {
 }
 """A word that people type -> the command that does it."""
 
+_REMOVALS = ("delete", "remove", "rm")
+
 _OF_GROUPS: Mapping[str, Mapping[str, str]] = {
-    "sessions": dict.fromkeys(("archive", "hide"), "sessions end"),
+    "sessions": {
+        **dict.fromkeys(("archive", "hide"), "sessions end"),
+        **dict.fromkeys(("erase-entry", "erase-entries", "redact"), "sessions erase ID ENTRY"),
+        **dict.fromkeys(("new", "create", "start"), "chat"),
+        "export": "export ID",
+        "import": "import FILE",
+    },
+    "token": dict.fromkeys(_REMOVALS, "token revoke ID"),
+    "grants": dict.fromkeys(_REMOVALS, "grants revoke GRANT"),
+    "schedule": dict.fromkeys(_REMOVALS, "schedule cancel ID"),
+    "memory": dict.fromkeys(_REMOVALS, "memory forget ID"),
+    "flow": dict.fromkeys(_REMOVALS, "flow delete ID"),
 }
 """The same for words that mean something else after the name of a group."""
 
@@ -103,6 +116,18 @@ def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str |
     task = known[unknown[1] if unknown[1] in known else like[0]]
     place = f" of `perdure {group}`" if group else ""
     return f"there is no command {unknown[1]!r}{place}: use `perdure {task}`{_ALSO.get(task, '')}"
+
+
+def commands_hint(message: str, group: str, commands: Collection[str]) -> str | None:
+    """Return the error for an unknown command of a group, with the group's `commands`.
+
+    None for other messages, for one that already names a command, and for the program itself.
+    """
+    unknown = _UNKNOWN.match(message)
+    if unknown is None or not group or message.endswith("?"):
+        return None
+    known = ", ".join(commands)
+    return f"there is no command {unknown[1]!r} of `perdure {group}`; its commands: {known}"
 
 
 def remedy_for(message: str, command: str) -> str | None:
