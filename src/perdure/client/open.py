@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
-from perdure.client.lookup.store_files import data_folder, default_address, intended_address
+from perdure.client.lookup.store_files import address_or_default, data_folder, intended_address
 from perdure.client.routes import SCHEME as ROUTES
 from perdure.client.routes import file_of, routed
 from perdure.client.store import Store
@@ -145,7 +145,7 @@ def open(
     ``store = await perdure.open(…)`` the program calls ``await store.close()``.
     Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
     ``postgresql://user@host/database``, ``routes:///file`` or ``memory:``; None is
-    `default_address` of this process.
+    ``$PERDURE_STORE``, or a file in the user data directory.
     `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` searches for one.
     With `is_trusted` False, sessions and flows keep their permissions and open turns only if this
     user's perdure wrote them (``perdure store trust``); docs/guides/trust.md.
@@ -219,6 +219,8 @@ def check_address(address: str) -> str:
         if name == address or not Path(name).name:
             intended = intended_address(address) or "sqlite:///relative.db"
             raise ConfigError(f"{address} names no file: use {intended}")
+        if name == ":memory:":
+            raise ConfigError(f"{address} would be a file of that name: use memory:")
         if _OPTIONS.search(name):
             raise ConfigError(f"{address} is not understood: an SQLite address has no options")
     return address
@@ -255,7 +257,7 @@ async def connect_store(
     Raises: as `open`.
     """
     _check_namespace(namespace)
-    address = routed(address or default_address(os.environ, sys.platform), namespace)
+    address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     scheme = check_address(address).partition(":")[0]
     opener = partial(
         _opener_of(scheme),

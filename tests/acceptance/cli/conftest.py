@@ -54,10 +54,13 @@ class Ended:
 
 @dataclass(frozen=True)
 class World:
-    """A folder with a store in it, and commands that work on that store."""
+    """A folder with a store in it, and commands that work on that store.
+
+    `extra` are more variables of the environment; None removes one.
+    """
 
     folder: Path
-    extra: Mapping[str, str] = field(default_factory=dict[str, str])
+    extra: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
 
     @property
     def file(self) -> Path:
@@ -67,7 +70,7 @@ class World:
     @property
     def environment(self) -> dict[str, str]:
         """A clean environment without the variables of the user who runs the tests."""
-        return {
+        variables = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "PERDURE_STORE": f"sqlite:///{self.file}",
@@ -77,6 +80,7 @@ class World:
             "PYTHONWARNINGS": "error",
             **self.extra,
         }
+        return {name: value for name, value in variables.items() if value is not None}
 
     def run(self, *words: str, stdin: str | None = None) -> Ended:
         """Run ``perdure`` with `words`; without `stdin` its input is empty."""

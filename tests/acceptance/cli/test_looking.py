@@ -405,7 +405,7 @@ def test_reading_without_store_does_not_create_one(world: World) -> None:
 
 
 def test_default_store_is_in_the_users_data_folder(world: World) -> None:
-    home = World(world.folder, {"PERDURE_STORE": "", "XDG_DATA_HOME": str(world.folder / "data")})
+    home = World(world.folder, {"PERDURE_STORE": None, "XDG_DATA_HOME": str(world.folder / "data")})
     assert home.run("sessions", "list", "--json").error["code"] == "store_not_found"
     home.ok("chat", "-p", "hello")
     folder = world.folder / "data" / "perdure"

@@ -112,7 +112,7 @@ def test_forbidden_project_setting_fails_every_command(project: World) -> None:
 
 def test_command_without_store_option_uses_configured_store(project: World) -> None:
     own(project, "config.toml", f'[store]\naddress = "sqlite:///{project.folder}/own.db"\n')
-    here = World(project.folder, {**project.extra, "PERDURE_STORE": ""})
+    here = World(project.folder, {**project.extra, "PERDURE_STORE": None})
     here.ok("chat", "-p", "hello")
     assert (project.folder / "own.db").exists()
 

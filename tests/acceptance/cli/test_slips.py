@@ -59,8 +59,15 @@ def test_model_without_a_provider_is_refused_immediately(world: World) -> None:
     assert "$PERDURE_MODEL: 'gpt-5' names no provider" in ended.err
 
 
+def test_empty_store_variable_is_an_error_and_names_no_default(world: World) -> None:
+    ended = World(world.folder, {"PERDURE_STORE": ""}).run("chat", "-p", "hello")
+    assert ended.code == 2
+    assert ended.err.startswith("perdure: PERDURE_STORE is empty: set it to the address of a store")
+    assert list(world.folder.iterdir()) == []
+
+
 def test_doctor_works_without_a_home_folder(world: World) -> None:
-    nowhere = World(world.folder, {"HOME": "", "PERDURE_STORE": ""})
+    nowhere = World(world.folder, {"HOME": "", "PERDURE_STORE": None})
     ended = nowhere.run("doctor", "--json")
     checks = {check["name"]: check for check in ended.json["checks"]}
     assert ended.code == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.apps import store_access
+from perdure.apps.settings import store_address as of_settings
 from perdure.apps.store_access import (
     database_file,
     existing_store,
@@ -96,7 +97,7 @@ async def test_session_file_store_gets_no_encryption_offer(
         return f"jsonl:///{tmp_path}/new" if name == "store.address" else None
 
     monkeypatch.delenv("PERDURE_STORE", raising=False)
-    monkeypatch.setattr(store_access, "setting", chosen)
+    monkeypatch.setattr(of_settings, "setting", chosen)
     monkeypatch.setattr(store_access, "is_at_terminal", lambda: True)
     monkeypatch.setattr(store_access, "offered_key", refuse)
     async with writable_store(None) as store:

@@ -160,6 +160,25 @@ def test_store_without_a_home_folder_needs_an_address() -> None:
         default_address({}, "linux")
 
 
+async def test_empty_address_or_variable_never_opens_the_default_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ConfigError, match=r"^the address of the store is empty: write one"):
+        await open_store("")
+    monkeypatch.setenv("PERDURE_STORE", "")
+    with pytest.raises(ConfigError, match=r"^PERDURE_STORE is empty: .* or unset it$"):
+        await open_store()
+
+
+async def test_file_named_like_the_memory_of_sqlite_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"would be a file of that name: use memory:$"):
+        await open_store("sqlite:///:memory:")
+    assert not list(tmp_path.iterdir())  # noqa: ASYNC240 - of a test
+
+
 # ---------------------------------------------------------------- keys
 
 

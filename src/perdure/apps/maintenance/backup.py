@@ -31,7 +31,7 @@ from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
 from perdure.client.keys import configured_key
-from perdure.client.lookup.store_files import default_address
+from perdure.client.lookup.store_files import address_or_default
 from perdure.client.open import open as open_store
 from perdure.client.routes import routed
 from perdure.errors import (
@@ -83,7 +83,7 @@ async def back_up(
     Raises: StoreExists when `folder` is not empty; StoreCorrupt when the store is damaged;
     StoreFull; as `perdure.open`.
     """
-    address = routed(address or default_address(os.environ, sys.platform), namespace)
+    address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     report = on_progress or untold
     folder = await asyncio.to_thread(folder.absolute)  # so that ``.`` has a name, too
     with _partial(folder) as partial:

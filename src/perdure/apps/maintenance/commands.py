@@ -17,7 +17,7 @@ from perdure.apps.maintenance.whole_store import place_of, present_keys, upkeep_
 from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
-from perdure.client.lookup.store_files import default_address
+from perdure.client.lookup.store_files import address_or_default
 from perdure.client.routes import one_database
 from perdure.stores.maintenance.protocol import MigrationPlan
 
@@ -49,7 +49,7 @@ async def planned_migration(
     Raises: as `perdure.open`; ConfigError for routes, which are several databases; Unsupported for
     stores without schemas.
     """
-    address = one_database(address or default_address(os.environ, sys.platform))
+    address = one_database(address_or_default(address, os.environ, sys.platform))
     if address.partition(":")[0] in ("postgres", "postgresql"):
         server = importlib.import_module("perdure.stores.postgres.maintenance.migration_rehearsal")
         return cast("MigrationPlan", await server.rehearse_migration(address))

@@ -29,7 +29,7 @@ from perdure.apps.terminal.output import count_of, out_style
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.keys import configured_key
-from perdure.client.lookup.store_files import default_address
+from perdure.client.lookup.store_files import address_or_default
 from perdure.client.open import open as open_store
 from perdure.client.routes import routed
 from perdure.errors import (
@@ -79,7 +79,7 @@ async def repair_store(
     KeyMissing; KeyWrong when `key` opens no page of the file; ConfigError for a missing or
     unsuitable `to`; Unsupported for a store that cannot be repaired.
     """
-    address = routed(address or default_address(os.environ, sys.platform), namespace)
+    address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     _check_target(address, to)
     if not address.startswith(SQLITE):
         return await _elsewhere(address, to, namespace, key, on_progress)

@@ -31,7 +31,7 @@ from perdure.apps.progress import progress_bar
 from perdure.apps.store_access import store_address
 from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.apps.terminal.text import safe
-from perdure.client.lookup.store_files import default_address
+from perdure.client.lookup.store_files import address_or_default
 from perdure.client.open import open as open_store
 from perdure.client.routes import routed
 from perdure.errors import (
@@ -101,7 +101,7 @@ async def restore_backup(
     Raises: BackupDamaged; StoreExists, StoreInUse, CopyConflict; EntryNotFound; KeyMissing,
     KeyWrong; as `perdure.open`.
     """
-    address = routed(address or default_address(os.environ, sys.platform), namespace)
+    address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     if not address.startswith(SQLITE) and is_forced:
         raise Unsupported("replacing_by_a_backup", address.partition(":")[0])
     path = _path_of(address)

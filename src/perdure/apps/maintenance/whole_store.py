@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.client.keys import configured_key, keyring_keys
-from perdure.client.lookup.store_files import default_address
+from perdure.client.lookup.store_files import address_or_default
 from perdure.errors import KeyMissing, Unsupported
 from perdure.stores.key import StoreKey
 
@@ -62,7 +62,7 @@ async def likely_keys(
 
 def place_of(address: str | None, capability: str) -> tuple[str, Path]:
     """Return the address and the file it names. Raises: Unsupported for another kind of store."""
-    address = address or default_address(os.environ, sys.platform)
+    address = address_or_default(address, os.environ, sys.platform)
     if not address.startswith(SQLITE):
         raise Unsupported(capability, address.partition(":")[0])
     return address, Path(address.removeprefix(SQLITE))

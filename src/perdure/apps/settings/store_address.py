@@ -6,7 +6,7 @@ import os
 import sys
 
 from perdure.apps.settings.lookup import setting
-from perdure.client.lookup.store_files import default_address
+from perdure.client.lookup.store_files import default_address, environment_address
 
 NAMESPACE = "default"
 """The namespace of a command without a setting."""
@@ -16,7 +16,7 @@ def configured_address(named: str | None) -> str:
     """Return the address of a command's store, unchecked; `named` comes before the settings.
 
     The order is `named`, $PERDURE_STORE, the user's setting, a file in the user's data folder.
-    Raises: as `setting`; ConfigError without a home folder.
+    Raises: as `setting`; ConfigError without a home folder, and for an empty $PERDURE_STORE.
     """
-    chosen = named or os.environ.get("PERDURE_STORE") or setting("store.address")
+    chosen = named or environment_address(os.environ) or setting("store.address")
     return chosen or default_address(os.environ, sys.platform)

@@ -90,16 +90,37 @@ def is_part_of(place: Path, address: str) -> bool:
     )
 
 
+def environment_address(environment: Mapping[str, str]) -> str | None:
+    """Return the store in ``$PERDURE_STORE``, None without it. Raises: ConfigError if it is empty.
+
+    Not the default store then: the variable is probably filled from another one that is missing.
+    """
+    named = environment.get("PERDURE_STORE")
+    if named == "":
+        raise ConfigError("PERDURE_STORE is empty: set it to the address of a store, or unset it")
+    return named
+
+
 def default_address(environment: Mapping[str, str], platform: str) -> str:
     """Return the default store: ``$PERDURE_STORE``, or a file in the user data directory.
 
     `platform` is ``sys.platform``.
-    Raises: ConfigError without a home folder.
+    Raises: ConfigError without a home folder, and for an empty variable.
     """
-    named = environment.get("PERDURE_STORE")
-    if named:
+    named = environment_address(environment)
+    if named is not None:
         return named
     return f"sqlite:///{data_folder(environment, platform) / 'perdure' / 'perdure.db'}"
+
+
+def address_or_default(address: str | None, environment: Mapping[str, str], platform: str) -> str:
+    """Return `address`, or the default store if it is None.
+
+    Raises: ConfigError if it is empty; as `default_address`.
+    """
+    if address == "":
+        raise ConfigError("the address of the store is empty: write one, such as sqlite:///my.db")
+    return default_address(environment, platform) if address is None else address
 
 
 def data_folder(environment: Mapping[str, str], platform: str) -> Path:
