@@ -87,9 +87,9 @@ class FoldBlock(Static, can_focus=True):
         """Draw the line."""
         self.redraw()
 
-    def watch_has_focus(self, has_focus: bool) -> None:  # noqa: FBT001 - Textual passes it so
+    def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001 - Textual passes it so
         """Mark the line while it has the keyboard focus."""
-        super().watch_has_focus(has_focus)
+        super().watch_has_focus(_has_focus)
         self.redraw()
 
     def action_flip(self) -> None:

@@ -127,7 +127,7 @@ def checked_callback(callback: C, argument: str, point: str | None = None) -> C:
     )
 
 
-def _problem_of(callback: Hook) -> str | None:
+def _problem_of(callback: Any) -> str | None:
     if inspect.isgeneratorfunction(callback) or inspect.isasyncgenfunction(callback):
         return "yields, but it has to return"
     try:
