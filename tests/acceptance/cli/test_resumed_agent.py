@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.acceptance.cli.conftest import World
+from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 CLERK = """\
 id: clerk
@@ -120,3 +120,33 @@ def test_session_accepts_a_message_after_a_turn_reached_the_tool_round_cap(world
     assert "asked for tools 17 times in one turn" in told
     assert 'send "continue" to go on, or raise max_tool_rounds in the limits of an agent' in told
     assert world.ok(*chat, "--continue", "-p", "continue").out == "Done.\n"
+
+
+def test_resume_in_a_chat_takes_the_named_agent_or_that_of_the_session(world: World) -> None:
+    own = begun(world)
+    agents = world.folder / ".config" / "perdure" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "helper.agent.yaml").write_text(CLERK.replace("clerk", "helper"))
+    world.ok("import", str(SAMPLE))
+    typed = (
+        f"/resume {SAMPLE_ID} --agent nobody",
+        f"/resume {SAMPLE_ID} --agent",
+        f"/resume {own} --agent helper",
+        f"/resume {SAMPLE_ID} --agent helper",
+        "/agent",
+        f"/resume {own}",
+        "/agent",
+    )
+    told = " ".join(world.ok("chat", stdin="\n".join(typed)).out.split())
+    for text in (
+        "there is no agent 'nobody' in this runtime; there are: assistant, helper",
+        "--agent expects the id of one agent, at the end: /resume [ID] [--agent AGENT]",
+        f"session {own} keeps its agent 'clerk' for life and cannot continue with 'helper'",
+        f"going on in {SAMPLE_ID}",
+        "helper: approval",
+        f"going on in {own}",
+        "clerk: approval",
+    ):
+        at = told.find(text)
+        assert at >= 0, f"{text}\n{told}"
+        told = told[at:]

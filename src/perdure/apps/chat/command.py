@@ -37,7 +37,13 @@ from perdure.apps.cli.options import (
 )
 from perdure.apps.cli.store_options import CommonOptions, named_session, require_folder
 from perdure.apps.picker.command import pick_session
-from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, is_file_name
+from perdure.apps.settings.agents import (
+    agents_here,
+    chosen_agent,
+    invocable,
+    is_file_name,
+    require_own_agent,
+)
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
 from perdure.apps.settings.store_address import NAMESPACE
@@ -49,7 +55,6 @@ from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import chat_agent, scenario_in
 from perdure.bounds.limits import limits, require_within
 from perdure.client.agents.agent import Agent
-from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store
 from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.session.ids import StreamId
@@ -267,7 +272,7 @@ async def _talk(answering: AnswerOptions, wanted: Wanted, *, is_agent_named: boo
     if session is None:
         answering.require_choice()
     elif is_agent_named:
-        await _require_own_agent(answering, session)
+        await require_own_agent(answering.store, session, answering.agent.id)
     if wanted.prompt is None and wanted.display != "lines" and not wanted.as_json:
         theme: str = Configuration(Path(), os.environ).value("chat.theme")
         code, left = await importlib.import_module(_PROGRAM).run_program(
@@ -292,22 +297,6 @@ async def _talk(answering: AnswerOptions, wanted: Wanted, *, is_agent_named: boo
         return await talk.run(session)
     async with answering.runtime:
         return await _one_turn(answering, wanted.prompt, wanted, session)
-
-
-async def _require_own_agent(answering: AnswerOptions, session: StreamId) -> None:
-    """Check that ``--agent`` names the agent in force in `session`, if there is one.
-
-    Raises: UsageMistake.
-    """
-    known = await authority_of(answering.store.backend, session)
-    if known.bound is None or known.withheld is not None:
-        return
-    own, named = str((known.bound.agent or {}).get("id")), answering.agent.id
-    if own != named:
-        raise UsageMistake(
-            f"session {session} keeps its agent {own!r} for life and cannot continue with "
-            f"{named!r}: leave out --agent, or start a new session"
-        )
 
 
 async def _needing_model(answering: AnswerOptions) -> list[StreamId]:

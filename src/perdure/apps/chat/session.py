@@ -13,6 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from perdure.apps.chat.permissions import TypedPermissions
+from perdure.apps.chat.turn_view import remark_moved, remark_unpriced
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
@@ -25,7 +26,7 @@ from perdure.client.agents.message_secrets import message_of
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.agent_binding import switched_in
-from perdure.client.conversation.authority import Authority, Withheld, authority_of
+from perdure.client.conversation.authority import Authority, authority_of
 from perdure.client.conversation.role_sessions import require_no_role
 from perdure.client.conversation.workspace import Workspace
 from perdure.client.session import Session
@@ -48,23 +49,6 @@ from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
-
-NOT_IN_FORCE = (
-    "this session {}: its permissions, tools and open turn are not in force; it continues with "
-    "yours (`perdure sessions show` lists them)"
-)
-GONE = (
-    "the session's folder {} does not exist: --cwd DIR moves the session to another one "
-    "(`perdure chat --session {} --cwd DIR`), or make it again"
-)
-ELSEWHERE = (
-    "the session's folder {} does not exist here: it continues in {} (--cwd DIR names another)"
-)
-MOVED = "the session's folder was {}: it continues in {} (--cwd DIR names another)"
-_WHY: Mapping[Withheld, str] = {
-    "imported": "was imported",
-    "unknown": "was not written by your perdure (`perdure store trust` can change that)",
-}
 
 
 class ModelNotHere(ConfigError):
@@ -151,14 +135,17 @@ class AnswerOptions:
         self._variables = dict(variables or {})
         self._typed = typed or TypedPermissions()
         self._router: ModelRouter = models(scenario)
-        self._model = model or (f"scripted:{scenario.name}" if scenario is not None else None)
-        chosen = cast or _configured_cast(self._model, permissions)
+        # of the command line or of /model
+        self.requested_model = model or (
+            f"scripted:{scenario.name}" if scenario is not None else None
+        )
+        chosen = cast or _configured_cast(self.requested_model, permissions)
         self.agent: Agent = chosen.agent
-        self._is_model_named = chosen.is_model_named or self._model is not None
+        self._is_model_named = chosen.is_model_named or self.requested_model is not None
         self._lowered = chosen.lowered
         self._kept: dict[StreamId, Permissions] = {}  # of sessions that were permitted here
-        if self._model is not None:
-            self.agent = msgspec.structs.replace(self.agent, model=self._model)
+        if self.requested_model is not None:
+            self.agent = msgspec.structs.replace(self.agent, model=self.requested_model)
         known = [each for each in chosen.others if each.id != self.agent.id]
         self.runtime = Runtime(
             store,
@@ -184,22 +171,26 @@ class AnswerOptions:
             remark(safe(warning))
         workspace = Workspace(cwd, self._variables)
         chat = await self.runtime.start(self.agent, workspace=workspace)
-        await self._remark_unpriced(self.agent, self.agent)
+        await remark_unpriced(self.runtime, self.agent, self.agent)
         return chat
 
     async def go_on(
-        self, session: str, cwd: Path | None = None, *, at_most: Permissions | None = None
+        self,
+        session: str,
+        cwd: Path | None = None,
+        *,
+        at_most: Permissions | None = None,
+        agent_id: str | None = None,
     ) -> Resumed:
         """Resume a session and its interrupted turn, if there is one.
 
         The session keeps its agent, tools and permissions. The command line restricts the
         permissions, or extends them with a recorded grant. `at_most`, or the permissions that
         `permit` left, limit both. `cwd` and variables change the workspace of the session. A
-        session whose agent is not in force here gets the agent of this command and moves to `cwd`
-        or the current folder. From then on, lists show the session in that folder.
+        session whose agent is not in force here gets the agent `agent_id`, or that of this command,
+        and moves to `cwd` or the current folder. From then on, lists show it in that folder.
         Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs it;
-        TurnOpen for a grant or a move during a turn; FlowRefusal for the role of a flow that is not
-        completed.
+        TurnOpen for a grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header
@@ -210,38 +201,39 @@ class AnswerOptions:
             info = await handle.info()
             recorded = info.cwd if cwd is None else None
             cwd = cwd or Path.cwd()  # named, so that lists show the session where it works
-            self.require_choice("an imported session" if info.origin == "import" else "the session")
+            if agent_id is None:
+                self.require_choice(
+                    "an imported session" if info.origin == "import" else "the session"
+                )
         await self._require_next(handle)
-        if at_most is not None:
-            self._kept[handle.id] = at_most
-        at_most = self._kept.get(handle.id)
-        agent = self._agent_of(known)
-        if self._typed.is_any and known.withheld is None and known.bound is not None:
-            agent = await self._as_typed(handle.id, agent, at_most)
-        if at_most is not None and not is_within(agent.permissions, at_most):
-            allowed = within(agent.permissions, at_most)
-            agent = msgspec.structs.replace(agent, permissions=allowed)
+        agent = await self._resuming_agent(handle.id, known, agent_id, at_most)
         place = Workspace(cwd, self._variables) if cwd or self._variables else None
         chat = await self.runtime.resume(handle.id, agent, workspace=place)
         is_granting = self._typed.is_any and agent is self.agent  # typed by the resuming user
         if is_granting and not is_within(agent.permissions, chat.agent.permissions):
             await self.runtime.grant(handle.id, agent, by=getpass.getuser())
             chat = await self.runtime.resume(handle.id, agent, workspace=place)
-        if known.withheld is not None:
-            remark(NOT_IN_FORCE.format(_WHY[known.withheld]))
-        _remark_gone(chat, recorded)
-        await self._remark_unpriced(chat.agent, agent)
+        remark_moved(chat, known.withheld, recorded)
+        await remark_unpriced(self.runtime, chat.agent, agent)
         if chat.turn is not None:
             await chat.turn.started()
             if chat.turn.held is not None:
                 raise chat.turn.held
         return Resumed(chat, chat.turn, handle.head)
 
-    async def _remark_unpriced(self, agent: Agent, caps: Agent) -> None:
-        host = self.runtime.host
-        warning = await host.unpriced_warning(agent, host.budget_of(caps))
-        if warning is not None:
-            remark(f"{warning}; its price goes into [models.prices] of your settings")
+    async def _resuming_agent(
+        self, session: StreamId, known: Authority, agent_id: str | None, at_most: Permissions | None
+    ) -> Agent:
+        if at_most is not None:
+            self._kept[session] = at_most
+        at_most = self._kept.get(session)
+        agent = self._agent_of(known, agent_id)
+        if self._typed.is_any and known.withheld is None and known.bound is not None:
+            agent = await self._as_typed(session, agent, at_most)
+        if at_most is not None and not is_within(agent.permissions, at_most):
+            allowed = within(agent.permissions, at_most)
+            agent = msgspec.structs.replace(agent, permissions=allowed)
+        return agent
 
     async def _as_typed(
         self, session: StreamId, agent: Agent, at_most: Permissions | None
@@ -293,10 +285,10 @@ class AnswerOptions:
         self._kept[chat.id] = agent.permissions
         return await self.runtime.resume(chat.id, agent)
 
-    def _agent_of(self, known: Authority) -> Agent:
+    def _agent_of(self, known: Authority, named: str | None) -> Agent:
         """Return the agent to resume a session with: from a file by its id, or its snapshot."""
         if known.bound is None or known.withheld is not None:
-            return self.agent
+            return self.agent if named is None else self.runtime.host.agent(named)
         snapshot = known.bound.agent or {}
         filed = self.runtime.host.agents.get(str(snapshot.get("id")))
         if filed is not None and filed.id in self._lowered:
@@ -319,17 +311,12 @@ class AnswerOptions:
         if not self._is_model_named:
             raise ModelMissing(what, model_choices(os.environ))
 
-    @property
-    def requested_model(self) -> str | None:
-        """The model of the command line or of /model; None if none was requested."""
-        return self._model
-
     async def use_model(self, chat: Chat) -> None:
         """Switch the session to the requested model, if it differs."""
         context = await chat.session.context()
         now = context.model or chat.agent.model
-        if self._model is not None and self._model != now:
-            await chat.set_model(self._model)
+        if self.requested_model is not None and self.requested_model != now:
+            await chat.set_model(self.requested_model)
         else:
             self.require(now)
 
@@ -337,7 +324,7 @@ class AnswerOptions:
         """Use `model` in sessions that begin from now on. Raises: ModelNotHere, WrongArgument."""
         require_model_name(model)
         self.require(model)
-        self._model, self._is_model_named = model, True
+        self.requested_model, self._is_model_named = model, True
         self.agent = msgspec.structs.replace(self.agent, model=model)
 
     def window_of(self, model: str) -> int | None:
@@ -354,7 +341,7 @@ class AnswerOptions:
         interrupted = await _is_interrupted(self.store, session)
         wanted = await _next_model(self.store, session, is_interrupted=interrupted)
         if wanted is None or not interrupted:
-            wanted = self._model or wanted
+            wanted = self.requested_model or wanted
         if wanted is None:
             return
         try:
@@ -369,10 +356,7 @@ class AnswerOptions:
         await self._router.aclose()
 
     def require(self, model: str) -> None:
-        """Check that `model` can be called here.
-
-        Raises: ModelNotHere.
-        """
+        """Check that `model` can be called here. Raises: ModelNotHere."""
         try:
             client = self._router.client_for(model)
             if isinstance(client, FiledScripts | ScriptedModel):
@@ -407,16 +391,6 @@ async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -
         called = body_of(entry)
         return called.model if isinstance(called, ModelCalled) else None
     return None
-
-
-def _remark_gone(chat: Chat, recorded: str | None) -> None:
-    folder = chat.workspace.working_dir
-    if not Path(folder).is_dir():
-        remark(GONE.format(safe(folder), chat.id))
-    elif recorded is not None and not Path(recorded).is_dir():
-        remark(ELSEWHERE.format(safe(recorded), safe(folder)))
-    elif recorded is not None and not Path(recorded).samefile(folder):
-        remark(MOVED.format(safe(recorded), safe(folder)))
 
 
 def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast:

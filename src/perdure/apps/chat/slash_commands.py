@@ -25,6 +25,7 @@ from perdure.apps.cli.options import ROOT
 from perdure.apps.cli.store_options import find_session
 from perdure.apps.session_costs import cost_lines
 from perdure.apps.session_rows import RowFilter, newest_rows
+from perdure.apps.settings.agents import require_own_agent
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.advice import nothing_to_compact
 from perdure.apps.terminal.contexts import chat_context, context_part_lines
@@ -52,7 +53,8 @@ HELP = """/tree                  the tree of this session
 /compact [FOCUS]       summarize older messages
 /fork [ENTRY]          continue in a copy of this session
 /new                   begin a new session
-/resume [ID]           continue another session; without ID: choose one
+/resume [ID]           continue another session; without ID: choose one;
+                       --agent AGENT: with this agent, if it has none here
 /attach FILE           send a file with the next message
 /model [NAME]          list the models, or switch to another
 /thinking [LEVEL]      show the thinking level, or switch it
@@ -65,7 +67,7 @@ HELP = """/tree                  the tree of this session
 /agent                 the agent of this session, and its tools
 /approve [MODE]        when tools ask: plan, ask, accept-edits or auto
 /allow COMMAND         let the agent run a command, e.g. pytest tests/*
-/export FILE           write the session as FILE.html, FILE.md or FILE.jsonl;
+/export FILE           write FILE.html, FILE.md or FILE.jsonl;
                        --redact secrets,paths masks them
 /quit                  exit; the session can be resumed
 !COMMAND               run it in your shell; the model sees the output
@@ -77,6 +79,7 @@ _FORMATS: Mapping[str, ExportFormat] = {
     ".jsonl": "perdure",
 }
 _CELLS = 100
+_RESUME_USAGE = "/resume [ID] [--agent AGENT]"
 _EXPORT_USAGE = "/export FILE.html, FILE.md or FILE.jsonl [--redact secrets,paths]"
 
 
@@ -243,15 +246,18 @@ class SlashCommands:
         await self._place.begin_anew()
         self._place.remark("the next message begins a new session")
 
-    async def _resume(self, named: str) -> None:
+    async def _resume(self, rest: str) -> None:
         if not self._is_free():
             return
         answering = self._place.answering
+        named, agent_id = _resume_words(rest)
         chosen = named or await self._place.display.choose_session()
         if chosen is None:
             return
         session = await find_session(answering.store, chosen)
-        await self._place.go_on(await answering.go_on(session))
+        if agent_id is not None:
+            await require_own_agent(answering.store, session, agent_id)
+        await self._place.go_on(await answering.go_on(session, agent_id=agent_id))
         self._place.remark(f"going on in {session}")
 
     async def _inbox(self, words: str) -> None:
@@ -400,6 +406,14 @@ def _require(rest: str, told: str) -> None:
     """Check that something follows the command. Raises: WrongArgument(told)."""
     if not rest:
         raise WrongArgument(told)
+
+
+def _resume_words(rest: str) -> tuple[str, str | None]:
+    """Return the session and the agent that follow ``/resume``. Raises: WrongArgument."""
+    named, option, agent = f" {rest} ".partition(" --agent ")
+    if option and len(agent.split()) != 1:
+        raise WrongArgument(f"--agent expects the id of one agent, at the end: {_RESUME_USAGE}")
+    return named.strip(), agent.strip() or None
 
 
 def _export_words(rest: str) -> tuple[str, list[Redaction]]:

@@ -7,16 +7,22 @@ stays open in the log to be resumed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from perdure.apps.chat.permissions import NO_COMMANDS
 from perdure.apps.chat.questions import Ask, Asked, QuestionLoop, cancel_tasks, question_in
 from perdure.apps.terminal.event_lines import Teller
 from perdure.apps.terminal.line_input import interrupts
+from perdure.apps.terminal.output import remark
+from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import AGENT
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.message_secrets import credentials_in
+from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Reply, Turn
+from perdure.client.conversation.authority import Withheld
 from perdure.client.inbox.consent import COMMANDS
 from perdure.client.store import Store
 from perdure.events.projection import events_of
@@ -26,6 +32,22 @@ RESUMING = "going on with the turn that was interrupted"
 _PASTED = {
     "warn": "your message seems to contain a credential ({}); it is stored and sent unchanged",
     "redact": "your message seems to contain a credential ({}); it is stored and sent masked",
+}
+NOT_IN_FORCE = (
+    "this session {}: its permissions, tools and open turn are not in force; it continues with "
+    "yours (`perdure sessions show` lists them)"
+)
+GONE = (
+    "the session's folder {} does not exist: --cwd DIR moves the session to another one "
+    "(`perdure chat --session {} --cwd DIR`), or make it again"
+)
+ELSEWHERE = (
+    "the session's folder {} does not exist here: it continues in {} (--cwd DIR names another)"
+)
+MOVED = "the session's folder was {}: it continues in {} (--cwd DIR names another)"
+_WHY: Mapping[Withheld, str] = {
+    "imported": "was imported",
+    "unknown": "was not written by your perdure (`perdure store trust` can change that)",
 }
 STOPPING = "stopping the turn; press Ctrl-C again to exit at once"
 
@@ -47,6 +69,29 @@ def pasted_remark(text: str, chat: Chat) -> str | None:
     told = _PASTED.get(chat.agent.on_pasted)
     kinds = credentials_in(text) if told else ()
     return told.format(", ".join(kinds)) if told and kinds else None
+
+
+def remark_moved(chat: Chat, withheld: Withheld | None, recorded: str | None) -> None:
+    """Print which settings and which folder of a resumed session are not in force here.
+
+    `recorded` is the folder of a session that continues in the current folder.
+    """
+    if withheld is not None:
+        remark(NOT_IN_FORCE.format(_WHY[withheld]))
+    folder = chat.workspace.working_dir
+    if not Path(folder).is_dir():
+        remark(GONE.format(safe(folder), chat.id))
+    elif recorded is not None and not Path(recorded).is_dir():
+        remark(ELSEWHERE.format(safe(recorded), safe(folder)))
+    elif recorded is not None and not Path(recorded).samefile(folder):
+        remark(MOVED.format(safe(recorded), safe(folder)))
+
+
+async def remark_unpriced(runtime: Runtime, agent: Agent, caps: Agent) -> None:
+    """Print a warning if `agent` has a budget (that of `caps`) and a model without a price."""
+    warning = await runtime.host.unpriced_warning(agent, runtime.host.budget_of(caps))
+    if warning is not None:
+        remark(f"{warning}; its price goes into [models.prices] of your settings")
 
 
 class Left(Exception):

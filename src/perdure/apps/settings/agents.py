@@ -20,7 +20,10 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.restriction import within
 from perdure.client.agents.files.lookup import AgentPlace, FoundAgentFile, agent_named, agents_found
 from perdure.client.agents.files.reader import agent_in
-from perdure.errors import AgentNotFound, ConfigError
+from perdure.client.conversation.authority import authority_of
+from perdure.client.store import Store
+from perdure.errors import AgentNotFound, ConfigError, WrongArgument
+from perdure.session.ids import StreamId
 from perdure.tools.permissions import Permissions
 
 _NOT_OF_PROJECTS = ("mcp_servers", "recurring")
@@ -80,6 +83,22 @@ def chosen_agent(named: str, found: Sequence[FoundAgentFile], allowed: Permissio
 def is_file_name(named: str) -> bool:
     """Whether `named` is a file and not an id."""
     return named.endswith((".yaml", ".yml")) or os.sep in named
+
+
+async def require_own_agent(store: Store, session: StreamId, named: str) -> None:
+    """Check that `named` is the id of the agent in force in `session`, if there is one.
+
+    Raises: WrongArgument.
+    """
+    known = await authority_of(store.backend, session)
+    if known.bound is None or known.withheld is not None:
+        return
+    own = str((known.bound.agent or {}).get("id"))
+    if own != named:
+        raise WrongArgument(
+            f"session {session} keeps its agent {own!r} for life and cannot continue with "
+            f"{named!r}: leave out --agent, or start a new session"
+        )
 
 
 def invocable(
