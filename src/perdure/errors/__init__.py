@@ -8,7 +8,7 @@
     │                LeaseHeld · LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew
     │                NotAStore
     │                StoreCorrupt · StoreSchemaForeign · StoreReadOnly · StoreFull
-    │                StoreUnavailable · StoreBehind · Unsupported
+    │                StoreUnavailable · StoreLocked · StoreBehind · Unsupported
     │                InvalidQuery · SearchIndexDamaged · SessionHasForks · QuotaExceeded
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     │                CopyConflict · BackupDamaged · StoreExists · FlowNotFound · FlowExists
@@ -101,6 +101,7 @@ from perdure.errors.stores import StoreCorrupt as StoreCorrupt
 from perdure.errors.stores import StoreError as StoreError
 from perdure.errors.stores import StoreFull as StoreFull
 from perdure.errors.stores import StoreInUse as StoreInUse
+from perdure.errors.stores import StoreLocked as StoreLocked
 from perdure.errors.stores import StoreNotEncrypted as StoreNotEncrypted
 from perdure.errors.stores import StoreReadOnly as StoreReadOnly
 from perdure.errors.stores import StoreSchemaForeign as StoreSchemaForeign

@@ -257,6 +257,17 @@ class StoreUnavailable(StoreError):
         self.is_lasting = is_lasting
 
 
+class StoreLocked(StoreUnavailable):
+    """Another process kept a lock of the store for too long. `waited_s`: how long a call waits."""
+
+    code = "store_locked"
+
+    def __init__(self, store: str, held: str, advice: str, waited_s: float | None = None) -> None:
+        waited = f"; this call waited {waited_s:g} s (lock_timeout_s)" if waited_s else ""
+        super().__init__(store, f"{held}{waited}; {advice}")
+        self.waited_s = waited_s
+
+
 class StoreBehind(StoreUnavailable):
     """The store has lost entries that this process has read, and its turn cannot continue here."""
 

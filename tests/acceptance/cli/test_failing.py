@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,21 @@ def test_unwritable_folder_error_contains_its_path(world: World) -> None:
     closed.mkdir(mode=0o500)
     ended = world.run("import", str(SAMPLE), "--store", f"sqlite:///{closed}/x.db", "--json")
     assert (ended.code, ended.error["code"]) == (1, "store_read_only")
+
+
+@pytest.mark.full_only
+def test_locked_store_is_a_conflict_that_names_the_wait_and_its_setting(sample: World) -> None:
+    settings = sample.folder / ".config" / "perdure" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[store]\nlock_timeout_s = 0.25\n")
+    rename = ("sessions", "rename", SAMPLE_ID, "mine")
+    with closing(sqlite3.connect(sample.file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        ended = sample.run_anew(*rename)
+        as_json = sample.run_anew(*rename, "--json")
+    assert (ended.code, as_json.code) == (4, 4)
+    assert "locked for too long; this call waited 0.25 s (store.lock_timeout_s in your" in ended.err
+    assert (as_json.error["code"], as_json.error["waited_s"]) == ("store_locked", 0.25)
 
 
 def test_internal_error_asks_for_a_report(world: World) -> None:

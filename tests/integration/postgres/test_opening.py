@@ -172,13 +172,15 @@ async def test_read_only_database_cannot_become_a_store(fresh: str, open_store: 
 
 
 async def test_unreachable_server_raises_unavailable(open_store: Open) -> None:
-    with pytest.raises(StoreUnavailable):
-        await open_store("postgresql://postgres@/none?host=/nowhere")
+    for wrong in ("/none?host=/nowhere", "127.0.0.1:1/none", "127.0.0.1:99999/none"):
+        with pytest.raises(StoreUnavailable, match=r"is the server running\? Check host and port"):
+            await open_store(f"postgresql://postgres@{wrong}")
 
 
 async def test_missing_database_is_reported_by_name(address: str, open_store: Open) -> None:
-    with pytest.raises(StoreUnavailable, match="no_such_database"):
+    with pytest.raises(StoreUnavailable, match="no_such_database") as refused:
         await open_store(address.replace(name_of(address), "no_such_database"))
+    assert "is the server running" not in str(refused.value)
 
 
 async def test_schema_without_a_table_is_damaged(fresh: str, open_store: Open) -> None:

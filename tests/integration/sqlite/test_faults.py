@@ -165,6 +165,6 @@ def test_every_driver_error_is_mapped() -> None:
 def test_lock_timeout_is_not_a_database_error() -> None:
     busy = meaning_of(apsw.BusyError("database is locked"), Path("x.db"))
 
-    assert busy.code == "store_unavailable"
+    assert busy.code == "store_locked"
     assert "database is locked" not in str(busy)
     assert len({kind for kind, _ in MEANINGS}) == len(MEANINGS)

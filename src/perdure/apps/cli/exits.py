@@ -242,6 +242,7 @@ EXITS: dict[str, int] = {
     "lease_lost": CONFLICT,
     "turn_open": CONFLICT,
     "store_in_use": CONFLICT,
+    "store_locked": CONFLICT,
     "store_exists": CONFLICT,
     "copy_conflict": CONFLICT,
     "idempotency_mismatch": CONFLICT,

@@ -12,7 +12,9 @@ ADVICE: Mapping[str, str] = {
     "Session.tree lists them": "`perdure sessions tree {stream}` lists them",
     "Store.verify lists all faults": "run `perdure store verify` for all faults",
     "see Store.verify": "run `perdure store verify`",
-    "then call Store.verify": "then run `perdure store verify`",
+    "then call Store.verify": "then run `perdure store verify`, and `perdure store repair` to keep "
+    "what can be read",
+    "(lock_timeout_s)": "(store.lock_timeout_s in your settings)",
     "Store.questions lists those that do": "`perdure inbox` lists those that do",
     "Schedule.list returns those that wait": "`perdure schedule list` shows those that wait",
     "Store.erasures has the certificate": "`perdure sessions erase {stream}` shows the certificate",

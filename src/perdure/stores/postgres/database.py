@@ -31,7 +31,7 @@ from psycopg.generators import send
 from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
 from psycopg_pool import AsyncConnectionPool
 
-from perdure.errors import ConfigError, StoreUnavailable
+from perdure.errors import ConfigError, StoreLocked, StoreUnavailable
 from perdure.stores.access.cancellation import finished
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
@@ -227,7 +227,7 @@ class Database:
             )
             await _connect(pool)
         except errors.LockNotAvailable as error:
-            raise StoreUnavailable(self.address, await _lock_reason(self.route.direct)) from error
+            raise await _lock_error(self.address, self.route.direct) from error
         except psycopg.Error as error:
             raise meaning_of(error, self.address) from error
         self._pool = pool
@@ -320,7 +320,7 @@ class Database:
                 self._lent_now.discard(db)
                 await self._give_back(pool, db)
         except errors.LockNotAvailable as error:
-            raise StoreUnavailable(self.address, await _lock_reason(self.route.direct)) from error
+            raise await _lock_error(self.address, self.route.direct) from error
         except psycopg.Error as error:
             if is_lost(error) and not self._is_closed:
                 await finished(self._drain(pool))
@@ -420,8 +420,8 @@ class Database:
             await self._is_idle.wait()
 
 
-async def _lock_reason(direct: str) -> str:
-    """Name the owner of the lock after a lock timeout, as far as the server reports it."""
+async def _lock_error(store: str, direct: str) -> StoreLocked:
+    """Return the error after a lock timeout; it names the owner if the server reports it."""
     row: Row | None = None
     with suppress(psycopg.Error):
         async with await AsyncConnection.connect(
@@ -429,11 +429,14 @@ async def _lock_reason(direct: str) -> str:
         ) as db:
             row = await (await db.execute(_HOLDER)).fetchone()
     if row is None:
-        return "other processes kept the session locked for too long; try again"
+        held = "other processes kept the session locked for too long"
+        return StoreLocked(store, held, "try again")
     pid, name, host, since = row
-    return (
+    return StoreLocked(
+        store,
         f"the connection of {name or 'another program'} from {host} (server process {pid}) "
-        f"has held a lock since {since} UTC; continue or end that program, then try again"
+        f"has held a lock since {since} UTC",
+        "continue or end that program, then try again",
     )
 
 

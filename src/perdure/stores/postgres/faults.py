@@ -21,6 +21,7 @@ from perdure.errors import (
     SessionNotFound,
     StoreCorrupt,
     StoreFull,
+    StoreLocked,
     StoreReadOnly,
     StoreUnavailable,
 )
@@ -35,6 +36,9 @@ _PASSING = ("08", "25P03", "40", "53", "55P03", "57")
 """SQLSTATEs: connection lost, process stopped inside a transaction, conflict, server full, locked,
 stopping or starting or too slow.
 """
+
+_UNREACHED = ("connection failed", "connection is bad", "failed to resolve host")
+"""Beginnings of psycopg's messages without an answer of the server, if they lack ``FATAL``."""
 
 Meaning = Callable[[str, str], PerdureError]
 
@@ -70,7 +74,12 @@ MEANINGS: tuple[tuple[type[psycopg.Error], Meaning], ...] = (
     ),
     (errors.TooManyConnections, _unavailable("the server has no connection left")),
     (errors.OutOfMemory, _unavailable("the server has no memory left")),
-    (errors.LockNotAvailable, _unavailable("other processes kept the session locked for too long")),
+    (
+        errors.LockNotAvailable,
+        lambda store, _: StoreLocked(
+            store, "other processes kept the session locked for too long", "try again"
+        ),
+    ),
     (errors.QueryCanceled, _unavailable("the server took too long (statement_timeout)")),
     (errors.DeadlockDetected, _unavailable("too many others wrote to the same sessions")),
     (errors.InvalidPassword, _unavailable("the server refuses this user or password")),
@@ -94,6 +103,8 @@ REFUSALS: dict[str, Callable[[str], PerdureError]] = {
 def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
     """Map `error`, raised while using `store`, to a store error."""
     words = _words_of(error)
+    if words.startswith(_UNREACHED) and "FATAL" not in words:
+        words += "; is the server running? Check host and port of its address"
     refusal = REFUSALS.get(error.sqlstate or "")
     if refusal is not None:
         return refusal(words)

@@ -74,6 +74,7 @@ _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 _NO_DATABASE = "it is not an SQLite database, nor one that perdure encrypted"
+_UNREADABLE = "this user may not read it; check the owner and permissions of file and folder"
 _FOREIGN = "it is the database of another program"
 
 
@@ -200,7 +201,7 @@ def connection(site: Site, seed: bytes) -> Connection:
 def refusal(error: apsw.Error, site: Site, system_errno: int = 0) -> PerdureError:
     """Map `error` to a store error for `site`, including a wrong key."""
     if not isinstance(error, apsw.NotADBError):
-        return meaning_of(error, site.path, system_errno)
+        return meaning_of(error, site.path, system_errno, site.wait.limit_s)
     header = _header(site.path)
     if not header.startswith(_MAGIC) and site.key is not None:
         return KeyWrong(str(site.path))
@@ -257,7 +258,7 @@ def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) ->
     if not path.exists():
         raise NotAStore(str(path), "no such file")
     if not os.access(path, os.R_OK):
-        raise StoreUnavailable(str(path), "this user may not read it")
+        raise StoreUnavailable(str(path), _UNREADABLE)
     _check_file(path, key, is_copied=is_copied)
     can_write = _is_writable(path) and os.access(path.parent, os.W_OK)
     is_immutable = not can_write and not _has_log(path)

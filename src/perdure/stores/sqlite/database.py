@@ -153,7 +153,7 @@ class Database:
         try:
             return connection(self.site, self._random(SEED_BYTES))
         except apsw.Error as error:
-            raise meaning_of(error, self.path) from error
+            raise meaning_of(error, self.path, waited_s=self.site.wait.limit_s) from error
 
     @contextmanager
     def _looking(self) -> Generator[Look]:
@@ -174,7 +174,7 @@ class Database:
             if self._is_closed:
                 raise StoreUnavailable(str(self.path), "it is closed")
             if self._writer is None:
-                self._writer = Writer(self.path, self._connect, self._watcher.wake, self._doubt)
+                self._writer = Writer(self.site, self._connect, self._watcher.wake, self._doubt)
             return self._writer
 
     def _at_one_moment(self, work: Callable[[Tables], T], reader: _Reader, *, is_synced: bool) -> T:
@@ -190,7 +190,8 @@ class Database:
             if is_synced:
                 reader.log.catch_up()
         except apsw.Error as error:
-            meaning = meaning_of(error, self.path, tables.db.system_errno)
+            waited_s = self.site.wait.limit_s
+            meaning = meaning_of(error, self.path, tables.db.system_errno, waited_s)
             if isinstance(meaning, StoreCorrupt):
                 self._stop_writing(meaning)
             raise meaning from error

@@ -19,6 +19,7 @@ from perdure.errors import (
     QuotaExceeded,
     StoreCorrupt,
     StoreFull,
+    StoreLocked,
     StoreReadOnly,
     StoreUnavailable,
 )
@@ -37,8 +38,6 @@ Meaning = Callable[[str, str], PerdureError]
 def _unavailable(reason: str) -> Meaning:
     return lambda store, _: StoreUnavailable(store, reason)
 
-
-_WAITED = "another connection kept it locked for too long; try again"
 
 _NO_TRANSACTION = "no transaction is active"
 
@@ -81,10 +80,13 @@ def no_value(error: Exception, path: Path) -> StoreCorrupt:
     return StoreCorrupt(str(path), f"a value in it is none ({error})")
 
 
-def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureError:
+def meaning_of(
+    error: apsw.Error, path: Path, system_errno: int = 0, waited_s: float | None = None
+) -> PerdureError:
     """Map `error`, raised while using the file `path`, to a store error.
 
-    `system_errno` is the operating system's last error on that connection.
+    `system_errno` is the operating system's last error on that connection, `waited_s` its longest
+    wait for a lock.
     """
     store = str(path)
     if isinstance(error, apsw.IOError | apsw.CantOpenError):
@@ -93,7 +95,7 @@ def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureE
         if system_errno in _NO_ACCESS:
             return StoreReadOnly(store)
     if isinstance(error, _LOCKED):
-        return _lock_error(path)
+        return _lock_error(path, waited_s)
     if isinstance(error, apsw.SQLError) and _NO_TRANSACTION in str(error):
         return StoreUnavailable(store, f"its locks were lost ({error}); {OTHER_LIBRARY}")
     for kind, meaning in MEANINGS:
@@ -102,11 +104,12 @@ def meaning_of(error: apsw.Error, path: Path, system_errno: int = 0) -> PerdureE
     return StoreUnavailable(store, str(error) or type(error).__name__)
 
 
-def _lock_error(path: Path) -> StoreUnavailable:
+def _lock_error(path: Path, waited_s: float | None) -> StoreLocked:
     """Return the error for a locked store; it names the process that holds the lock."""
     shared = path.with_name(path.name + "-shm")
     holder = holder_of_byte(shared, _WRITE_LOCK_BYTE) or holder_of_byte(path, _ALONE_BYTE)
     if holder is None:
-        return StoreUnavailable(str(path), _WAITED)
-    told = "has kept it locked for too long; continue or end that process, then try again"
-    return StoreUnavailable(str(path), f"{holder} {told}")
+        held = "another connection kept it locked for too long"
+        return StoreLocked(str(path), held, "try again", waited_s)
+    held = f"{holder} has kept it locked for too long"
+    return StoreLocked(str(path), held, "continue or end that process, then try again", waited_s)

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
 from contextvars import Context
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -26,7 +25,7 @@ from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
 from perdure.stores.access.file_guard import FileGuard
 from perdure.stores.access.process import running_loop
 from perdure.stores.protocol import Durability
-from perdure.stores.sqlite.connections import LOG_FILES, check_version_number
+from perdure.stores.sqlite.connections import LOG_FILES, Site, check_version_number
 from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
 from perdure.stores.sqlite.log.checkpoints import Checkpointer
 from perdure.stores.sqlite.log.fsync import LogDoubt, LogSync
@@ -126,15 +125,16 @@ class Writer:
 
     def __init__(
         self,
-        path: Path,
+        site: Site,
         connect: Callable[[], Connection],
         on_commit: Callable[[Collection[Place]], None],
         doubt: LogDoubt,
     ) -> None:
         self.damage: str | None = None
-        self._path = path
+        self._path = site.path
+        self._wait = site.wait
         self._tables = Tables(connect())
-        self._guard = FileGuard(path, LOG_FILES)
+        self._guard = FileGuard(site.path, LOG_FILES)
         self._on_commit = on_commit
         self._checkpointer = Checkpointer(connect)
         self._tables.db.set_wal_hook(self._after_commit)
@@ -312,7 +312,8 @@ class Writer:
             return found
         if not isinstance(cause, apsw.Error):
             return error
-        meaning = meaning_of(cause, self._path, self._tables.db.system_errno)
+        system_errno = self._tables.db.system_errno
+        meaning = meaning_of(cause, self._path, system_errno, self._wait.limit_s)
         meaning.__cause__ = cause
         if isinstance(meaning, StoreCorrupt):
             self.damage = meaning.reason

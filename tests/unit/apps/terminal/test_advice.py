@@ -79,7 +79,13 @@ def test_each_advice_replaces_a_text_of_the_library() -> None:
         (errors.Erased("s"), "Store.erasures", "`perdure sessions erase s` shows the certificate"),
         (errors.SessionHasForks("s", ("a",)), 'forks="erase"', "or --with-forks to erase them"),
         (errors.CorruptLog("s", 1, "x"), "Store.verify", "run `perdure store verify` for all"),
-        (errors.StoreCorrupt("f", "x"), "Store.verify", "then run `perdure store verify`"),
+        (errors.StoreCorrupt("f", "x"), "Store.verify", "then run `perdure store verify`, and"),
+        (errors.StoreCorrupt("f", "x"), "Store.verify", "and `perdure store repair` to keep"),
+        (
+            errors.StoreLocked("f", "p", "end it", 2),
+            "(lock_timeout_s)",
+            "2 s (store.lock_timeout_s",
+        ),
         (errors.SearchIndexDamaged("f"), "Store.reindex", "`perdure store reindex` rebuilds"),
     ],
 )

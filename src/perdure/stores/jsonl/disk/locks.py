@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from perdure.errors import StoreUnavailable
+from perdure.errors import StoreLocked
 from perdure.stores.access.lock_holder import holder_of, mark
 from perdure.stores.regular_files import open_regular
 
@@ -71,7 +71,7 @@ class FolderLocks:
 
         With `is_shared`, other shared holders can hold the lock at the same time. The operating
         system releases the lock when this process ends in any way.
-        Raises: LockBusy after `wait_s`, or within `without_waiting`; otherwise StoreUnavailable,
+        Raises: LockBusy after `wait_s`, or within `without_waiting`; otherwise StoreLocked,
         which names the holder, after `timeout_s`.
         """
         file = self._open_file(name)
@@ -111,12 +111,13 @@ class FolderLocks:
         finally:
             self._is_waiting = before
 
-    def unavailable(self, busy: LockBusy) -> StoreUnavailable:
+    def unavailable(self, busy: LockBusy) -> StoreLocked:
         """Return the error for a lock that was busy for `timeout_s`."""
-        return StoreUnavailable(
+        return StoreLocked(
             str(self._store),
-            f"{holder_of(busy.path)} holds a lock that this call needs, and this process waited "
-            f"{self.timeout_s:g} s for it; continue or end that process, then try again",
+            f"{holder_of(busy.path)} holds a lock that this call needs",
+            "continue or end that process, then try again",
+            self.timeout_s,
         )
 
     def _open_file(self, name: str) -> int:
