@@ -209,7 +209,9 @@ def ruling(folder: Path, tool: str, args: Mapping[str, object], *granted: str) -
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_text_of_always_names_exactly_the_allowed_call(folder: Path, name: str) -> None:
+def test_text_of_an_always_answer_describes_exactly_the_allowed_call(
+    folder: Path, name: str
+) -> None:
     row = ROWS[name]
     asked = ruling(folder, row.tool, row.args)
     assert asked.decision == "ask"
@@ -222,7 +224,7 @@ def test_text_of_always_names_exactly_the_allowed_call(folder: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_always_allows_nothing_else(folder: Path, name: str) -> None:
+def test_always_answer_allows_no_call_with_other_arguments(folder: Path, name: str) -> None:
     row = ROWS[name]
     asked = ruling(folder, row.tool, row.args)
     assert asked.grant is not None
@@ -232,7 +234,9 @@ def test_always_allows_nothing_else(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_always_for_one_tool_or_folder_covers_no_other(folder: Path, name: str) -> None:
+def test_always_answer_for_one_tool_and_folder_covers_no_other_tool_or_folder(
+    folder: Path, name: str
+) -> None:
     """Compare every grant with every other row, and with the same call in another folder."""
     granted = ruling(folder, ROWS[name].tool, ROWS[name].args).grant
     assert granted is not None
@@ -248,6 +252,6 @@ def test_always_for_one_tool_or_folder_covers_no_other(folder: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", NEVER)
-def test_call_that_cannot_be_shown_whole_offers_no_always(folder: Path, name: str) -> None:
+def test_call_that_cannot_be_shown_in_full_offers_no_always_answer(folder: Path, name: str) -> None:
     tool, args = NEVER[name]
     assert ruling(folder, tool, args).grant is None

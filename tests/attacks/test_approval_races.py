@@ -118,7 +118,7 @@ async def _waiting_for(chat: Chat, n: int) -> str | None:
 
 
 @pytest.mark.parametrize("tool", ["write_file", "edit_file"])
-async def test_change_during_write_requires_new_approval(
+async def test_file_change_during_the_write_requires_new_approval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
     """The file changes after the last check, when the new content is already on disk."""
@@ -162,7 +162,7 @@ async def test_file_swapped_before_append_requires_new_approval(
     assert (case.folder / A).read_text() == "2"
 
 
-async def test_allow_applies_to_one_of_two_equal_calls(tmp_path: Path) -> None:
+async def test_allow_answer_applies_to_only_one_of_two_equal_calls(tmp_path: Path) -> None:
     call = ScriptedCall("write_file", json.dumps(write(A, append=True)), id="c")
     stage = Stage(says(CallTools((call, call))), says("done"))
     agent = Agent("helper", model=MODEL, tools=TOOLS)
@@ -187,7 +187,9 @@ async def _next_question(chat: Chat, but: str | None) -> str:
     return next(each.id for each in await chat.session.questions() if each.id != but)
 
 
-async def test_folder_name_that_is_not_utf8_is_shown_and_bound(tmp_path: Path) -> None:
+async def test_folder_name_that_is_not_utf8_is_shown_in_the_approval_and_bound_to_it(
+    tmp_path: Path,
+) -> None:
     """A link leads to a folder whose name no JSON can hold."""
 
     def odd(name: bytes) -> Change:
@@ -234,7 +236,7 @@ async def test_deeply_nested_arguments_are_shown_and_need_approval(tmp_path: Pat
         depth *= 2
 
 
-async def test_question_shows_no_credential_but_is_bound_to_it(tmp_path: Path) -> None:
+async def test_question_masks_a_credential_but_the_approval_is_bound_to_it(tmp_path: Path) -> None:
     """A credential in a name, the content and the file: shown and compared by its hash."""
     key, other = "ghp_" + "a1B2c3D4" * 5, "ghp_" + "z9Y8x7W6" * 5
     args = {"path": "l", "content": f"token={key}\n"}

@@ -119,7 +119,7 @@ def wider(chat: Chat, agent: Agent) -> str | None:
 
 
 @pytest.mark.all_only
-async def test_imported_file_gives_no_authority(tmp_path: Path) -> None:
+async def test_imported_file_gives_its_session_no_permissions(tmp_path: Path) -> None:
     assert len(FORMS) >= 40
     through: list[str] = []
     async with perdure.open(f"sqlite:///{tmp_path}/own.db") as store:
@@ -153,7 +153,7 @@ async def not_local(store: Store, session: str, form: Form, bait: Bait) -> list[
     return found
 
 
-async def test_grown_import_gives_no_authority(tmp_path: Path) -> None:
+async def test_imported_file_that_grew_gives_its_session_no_permissions(tmp_path: Path) -> None:
     """Import a grown file, and a grown copy of the user's own file, with a call at the end."""
     bait = Bait.under(tmp_path / "bait")
     long = FORMS[0].log("s", bait)
@@ -206,7 +206,7 @@ async def foreign(
 
 
 @IN_EACH
-async def test_received_store_gives_no_authority(
+async def test_received_store_gives_its_sessions_no_permissions(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = address_in(tmp_path, backend)
@@ -223,7 +223,7 @@ async def test_received_store_gives_no_authority(
     assert not through
 
 
-async def test_received_database_gives_no_authority(
+async def test_received_database_gives_its_sessions_no_permissions(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, through = postgres.take(), list[str]()
@@ -259,7 +259,7 @@ async def test_trusted_store_gives_no_more_permissions_than_current_agent(
     assert not through
 
 
-async def test_workspace_that_another_program_wrote_is_not_obeyed(tmp_path: Path) -> None:
+async def test_workspace_change_written_by_another_program_is_ignored(tmp_path: Path) -> None:
     agent = careful()
     for name in ("mine", "theirs"):
         (tmp_path / name).mkdir()
@@ -280,7 +280,7 @@ async def test_workspace_that_another_program_wrote_is_not_obeyed(tmp_path: Path
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_session_inserted_into_users_store_is_not_obeyed(
+async def test_settings_of_a_session_inserted_into_the_users_store_are_ignored(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another user adds sessions, and lines to the user's own session."""
@@ -338,7 +338,7 @@ CLI_FORMS = tuple(
 )
 
 
-def test_command_obeys_no_imported_file(tmp_path: Path) -> None:
+def test_chat_command_ignores_permissions_in_imported_files(tmp_path: Path) -> None:
     world = other_home(tmp_path)
     for number, form in enumerate(CLI_FORMS):
         file = world.folder / f"{form.name}.jsonl"
@@ -358,7 +358,7 @@ def chatted(world: World, session: str) -> str:
     return done.err
 
 
-def test_show_lists_received_settings_not_in_force(tmp_path: Path) -> None:
+def test_show_lists_received_settings_that_are_not_in_force(tmp_path: Path) -> None:
     world, bait = other_home(tmp_path), Bait.under(tmp_path / "bait")
     (secrets,) = (form for form in FORMS if form.name == "secrets")
     (world.folder / "a.jsonl").write_bytes(secrets.log("s", bait).lines)

@@ -140,7 +140,7 @@ def planted(kind: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "terminal", "huge"])
 @pytest.mark.parametrize("reader", READERS)
-def test_no_file_stalls_a_reader(tmp_path: Path, reader: str, kind: str) -> None:
+def test_reading_a_hostile_file_fails_quickly(tmp_path: Path, reader: str, kind: str) -> None:
     if (reader, kind) in (("import", "huge"), ("key", "huge")):
         pytest.skip("is read piece by piece" if reader == "import" else "reads its beginning only")
     home = tmp_path / "home"
@@ -164,7 +164,7 @@ def flow_folder(folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "terminal", "huge"])
 @pytest.mark.parametrize("name", ["transcript.json", "feed.json"])
-def test_no_file_of_a_role_stalls_the_import_of_a_flow(
+def test_hostile_file_of_a_role_does_not_stall_the_import_of_a_flow(
     tmp_path: Path, name: str, kind: str
 ) -> None:
     role = flow_folder(tmp_path / "flow")
@@ -178,7 +178,7 @@ def test_no_file_of_a_role_stalls_the_import_of_a_flow(
     assert time.process_time() - begun_cpu < QUICK_S
 
 
-def test_no_link_leads_out_of_an_imported_folder(tmp_path: Path) -> None:
+def test_import_follows_no_link_out_of_its_folder(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "flow.json").write_text("{}")
@@ -210,7 +210,7 @@ def test_folder_of_many_entries_is_refused_at_the_limit(tmp_path: Path) -> None:
         '{{inputs.none | default("\\"") ' + "| json" * 50 + "}}",
     ],
 )
-def test_no_template_grows_beyond_the_limit(template: str) -> None:
+def test_template_that_expands_beyond_the_limit_is_rejected(template: str) -> None:
     big = Fillings({"a": '"', "big": "x" * 100_000}, outputs={"n": '\\"'})
     begun = time.process_time()
     with pytest.raises(LimitExceeded, match=r"limits\.template_bytes = 4,194,304"):
@@ -260,7 +260,7 @@ async def offer_of(kind: str, folder: Path, **settings: Any) -> Offer:
         ("enum", "limits.mcp_schema_parts"),
     ],
 )
-async def test_hostile_schema_costs_its_tool_and_no_other(
+async def test_hostile_schema_removes_only_its_own_tool(
     tmp_path: Path, kind: str, told: str
 ) -> None:
     offer = await offer_of(kind, tmp_path)
@@ -290,7 +290,7 @@ async def test_long_descriptions_are_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "told"), [("many", "limits.mcp_tools"), ("heavy", "limits.mcp_server_parts")]
 )
-async def test_thousands_of_tools_do_not_stop_the_loop(
+async def test_thousands_of_tools_do_not_block_the_event_loop(
     tmp_path: Path, kind: str, told: str
 ) -> None:
     longest = [0.0]
@@ -324,7 +324,7 @@ async def test_hanging_server_is_abandoned(tmp_path: Path, kind: str) -> None:
     assert time.monotonic() - begun < STALL_S
 
 
-async def test_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
+async def test_endless_line_ends_the_mcp_server(tmp_path: Path) -> None:
     use_input_limits(InputLimits(mcp_answer_bytes=1_000_000))
     begun = time.monotonic()
     with pytest.raises(PerdureError):
@@ -332,7 +332,7 @@ async def test_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
     assert time.monotonic() - begun < STALL_S
 
 
-async def test_call_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
+async def test_hanging_call_ends_at_its_time_limit(tmp_path: Path) -> None:
     connection = Connection(hostile("silent-call"), Vault({}, lambda _: None), tmp_path)
     try:
         (spec,) = (await offer_tools(connection)).tools
@@ -378,7 +378,7 @@ print(said)
 """
 
 
-def test_file_that_is_read_as_a_whole_has_a_limit(tmp_path: Path) -> None:
+def test_file_that_is_read_as_a_whole_has_a_size_limit(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     file.write_text('{"info": {' + " " * 2_000)
     use_input_limits(InputLimits(import_file_bytes=1_000))

@@ -180,7 +180,7 @@ def test_command_that_the_rule_covers_is_allowed() -> None:
 @pytest.mark.parametrize(
     "rule", ["*", "** x", "?x a", "x -*", "x --*", "x -?", "x --a*=1", "gi* x"]
 )
-def test_rule_that_names_no_program_or_no_option_is_an_error(rule: str) -> None:
+def test_command_rule_with_an_unclear_program_or_option_is_an_error(rule: str) -> None:
     with pytest.raises(ConfigError):
         Permissions(allowed_command_globs=(rule,))
 

@@ -42,7 +42,7 @@ def test_enough_commands_are_tested() -> None:
     assert len(set(COMMANDS)) >= 100
 
 
-async def test_no_command_of_the_corpus_runs(tmp_path: Path) -> None:
+async def test_hostile_commands_of_the_corpus_never_run(tmp_path: Path) -> None:
     for command in COMMANDS:
         with case(command):
             run = await Tools(tmp_path, ALLOWED).run(run_command, command=command)
@@ -79,7 +79,9 @@ def test_command_is_refused_without_asking() -> None:
         ["A=1", "echo", "x"],
     ],
 )
-async def test_words_are_not_lines(tmp_path: Path, words: list[str]) -> None:
+async def test_command_argument_with_a_line_break_is_refused(
+    tmp_path: Path, words: list[str]
+) -> None:
     run = await Tools(tmp_path, ALLOWED).run(run_command, command=words[0], args=words[1:])
     assert run.error_code in ("tool_denied", "invalid_arguments")
 
@@ -121,7 +123,7 @@ async def test_program_in_the_working_directory_is_not_found_by_its_name(
         {"command": "id", "shell": True},
     ],
 )
-async def test_injected_arguments_give_no_rights(
+async def test_injected_arguments_give_no_permissions(
     tmp_path: Path, injected: dict[str, object]
 ) -> None:
     args = {"command": "git", **injected}
@@ -131,7 +133,7 @@ async def test_injected_arguments_give_no_rights(
     assert json.dumps(args)[:30] not in run.output.text
 
 
-def test_one_command_has_one_grant_in_any_spelling() -> None:
+def test_grant_of_a_command_covers_every_spelling_of_that_command() -> None:
     spelt = ("git status", "git  status", "'git' status", 'git "status"', "g\\it sta'tus'")
     grants = {about_command({"command": line}, ALLOWED).grant for line in spelt}
     assert grants == {"git status"}

@@ -115,7 +115,7 @@ async def settled(store: Store, running: asyncio.Future[Any], bait: Bait) -> Non
 
 @pytest.mark.parametrize("is_running", [False, True])
 @pytest.mark.parametrize("has_session", [False, True])
-async def test_no_imported_flow_is_obeyed(
+async def test_settings_of_an_imported_flow_are_ignored(
     is_running: bool, has_session: bool, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
@@ -165,7 +165,7 @@ async def begin(store: Store, work: Path, mode: ConsentMode, *more: SideBody) ->
 
 
 @pytest.mark.parametrize("mode", ["full-access", "partial-access", "no-access"])
-async def test_no_received_flow_is_obeyed(
+async def test_settings_of_a_received_flow_are_ignored(
     mode: ConsentMode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A role is in the middle of a call: pending, lost, answered, granted."""
@@ -193,7 +193,7 @@ async def test_no_received_flow_is_obeyed(
 
 @pytest.mark.parametrize("mode", ["full-access", "partial-access"])
 @pytest.mark.parametrize("has_agent", [True, False])
-async def test_no_received_document_is_obeyed(
+async def test_settings_of_a_received_document_are_ignored(
     mode: ConsentMode, has_agent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A workflow document started by another user, with their agents."""
@@ -210,7 +210,7 @@ async def test_no_received_document_is_obeyed(
         assert await is_obeyed(store, "f", work, bait, *ids) is None
 
 
-async def test_received_flow_works_only_in_the_workspace_given_by_its_user(
+async def test_received_flow_runs_only_in_the_workspace_given_by_its_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bait, work = Bait.under(tmp_path / "bait"), tmp_path / "work"

@@ -194,7 +194,7 @@ def test_artifact_on_the_floor_is_not_handed_over(world: Path, name: str) -> Non
     assert found.artifact.problem is not None
 
 
-def test_plain_project_is_read(world: Path) -> None:
+def test_flow_reads_a_project_without_links(world: Path) -> None:
     work = world / "work"
     made(work / MAIN, "I own it.")
     made(work / "real" / "x.md", "in the project")

@@ -242,7 +242,7 @@ async def made_here(store: MemoryStore, stream: StreamId) -> None:
     await store.commit(Commit(writes=(write,), at=START_MS))
 
 
-async def test_two_files_of_one_id_in_a_folder_become_two_sessions(tmp_path: Path) -> None:
+async def test_two_files_with_one_id_in_a_folder_become_two_sessions(tmp_path: Path) -> None:
     genuine = pi_file("v3.jsonl")
     hostile = genuine.replace(b"A blue pixel.", b"A forged pixel.")
     for number, contents in enumerate(([genuine, hostile], [hostile, genuine], [hostile] * 2)):
@@ -261,7 +261,7 @@ async def test_two_files_of_one_id_in_a_folder_become_two_sessions(tmp_path: Pat
         assert sorted(forgeries) == sorted(int(each == hostile) for each in set(contents))
 
 
-async def test_followed_file_that_is_replaced_becomes_a_session_of_its_own(tmp_path: Path) -> None:
+async def test_followed_file_that_is_replaced_becomes_a_separate_session(tmp_path: Path) -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock, random=SeededRandom(1))
     follower = FolderFollower(store, [tmp_path], clock=clock, random=SeededRandom(2))

@@ -48,13 +48,13 @@ async def test_named_files_including_new_ones_are_committed(repository: Path) ->
     assert "?? c.txt" in git(repository, "status", "--porcelain")
 
 
-async def test_nothing_to_commit_is_an_error_that_shows_no_paths(repository: Path) -> None:
+async def test_git_commit_without_changes_fails_without_showing_paths(repository: Path) -> None:
     run = await Tools(repository).run(git_commit, message="nothing")
     assert run.outcome == "error"
     assert str(repository) not in run.output.text
 
 
-async def test_repository_above_is_not_read(repository: Path) -> None:
+async def test_git_repository_above_the_workspace_is_not_read(repository: Path) -> None:
     below = repository / "below"
     below.mkdir()
     run = await Tools(below).run(git_status)
@@ -75,7 +75,7 @@ async def test_repository_above_is_not_read(repository: Path) -> None:
         ("core.sshCommand", "touch {mark}"),
     ],
 )
-async def test_configuration_that_runs_something_runs_nothing(
+async def test_git_configuration_that_names_a_program_runs_nothing(
     repository: Path, tmp_path: Path, key: str, value: str
 ) -> None:
     mark = tmp_path / "mark"
@@ -91,7 +91,7 @@ async def test_configuration_that_runs_something_runs_nothing(
 
 
 @pytest.mark.parametrize("hook", ["pre-commit", "commit-msg", "post-commit", "prepare-commit-msg"])
-async def test_hooks_do_not_run(repository: Path, tmp_path: Path, hook: str) -> None:
+async def test_git_hooks_do_not_run(repository: Path, tmp_path: Path, hook: str) -> None:
     mark = tmp_path / "mark"
     for folder in (repository / ".git" / "hooks", repository / "hooks"):
         folder.mkdir(exist_ok=True)

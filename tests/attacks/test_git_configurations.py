@@ -140,7 +140,7 @@ NAMES_OF_FILTERS = {
 
 
 @sampled("case", list(KEYS), kind=type, each=13)
-async def test_key_that_names_a_program_runs_nothing(scene: Scene, case: str) -> None:
+async def test_git_key_that_names_a_program_runs_nothing(scene: Scene, case: str) -> None:
     name = NAMES_OF_FILTERS.get(case, EVIL)
     scene.write(".gitattributes", ATTRIBUTES.replace("filter=evil", f"filter={name}"))
     git(scene.repository, "add", ".gitattributes")
@@ -281,7 +281,9 @@ SOURCES: dict[str, Callable[[Scene], None]] = {
 
 
 @sampled("case", list(SOURCES), kind=type, each=8)
-async def test_key_from_elsewhere_runs_nothing(scene: Scene, case: str) -> None:
+async def test_git_key_from_another_configuration_file_runs_nothing(
+    scene: Scene, case: str
+) -> None:
     scene.write(".gitattributes", ATTRIBUTES)
     SOURCES[case](scene)
     require_harmless(scene, await all_runs(scene))
@@ -379,7 +381,7 @@ PROMISORS = {
 
 
 @pytest.mark.parametrize("case", PROMISORS)
-async def test_promisor_fetches_nothing(scene: Scene, case: str) -> None:
+async def test_git_with_a_promisor_remote_fetches_nothing(scene: Scene, case: str) -> None:
     PROMISORS[case](scene)
     require_harmless(scene, await all_runs(scene))
 
@@ -396,7 +398,7 @@ NOT_PROGRAMS = frozenset(
 BOOLEANS = NOT_PROGRAMS | {"core.prefersymlinkrefs", "status.submodulesummary", "submodule.recurse"}
 
 
-async def test_all_keys_that_are_overridden_together_run_nothing(scene: Scene) -> None:
+async def test_overridden_git_keys_run_nothing_when_all_are_set(scene: Scene) -> None:
     scene.write(".gitattributes", ATTRIBUTES)
     for key in (*ALWAYS, *WHERE_SET):
         if key in BOOLEANS or key in ("color.ui", "diff.ignoresubmodules", "sendemail.*"):
@@ -411,7 +413,7 @@ async def test_all_keys_that_are_overridden_together_run_nothing(scene: Scene) -
     require_harmless(scene, runs)
 
 
-def test_every_documented_key_is_judged() -> None:
+def test_every_documented_git_key_is_allowed_or_overridden() -> None:
     """Every key this git documents is allowed or overridden, except includes of other files."""
     documented = subprocess.run(
         ["git", "help", "-c"], check=True, capture_output=True, text=True
@@ -435,5 +437,5 @@ def test_every_documented_key_is_judged() -> None:
         ("includeif.gitdir:/x.path", "x"),
     ],
 )
-def test_unknown_key_is_neither_allowed_nor_overridden(key: str, value: str) -> None:
+def test_unknown_git_key_is_neither_allowed_nor_overridden(key: str, value: str) -> None:
     assert fate_of(Setting(key, value)) == "neither"

@@ -276,7 +276,7 @@ def git_file_to_a_folder_with_a_secret(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("prepare", [head_is_a_link_out, git_file_to_a_folder_with_a_secret])
-def test_branch_of_a_workspace_is_no_text_from_outside(
+def test_branch_name_of_a_workspace_is_not_read_from_outside_the_workspace(
     scene: Scene, prepare: Callable[[Scene], None]
 ) -> None:
     """The branch is part of prompts; it is read without git."""
@@ -313,7 +313,7 @@ async def results(chat: Chat) -> list[str]:
 
 
 @pytest.mark.parametrize("approval", ["ask", "accept-edits", "auto"])
-async def test_setting_that_cannot_be_disabled_needs_approval_once_per_content(
+async def test_git_setting_that_cannot_be_disabled_is_approved_once_per_content(
     scene: Scene, approval: str
 ) -> None:
     shared = scene.write("shared.ini", "[status]\n\tshowStash = false\n")
@@ -335,7 +335,7 @@ async def test_setting_that_cannot_be_disabled_needs_approval_once_per_content(
     require_harmless(scene, [])
 
 
-async def test_setting_that_is_denied_is_not_used(scene: Scene) -> None:
+async def test_git_call_with_a_denied_setting_does_not_run(scene: Scene) -> None:
     scene.configure("unknown.key", "x")
     stage = Stage(says(looks("1")), says("done"))
     chat = await chat_in(stage, scene.repository, approval="auto")
@@ -346,7 +346,7 @@ async def test_setting_that_is_denied_is_not_used(scene: Scene) -> None:
     assert "did not allow" in (await results(chat))[-1]
 
 
-async def test_setting_changed_before_the_answer_requires_new_approval(scene: Scene) -> None:
+async def test_git_setting_changed_before_the_answer_requires_new_approval(scene: Scene) -> None:
     scene.configure("unknown.key", "x")
     stage = Stage(says(looks("1")), says("done"))
     chat = await chat_in(stage, scene.repository, approval="auto")
@@ -365,7 +365,7 @@ async def test_setting_changed_before_the_answer_requires_new_approval(scene: Sc
     await turn
 
 
-async def test_plain_repository_needs_no_approval(scene: Scene) -> None:
+async def test_git_repository_without_special_settings_needs_no_approval(scene: Scene) -> None:
     stage = Stage(says(looks("1")), says("done"))
     chat = await chat_in(stage, scene.repository)
     await chat.send("look")
@@ -375,7 +375,7 @@ async def test_plain_repository_needs_no_approval(scene: Scene) -> None:
 # ---------------------------------------------------------------- repositories as they should be
 
 
-async def test_worktree_of_a_repository_is_used(scene: Scene, tmp_path: Path) -> None:
+async def test_git_tools_work_in_a_worktree(scene: Scene, tmp_path: Path) -> None:
     place = tmp_path / "tree"
     git(scene.repository, "worktree", "add", "--quiet", "-b", "side", str(place))
     (place / "a.txt").write_text("two\n")
@@ -385,7 +385,7 @@ async def test_worktree_of_a_repository_is_used(scene: Scene, tmp_path: Path) ->
     assert git(place, "log", "-1", "--format=%s").strip() == "x"
 
 
-async def test_submodule_as_a_working_directory_is_used(scene: Scene) -> None:
+async def test_git_tools_work_in_a_submodule(scene: Scene) -> None:
     command = ("-c", "protocol.file.allow=always", "submodule", "add", "--quiet")
     git(scene.repository, *command, str(scene.outside), "sub")
     run = await Tools(scene.repository / "sub").run(git_status, command="log")

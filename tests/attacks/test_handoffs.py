@@ -48,7 +48,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("door", ["flow", "inbox"])
-async def test_change_before_the_approval_requires_new_approval(
+async def test_artifact_change_before_the_approval_requires_new_approval(
     tmp_path: Path, name: str, door: str
 ) -> None:
     stage, flow, file = await staged(tmp_path)
@@ -72,7 +72,9 @@ async def test_change_before_the_approval_requires_new_approval(
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_change_after_the_approval_does_not_reach_the_role(tmp_path: Path, name: str) -> None:
+async def test_artifact_change_after_the_approval_does_not_reach_the_role(
+    tmp_path: Path, name: str
+) -> None:
     _, flow, file = await staged(tmp_path)
     await flow.approve()
     CHANGES[name](file)

@@ -67,7 +67,9 @@ def test_view_or_trigger_instead_of_table_is_refused(schema: str, tmp_path: Path
     assert isinstance(refusal_of(path), UnknownFormat)
 
 
-def test_endless_work_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_read_that_takes_too_many_steps_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "sessions.db"
     make_database(path, GOOSE, ROWS)
     with closing(sqlite3.connect(path)) as database:
@@ -113,7 +115,7 @@ async def test_damaged_database_is_reported_and_the_next_file_is_read(tmp_path: 
     assert last.report is not None
 
 
-async def test_values_of_any_type_are_read(tmp_path: Path) -> None:
+async def test_database_values_of_any_type_are_read(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     hostile: list[tuple[str, dict[str, object]]] = [
         ("sessions", {"id": "x", "working_dir": b"\x00\xff", "created_at": 1e999}),

@@ -67,7 +67,7 @@ def hidden_files(folder: Path, victim: Path) -> None:
 
 
 @pytest.mark.parametrize("prepare", [linked_record, linked_files, hidden_files])
-async def test_import_reads_only_own_files_of_record(
+async def test_record_import_reads_only_the_files_of_the_record(
     prepare: Callable[[Path, Path], None], tmp_path: Path
 ) -> None:
     victim = tmp_path / "victim"
@@ -136,7 +136,7 @@ async def test_import_reads_nothing_outside_its_folder(
     assert not holds_secret(tmp_path)
 
 
-async def test_linked_state_folder_is_not_searched(tmp_path: Path) -> None:
+async def test_state_folder_that_is_a_link_is_not_searched(tmp_path: Path) -> None:
     folder, given = received(tmp_path), tmp_path / "given"
     given.mkdir()
     (given / ".a-society").symlink_to(folder.parents[2])

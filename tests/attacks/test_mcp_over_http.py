@@ -108,7 +108,9 @@ async def world(folder: Path) -> AsyncGenerator[World]:
 
 
 @pytest.mark.all_only
-async def test_restricted_token_learns_and_changes_nothing_of_others(tmp_path: Path) -> None:
+async def test_restricted_token_reads_and_changes_no_session_of_other_subjects(
+    tmp_path: Path,
+) -> None:
     async with world(tmp_path) as here:
         seeing = here.server.token("read")
         whole = await here.told(seeing)

@@ -120,7 +120,7 @@ def bytes_in(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir())
 
 
-async def test_check_finds_a_planted_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_scope_check_finds_a_planted_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     stores, scopes = in_memory(2), places(2, 3)
     await fill(stores, scopes)
     assert await leaks_in(stores, scopes) == []
@@ -134,7 +134,7 @@ async def test_check_finds_a_planted_leak(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.all_only
-async def test_calls_of_thousands_of_scopes_return_only_their_own() -> None:
+async def test_search_and_list_in_thousands_of_scopes_return_only_data_of_their_scope() -> None:
     scopes = places(4, 249)
     stores = in_memory(4)
     await fill(stores, scopes)
@@ -321,7 +321,7 @@ async def test_check_of_recall_finds_planted_leaks(monkeypatch: pytest.MonkeyPat
     "sample", [24, pytest.param(3_000, marks=[pytest.mark.all_only, pytest.mark.timeout(1_800)])]
 )
 @pytest.mark.parametrize("kind", [pytest.param("memory", marks=pytest.mark.all_only), "sqlite"])
-async def test_recall_of_thousands_of_scopes_returns_only_their_own(
+async def test_recall_in_thousands_of_scopes_returns_only_data_of_its_scope(
     tmp_path: Path, kind: str, sample: int
 ) -> None:
     scopes = places(4, 249)

@@ -325,7 +325,9 @@ async def leaks_of(two: Two, tried: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("backend", STORES, indirect=True)
-async def test_matrix_finds_a_planted_leak(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_namespace_matrix_finds_a_planted_leak(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(two.ours, "sessions", two.theirs.sessions)
     monkeypatch.setattr(two.ours, "state", two.theirs.state)
     leaks = await leaks_of(two, [])

@@ -113,14 +113,14 @@ def test_enough_paths_are_tested() -> None:
     assert len(set(WRITES)) >= 50
 
 
-async def test_9_31_no_path_is_read(root: Path, outside: Path) -> None:
+async def test_9_31_no_forbidden_path_is_read(root: Path, outside: Path) -> None:
     for path in PATHS:
         with case(path):
             tools = Tools(root)
             require_harmless(await tools.run(read_file, path=given(path, root, outside)), root)
 
 
-async def test_9_31_no_path_is_written(root: Path, outside: Path) -> None:
+async def test_9_31_no_forbidden_path_is_written(root: Path, outside: Path) -> None:
     """Existing files do not change; an odd name may become a file inside."""
     for path in [*PATHS, *WRITES]:
         with case(path):
@@ -147,7 +147,7 @@ async def test_9_31_protected_paths_are_not_written(root: Path) -> None:
             assert (run.outcome, run.error_code) == ("refused", "tool_denied")
 
 
-async def test_no_path_is_listed_or_searched(root: Path, outside: Path) -> None:
+async def test_no_forbidden_path_is_listed_or_searched(root: Path, outside: Path) -> None:
     for path in [path for path in PATHS if "file" not in path.rsplit("/", 1)[-1]]:
         with case(path):
             tools = Tools(root)
@@ -267,7 +267,7 @@ async def test_directory_swapped_for_a_link_is_never_written_through(
     assert (outside / "secret.txt").read_text() == SECRET
 
 
-async def test_file_gaining_second_name_is_not_changed(root: Path, outside: Path) -> None:
+async def test_file_that_gains_a_second_hard_link_is_not_changed(root: Path, outside: Path) -> None:
     place, target = root / "linked", outside / "secret.txt"
 
     def be_linked() -> None:

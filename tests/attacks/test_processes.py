@@ -60,7 +60,9 @@ async def test_environment_has_no_perdure_variables(
     assert "planted" not in run.output.text
 
 
-async def test_secret_of_the_configuration_is_given_and_scrubbed(tmp_path: Path) -> None:
+async def test_configured_secret_is_passed_to_the_program_and_removed_from_its_output(
+    tmp_path: Path,
+) -> None:
     given = {"API_TOKEN": "{{secrets.TOKEN}}"}
     run = await tools(tmp_path, command_env=given).run(
         run_command,
@@ -70,7 +72,7 @@ async def test_secret_of_the_configuration_is_given_and_scrubbed(tmp_path: Path)
     assert run.output.text == "[exit code 0]\n[secret:TOKEN]"
 
 
-async def test_whole_group_is_killed_when_time_is_up(tmp_path: Path) -> None:
+async def test_whole_process_group_is_killed_at_its_time_limit(tmp_path: Path) -> None:
     script = "trap '' TERM; sleep 100 & echo $! > child; sleep 100 & wait"
     place = tmp_path / "child"
     for limit_s in (0.3, 3, 30):
@@ -100,7 +102,7 @@ async def test_leftover_processes_are_killed_at_exit(tmp_path: Path) -> None:
     await until(is_gone)
 
 
-async def test_whole_group_is_killed_when_the_turn_is_aborted(tmp_path: Path) -> None:
+async def test_whole_process_group_is_killed_when_the_turn_is_aborted(tmp_path: Path) -> None:
     script = "echo $$ > leader; sleep 100"
     running = asyncio.create_task(
         tools(tmp_path).run(run_command, command="sh", args=["-c", script])
@@ -122,7 +124,7 @@ async def test_whole_group_is_killed_when_the_turn_is_aborted(tmp_path: Path) ->
     await until(is_gone)
 
 
-async def test_flood_of_output_is_read_to_end_and_stored_in_part(tmp_path: Path) -> None:
+async def test_huge_program_output_is_read_to_its_end_but_stored_in_part(tmp_path: Path) -> None:
     script = "import sys; sys.stdout.write('x' * 5_000_000)"
     run = await tools(tmp_path).run(run_command, command=sys.executable, args=["-c", script])
     assert run.outcome == "ok"
@@ -132,7 +134,7 @@ async def test_flood_of_output_is_read_to_end_and_stored_in_part(tmp_path: Path)
     assert "3951424 more bytes were not kept" in run.whole
 
 
-async def test_program_has_no_input(tmp_path: Path) -> None:
+async def test_program_gets_empty_standard_input(tmp_path: Path) -> None:
     run = await tools(tmp_path).run(run_command, command="sh", args=["-c", "read x; echo end"])
     assert run.output.text == "[exit code 0]\nend"
 

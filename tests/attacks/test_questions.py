@@ -150,7 +150,7 @@ async def test_ended_turn_withdraws_its_question(
     assert not (tmp_path / "a.txt").exists()
 
 
-async def test_flow_stops_a_node_and_withdraws_its_question(tmp_path: Path) -> None:
+async def test_stopping_a_flow_node_withdraws_its_question(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, writes("Node `owner-intake`", "a.txt"))
     flow = await stage.flows("owner").start(
         Graph("f", (FlowNode("owner-intake", "owner"),), ()),

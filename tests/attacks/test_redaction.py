@@ -58,7 +58,7 @@ async def test_redacted_export_holds_no_secret_in_any_format(tmp_path: Path) -> 
             assert [name for name, _, secret in tried if secret in shown] == [], format
 
 
-def test_lock_error_masks_command_line_of_holder(tmp_path: Path) -> None:
+def test_lock_error_masks_secrets_in_the_command_line_of_the_lock_holder(tmp_path: Path) -> None:
     """The holder has the arguments of any program, including an address with a password."""
     place = tmp_path / "lock"
     place.touch()

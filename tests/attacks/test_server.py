@@ -285,7 +285,7 @@ def _existence(patch: pytest.MonkeyPatch) -> None:
         (_existence, "/v1/sessions/{session_id}/turns"),
     ],
 )
-async def test_matrix_detects_planted_leak(
+async def test_server_matrix_detects_a_planted_leak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: Plant, path: str
 ) -> None:
     async with world(tmp_path) as here:
@@ -358,7 +358,7 @@ async def test_reader_is_refused_by_every_change(tmp_path: Path) -> None:
         assert await here.state() == before
 
 
-async def test_namespace_token_is_accepted_by_its_own_namespace(tmp_path: Path) -> None:
+async def test_namespace_token_gives_access_to_its_own_namespace(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         own = await server.client("read", namespace="default")
         assert (await own.get("/v1/sessions")).status_code == 200
@@ -437,7 +437,7 @@ async def test_page_of_another_site_can_neither_read_nor_change(tmp_path: Path) 
         assert await here.state() == before
 
 
-async def test_host_of_another_name_is_refused_by_every_route(tmp_path: Path) -> None:
+async def test_request_with_another_host_name_is_refused_by_every_route(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         for operation in here.operations:
             call = next(calls(operation, here.values("bob-talk"), is_whole=False))
@@ -473,7 +473,7 @@ PATHS = (
 )
 
 
-async def test_path_trick_reaches_nothing(tmp_path: Path) -> None:
+async def test_path_with_traversal_or_encoding_tricks_reaches_no_data(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         token = here.server.token("admin", subject="ana")
         for path in PATHS:

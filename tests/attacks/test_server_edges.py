@@ -25,7 +25,7 @@ EVIL = {"Origin": "http://evil.example"}
         pytest.param(b"\x1f\x8b\x08\x00", id="compressed"),
     ],
 )
-async def test_body_that_cannot_be_read_is_refused(tmp_path: Path, body: bytes) -> None:
+async def test_request_body_that_cannot_be_read_is_refused(tmp_path: Path, body: bytes) -> None:
     async with served(tmp_path) as server:
         got = await server.http.post("/v1/sessions", content=body, headers=JSON)
         assert 400 <= got.status_code < 500, got.text
@@ -62,7 +62,7 @@ async def test_silent_client_times_out(tmp_path: Path, monkeypatch: pytest.Monke
                     pass
 
 
-async def test_answers_are_not_stored_by_caches(tmp_path: Path) -> None:
+async def test_server_answers_forbid_caching(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         for path in ("/v1/sessions", f"/v1/sessions/{session}/messages", "/v1/store", "/readyz"):
@@ -73,7 +73,9 @@ async def test_answers_are_not_stored_by_caches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["widget.js", "console"])
-async def test_session_named_as_a_public_file_is_not_public(tmp_path: Path, name: str) -> None:
+async def test_session_with_the_name_of_a_public_file_is_not_public(
+    tmp_path: Path, name: str
+) -> None:
     async with served(tmp_path) as server:
         assert (await server.http.post("/v1/sessions", json={"id": name})).status_code == 201
         for path in (f"/v1/sessions/{name}", f"/v1/sessions/{name}/messages"):
@@ -111,7 +113,7 @@ async def test_invalid_token_file_rejects_all_and_is_not_named(tmp_path: Path, b
         assert (entered.status_code, entered.json()["code"]) == (503, "tokens_unavailable")
 
 
-async def test_failure_of_the_store_names_no_file(tmp_path: Path) -> None:
+async def test_error_after_a_store_failure_contains_no_file_name(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'secret-place.db'}"
     async with served(tmp_path, ["one"], address=address) as server:
         session = await server.said("hi")

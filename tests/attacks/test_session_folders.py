@@ -278,7 +278,7 @@ SESSION_FORMS = tuple(FORMS)[:15]
 
 
 @sampled("form", list(FORMS), kind=lambda form: form.split("-")[0])
-async def test_folder_is_used_and_nothing_outside_is_touched(form: str, tmp_path: Path) -> None:
+async def test_hostile_session_folder_changes_nothing_outside_it(form: str, tmp_path: Path) -> None:
     folder, outside = await planted(tmp_path, FORMS[form])
     before = content_of(outside)
     async with asyncio.timeout(LIMIT_S):
@@ -308,7 +308,9 @@ async def test_irregular_session_file_is_named_and_the_others_work(
     await store.close()
 
 
-async def test_session_with_a_second_name_is_neither_appended_to_nor_erased(tmp_path: Path) -> None:
+async def test_session_file_with_a_second_link_is_neither_appended_to_nor_erased(
+    tmp_path: Path,
+) -> None:
     folder, outside = await planted(tmp_path, hard_link)
     store = await opened(folder)
     assert len(await store.entries(EVIL)) == 1

@@ -73,7 +73,7 @@ def test_enough_urls_are_tested() -> None:
     assert len(set(URLS)) >= 250
 
 
-async def test_no_url_gets_through(way: Way) -> None:
+async def test_every_internal_url_of_the_corpus_is_refused(way: Way) -> None:
     for url in URLS:
         with case(url):
             run = await way.ask(url)
@@ -87,7 +87,7 @@ async def test_no_url_gets_through(way: Way) -> None:
 
 @pytest.mark.parametrize("address", INSIDE)
 @pytest.mark.parametrize("others", [(), ("93.184.216.34",), ("93.184.216.34", "2606:4700::1111")])
-async def test_9_30_name_that_has_an_inner_address_is_refused(
+async def test_9_30_host_name_with_an_internal_address_is_refused(
     address: str, others: tuple[str, ...]
 ) -> None:
     way = await way_with(lambda name, times: [*others, address])
@@ -98,14 +98,14 @@ async def test_9_30_name_that_has_an_inner_address_is_refused(
     assert address not in run.output.text
 
 
-async def test_name_without_an_address_is_an_error() -> None:
+async def test_host_name_without_an_address_is_an_error() -> None:
     way = await way_with(lambda name, times: [])
     run = await way.ask(f"https://{HOST}/")
     way.names.close()
     assert (run.outcome, run.error) == ("error", "http_request: no connection could be made")
 
 
-async def test_rebinding_name_is_resolved_once_per_request() -> None:
+async def test_rebinding_host_name_is_resolved_once_per_request() -> None:
     """Rebinding: public at the check, internal at the connection."""
     async with WebServer(lambda r: Response(body=b"inside")) as server:
         way = await way_with(lambda name, times: ["192.0.43.8"] if times == 1 else ["127.0.0.1"])
@@ -124,7 +124,9 @@ async def test_rebinding_name_is_resolved_once_per_request() -> None:
     "location",
     ["http://127.0.0.1/", "//169.254.169.254/", "/inside", "file:///etc/passwd", "https://[::1]/"],
 )
-async def test_9_30_redirect_is_returned_and_not_followed(status: int, location: str) -> None:
+async def test_9_30_redirect_response_is_returned_but_not_followed(
+    status: int, location: str
+) -> None:
     moved = Response(status, {"Location": location, "Refresh": f"0; url={location}"})
     async with WebServer(lambda r: moved) as server:
         place = destination_of(f"http://127.0.0.1:{server.port}/", is_local_open=True)
@@ -133,7 +135,7 @@ async def test_9_30_redirect_is_returned_and_not_followed(status: int, location:
     assert server.connections == 1
 
 
-async def test_no_header_of_the_model_changes_where_a_request_goes() -> None:
+async def test_header_set_by_the_model_cannot_change_the_host_of_a_request() -> None:
     async with WebServer(lambda r: Response()) as server:
         place = f"http://127.0.0.1:{server.port}/"
 

@@ -392,7 +392,9 @@ def path_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", FORMS)
-async def test_change_before_the_answer_requires_new_approval(tmp_path: Path, name: str) -> None:
+async def test_call_changed_before_the_answer_requires_new_approval(
+    tmp_path: Path, name: str
+) -> None:
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()
@@ -402,7 +404,7 @@ async def test_change_before_the_answer_requires_new_approval(tmp_path: Path, na
 
 
 @sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
-async def test_change_while_no_process_runs_requires_new_approval(
+async def test_call_changed_while_no_process_runs_requires_new_approval(
     tmp_path: Path, name: str
 ) -> None:
     case = Case(FORMS[name], tmp_path)
@@ -416,7 +418,7 @@ async def test_change_while_no_process_runs_requires_new_approval(
 
 
 @sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
-async def test_change_between_intent_and_run_requires_new_approval(
+async def test_call_changed_between_intent_and_run_requires_new_approval(
     tmp_path: Path, name: str
 ) -> None:
     """The hook runs when the intent is already in the log: the last moment before the run."""
@@ -439,7 +441,7 @@ async def test_change_between_intent_and_run_requires_new_approval(
 
 
 @sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
-async def test_always_does_not_cover_the_change(tmp_path: Path, name: str) -> None:
+async def test_always_answer_does_not_cover_the_changed_call(tmp_path: Path, name: str) -> None:
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()
@@ -479,7 +481,9 @@ AGENTS: Mapping[str, Mapping[str, object]] = {
 
 
 @pytest.mark.parametrize("name", AGENTS)
-async def test_change_of_the_agent_requires_new_approval(tmp_path: Path, name: str) -> None:
+async def test_agent_change_before_the_answer_requires_new_approval(
+    tmp_path: Path, name: str
+) -> None:
     case = Case(WRITES, tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()

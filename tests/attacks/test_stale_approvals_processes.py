@@ -60,7 +60,9 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_change_between_three_processes_requires_new_approval(world: World, name: str) -> None:
+def test_call_changed_between_three_processes_requires_new_approval(
+    world: World, name: str
+) -> None:
     call, change, is_done = COMMANDS[name]
     assert world.run("chat", "-p", f"/tool {call}").code == 1
     (first,) = world.ok("inbox", "list", "--json").json
@@ -77,7 +79,7 @@ def test_change_between_three_processes_requires_new_approval(world: World, name
     assert is_done(world.folder)
 
 
-def test_inbox_shows_everything_an_answer_is_bound_to(world: World) -> None:
+def test_inbox_shows_all_data_that_an_answer_is_bound_to(world: World) -> None:
     """Every argument, the folder, the hashes, the diff and the text of always."""
     content = "\n".join(f"line {n} \x1b[2K\u202e" for n in range(400))
     call = json.dumps({"path": "a.txt", "content": content})
@@ -177,7 +179,7 @@ async def resumed(store: Store, name: str, count: int) -> str:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_change_after_answer_and_kill_requires_new_approval(
+async def test_call_changed_after_answer_and_kill_requires_new_approval(
     tmp_path: Path, name: str
 ) -> None:
     """The asking process is stopped, the answer arrives, the file changes, kill -9."""
@@ -239,7 +241,7 @@ async def _has(store: Store, kind: str, count: int) -> bool:
 
 
 @pytest.mark.all_only
-async def test_server_that_changes_before_the_answer_requires_new_approval(
+async def test_mcp_server_changed_before_the_answer_requires_new_approval(
     tmp_path: Path,
 ) -> None:
     """The same name and tool, but another program configuration: nothing reaches either."""

@@ -311,14 +311,14 @@ def marks_of(form: str) -> tuple[pytest.MarkDecorator, ...]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("form", [pytest.param(form, marks=marks_of(form)) for form in FORMS])
-async def test_broken_rows_end_in_values_or_clear_errors(
+async def test_broken_rows_give_values_or_clear_errors(
     form: str, whole: Path, tmp_path: Path
 ) -> None:
     path = received(whole, tmp_path / "received.db", form)
     await computed_within(LIMIT_S, use(path))
 
 
-async def test_call_that_computes_too_long_is_ended() -> None:
+async def test_store_call_that_computes_too_long_is_stopped() -> None:
     ended = asyncio.Event()
 
     async def compute() -> None:

@@ -213,7 +213,9 @@ ROUTES: dict[str, Callable[[Path], Awaitable[object]]] = {
     "form",
     [pytest.param(form, marks=ALL_ONLY if form == "ten-thousand-tables" else ()) for form in FORMS],
 )
-async def test_foreign_schema_is_refused_and_named(form: str, tmp_path: Path) -> None:
+async def test_foreign_schema_is_refused_and_the_error_describes_it(
+    form: str, tmp_path: Path
+) -> None:
     sql, name = FORMS[form]
     path = await good_store(tmp_path / "received.db")
     tamper(path, sql)

@@ -121,7 +121,7 @@ async def snapshot(store: Store) -> list[str]:
     return sorted([str(await store.backend.state(info.id)) for info in infos])
 
 
-async def test_no_session_is_reached_by_a_part_of_its_id(store: Store) -> None:
+async def test_session_cannot_be_opened_or_changed_with_a_part_of_its_id(store: Store) -> None:
     await filled(store)
     async with perdure.open("memory:") as target:
         runtime = Runtime(store, agents=[Agent("helper", model="scripted:echo")])
@@ -139,7 +139,7 @@ async def test_no_session_is_reached_by_a_part_of_its_id(store: Store) -> None:
         assert await target.recent(scope="all") == []
 
 
-async def test_no_entry_is_reached_by_a_part_of_its_id(store: Store) -> None:
+async def test_entry_cannot_be_read_or_changed_with_a_part_of_its_id(store: Store) -> None:
     session = await filled(store)
     calls: dict[str, Call] = {
         "path": session.path,
@@ -165,7 +165,7 @@ async def test_no_entry_is_reached_by_a_part_of_its_id(store: Store) -> None:
     assert [entry.id for entry in await session.path("run7/3")][-1] == "user10/2"
 
 
-async def test_no_question_is_answered_by_a_part_of_its_id(store: Store) -> None:
+async def test_question_cannot_be_answered_with_a_part_of_its_id(store: Store) -> None:
     await filled(store)
     calls: dict[str, Call] = {"answer": lambda id: store.answer(id, "yes", by="ana")}
     assert await get_through(store, calls, [*near("user10/3"), "3", "user10"]) == []
@@ -173,7 +173,7 @@ async def test_no_question_is_answered_by_a_part_of_its_id(store: Store) -> None
     assert await store.answer(question.id, "yes", by="ana")
 
 
-async def test_no_flow_is_reached_by_a_part_of_its_id(store: Store) -> None:
+async def test_flow_cannot_be_opened_or_changed_with_a_part_of_its_id(store: Store) -> None:
     if not store.backend.capabilities.multi_stream_commit:
         pytest.skip("this store keeps no flows")
     header = StreamHeader(StreamId("flow10"), 1, kind="flow")

@@ -80,13 +80,13 @@ async def problems_of(store: Store, address: str, roles: Sequence[str]) -> tuple
     return len(everything), wrong
 
 
-async def test_pops_and_appends_of_processes_lose_nothing(address: str) -> None:
+async def test_pops_and_appends_of_several_processes_lose_no_item(address: str) -> None:
     async with perdure.open(address, durability="normal") as store:
         _, wrong = await problems_of(store, address, ["pop", "pop", "push", "push"])
     assert wrong == []
 
 
-async def test_repeated_pops_under_a_key_take_one_item_each(address: str) -> None:
+async def test_pop_repeated_with_one_idempotency_key_removes_one_item(address: str) -> None:
     async with perdure.open(address, durability="normal") as store:
         _, wrong = await problems_of(store, address, ["same", "push", "push"])
     assert wrong == []
@@ -125,7 +125,9 @@ async def test_branch_from_other_leaf_is_rejected_without_changes(address: str) 
         assert (session.leaf, told.parent_id) == (told.id, "shared/0")
 
 
-async def test_branch_under_a_known_key_returns_the_first_entry(address: str) -> None:
+async def test_branch_repeated_with_an_idempotency_key_returns_the_first_entry(
+    address: str,
+) -> None:
     async with perdure.open(address) as store:
         session = await started(store)
         moved = await session.branch("shared/0", expected_leaf="shared/2", idempotency_key="k")

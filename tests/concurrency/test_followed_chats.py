@@ -136,7 +136,7 @@ async def test_refused_end_leaves_the_chat_open() -> None:
         assert (await second.send("and now?")).text == "next"
 
 
-async def test_named_turn_is_not_replaced_by_open_turn() -> None:
+async def test_recover_of_a_given_turn_returns_that_turn_and_not_the_open_turn() -> None:
     script = ScriptedModel(["one", CALL, "two"])
     async with (
         asyncio.timeout(60),
@@ -156,7 +156,9 @@ async def test_named_turn_is_not_replaced_by_open_turn() -> None:
 
 
 @pytest.mark.parametrize("method", ["abort", "end"])
-async def test_chat_made_before_the_turn_began_aborts_it(address: str, method: str) -> None:
+async def test_chat_created_before_the_turn_began_can_abort_the_turn(
+    address: str, method: str
+) -> None:
     script = ScriptedModel([CALL, "next"])
     async with (
         asyncio.timeout(60),
@@ -200,7 +202,7 @@ async def test_closed_chat_aborts_no_turn_of_another_chat(address: str, close: s
         assert (await turn).text == "the end"
 
 
-async def test_second_handle_of_a_file_in_one_process_gets_a_clear_error(tmp_path: Path) -> None:
+async def test_second_handle_on_a_file_in_one_process_gets_a_clear_error(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/s.db"
     async with (
         asking_chat(address) as (chat, runtime, *_),

@@ -75,7 +75,7 @@ async def test_turn_of_another_process_is_followed_to_its_end(tmp_path: Path) ->
         assert (await chat.send("hello")).text == "next"
 
 
-async def test_turn_of_a_followed_process_that_dies_continues_here(tmp_path: Path) -> None:
+async def test_turn_of_a_dead_process_is_continued_by_the_following_process(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/s.db"
     async with (
         slow_turn(address) as child,
@@ -91,7 +91,7 @@ async def test_turn_of_a_followed_process_that_dies_continues_here(tmp_path: Pat
         assert results == ["here"]
 
 
-async def test_closing_a_runtime_leaves_the_turn_of_another_process(tmp_path: Path) -> None:
+async def test_closing_a_runtime_does_not_end_a_turn_of_another_process(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/s.db"
     async with slow_turn(address) as child, perdure.open(address) as store:
         async with perdure.Runtime(store, [AGENT], models=ScriptedModel([])) as runtime:

@@ -45,7 +45,7 @@ async def test_two_processes_get_the_reply_of_one_turn(tmp_path: Path, store: st
     assert [each.text for each in messages if each.role == "user"] == ["Book a room."]
 
 
-async def test_killed_process_leaves_its_turn_to_the_next_call(tmp_path: Path) -> None:
+async def test_turn_of_a_killed_process_is_finished_by_the_next_call(tmp_path: Path) -> None:
     address, runs = f"sqlite:///{tmp_path}/s.db", tmp_path / "runs"
     async with asyncio.timeout(60):
         child = await started(address, runs)

@@ -64,7 +64,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return server.new_database()
 
 
-async def test_turn_of_message_at_size_limit_does_not_hold_event_loop(address: str) -> None:
+async def test_turn_of_message_at_size_limit_does_not_block_the_event_loop(address: str) -> None:
     async with perdure.open(address) as store, perdure.Runtime(store) as runtime:
         chat = await runtime.start(perdure.Agent("a", model="scripted:echo"))
         await chat.send("hello")
@@ -78,7 +78,9 @@ async def test_turn_of_message_at_size_limit_does_not_hold_event_loop(address: s
         assert cpu_s <= MOST_CPU_S
 
 
-async def test_turn_of_message_at_size_limit_takes_four_times_its_size(tmp_path: Path) -> None:
+async def test_turn_of_message_at_size_limit_uses_at_most_four_times_its_size(
+    tmp_path: Path,
+) -> None:
     async with (
         perdure.open(f"sqlite:///{tmp_path}/s.db") as store,
         perdure.Runtime(store) as runtime,
@@ -104,7 +106,7 @@ async def test_turn_of_message_at_size_limit_takes_four_times_its_size(tmp_path:
     ],
     indirect=["address"],
 )
-async def test_first_search_after_large_messages_does_not_hold_event_loop(
+async def test_first_search_after_large_messages_does_not_block_the_event_loop(
     address: str, text: str
 ) -> None:
     async with perdure.open(address) as store:
@@ -143,7 +145,9 @@ async def test_large_bodies_leave_no_copy_in_sqlite(tmp_path: Path) -> None:
         assert (await store.verify()).is_ok
 
 
-async def test_turn_of_large_message_begins_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turn_of_large_message_begins_outside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     threads: dict[int, bool] = {}
     step = runner.step
 

@@ -136,7 +136,9 @@ def test_blocking_messages_are_stored_in_call_order(address: str) -> None:
             assert said_in(chat.session.entries()) == expected(calls), calls
 
 
-async def test_chats_of_one_session_share_the_order_of_their_calls(tmp_path: Path) -> None:
+async def test_messages_of_several_chats_of_one_session_are_stored_in_call_order(
+    tmp_path: Path,
+) -> None:
     gate = Gate()
     async with (
         perdure.open(f"sqlite:///{tmp_path / 's.db'}", durability="normal") as store,

@@ -53,18 +53,18 @@ async def test_concurrent_appends_are_not_lost_or_doubled(
     assert len(tool(dialect, file_of(tmp_path, S)).context()) == 2 * PROCESSES * count
 
 
-async def test_one_process_wins_same_expected_head(store: JsonlStore) -> None:
+async def test_only_one_process_appends_at_the_same_expected_head(store: JsonlStore) -> None:
     await all_race(store, store.address, PROCESSES, 80)
 
 
-async def test_shared_key_appends_once(store: JsonlStore) -> None:
+async def test_processes_with_one_idempotency_key_append_once(store: JsonlStore) -> None:
     count = 40
     assert run_together(CHILD, "key", store.address, PROCESSES, count) == ["done"] * PROCESSES
 
     assert await texts(store) == [["all", str(number)] for number in range(count)]
 
 
-async def test_shared_id_creates_session_once(store: JsonlStore) -> None:
+async def test_processes_with_one_session_id_create_one_session(store: JsonlStore) -> None:
     count = 30
     made = [
         id_

@@ -183,7 +183,7 @@ MIGRATION = "SELECT pg_advisory_xact_lock((20582::bigint << 48))"
 PROGRAM = "a stopped program"
 
 
-async def test_stopped_program_with_row_lock_blocks_no_other_session(
+async def test_row_lock_of_a_stopped_program_blocks_no_other_session(
     postgres: PostgresServer,
 ) -> None:
     address = postgres.take()

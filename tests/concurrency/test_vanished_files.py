@@ -91,7 +91,7 @@ async def test_reader_that_starts_after_the_file_vanished_reports_it(
             assert told in str(error)
 
 
-async def test_restored_sqlite_file_is_used_again(tmp_path: Path) -> None:
+async def test_restored_sqlite_file_is_usable_again(tmp_path: Path) -> None:
     file = tmp_path / FILE
     async with open_store(f"sqlite:///{file}") as store:
         session = await store.create()
@@ -137,7 +137,7 @@ async def test_sqlite_file_truncated_while_open_is_reported(tmp_path: Path) -> N
             await session.append(user("lost"))
 
 
-async def test_log_without_its_store_is_not_overwritten_by_a_new_store(tmp_path: Path) -> None:
+async def test_write_ahead_log_without_its_database_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / FILE
     log = file.with_name(FILE + "-wal")
     async with open_store(f"sqlite:///{file}") as store:

@@ -84,7 +84,7 @@ def test_kills_cover_all_commits_of_run(tmp_path: Path) -> None:
 
 
 @sampled(("moment", "n"), DEATHS, kind=lambda death: death[0], each=4)
-async def test_killed_document_ends_like_undisturbed_one(
+async def test_killed_document_run_ends_like_an_undisturbed_run(
     tmp_path: Path, whole: object, moment: Moment, n: int
 ) -> None:
     plan = DocumentPlan(folder=str(tmp_path), death=Death(moment, n))

@@ -118,7 +118,7 @@ def test_flow_with_declined_handoff_and_compaction_informs_roles(
 
 
 @sampled(("kind", "moment", "n"), DEATHS, kind=lambda death: death[:2])
-async def test_killed_flow_ends_like_undisturbed_one(
+async def test_killed_flow_ends_like_an_undisturbed_flow(
     tmp_path: Path, wholes: dict[Kind, Whole], kind: Kind, moment: Moment, n: int
 ) -> None:
     plan = FlowPlan(folder=str(tmp_path), kind=kind, death=Death(moment, n))

@@ -56,7 +56,7 @@ async def stage_of(store: SessionStore) -> tuple[str, int]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("format", ["pi", pytest.param("claude-code", marks=ALL_ONLY)])
-async def test_killed_import_is_marked_and_then_completed(
+async def test_killed_import_is_marked_incomplete_and_then_completed(
     format: FormatName, tmp_path: Path, step: int
 ) -> None:
     file, folder = tmp_path / "work" / "file", tmp_path / "work"

@@ -46,7 +46,7 @@ def test_memory_depends_on_longest_line_and_number_of_lines(format: str) -> None
             raise
 
 
-def test_case_is_determined_by_its_seed() -> None:
+def test_mutated_file_is_determined_by_its_seed() -> None:
     files = corpus("pi")
     assert mutated(files, 7) == mutated(files, 7)
     assert len({mutated(files, seed) for seed in range(20)}) > 15

@@ -52,7 +52,9 @@ def test_message_is_read_from_its_entry(message: Message) -> None:
 
 
 @given(bodies, st.dictionaries(texts, json_values, max_size=3))
-def test_unknown_fields_change_nothing_and_are_preserved(body: Body, more: dict[str, Any]) -> None:
+def test_unknown_fields_are_preserved_and_do_not_change_known_fields(
+    body: Body, more: dict[str, Any]
+) -> None:
     fields: dict[str, Any] = msgspec.json.decode(encode(body))
     known = set(fields) | set(type(body).__struct_fields__)
     added = {f"{name}_x": value for name, value in more.items() if f"{name}_x" not in known}

@@ -42,7 +42,7 @@ async def run(
 
 @given(documents(), st.none() | st.sampled_from(["n0", "n1", "n3", "n7"]))
 @settings(deadline=None, max_examples=25)
-def test_document_completes_or_names_wait_reason(
+def test_document_run_completes_or_reports_why_it_waits(
     drawn: tuple[Workflow, dict[str, object]], refused: str | None
 ) -> None:
     workflow, inputs = drawn

@@ -70,7 +70,7 @@ def test_any_budget_leaves_valid_nonempty_context(log: TreeLog, budget: int, sca
 
 
 @given(random_logs(), st.integers(0, 500))
-def test_history_of_texts_only_is_valid_too(log: TreeLog, budget: int) -> None:
+def test_text_only_history_is_valid_too(log: TreeLog, budget: int) -> None:
     for leaf in log.by_id:
         window = log.window(leaf)
         for limit in (None, budget):
@@ -79,7 +79,7 @@ def test_history_of_texts_only_is_valid_too(log: TreeLog, budget: int) -> None:
 
 
 @given(st.lists(messages, max_size=12))
-def test_valid_history_is_idempotent(said: list[Message]) -> None:
+def test_making_a_history_valid_twice_changes_nothing(said: list[Message]) -> None:
     once = valid_history([ContextMessage(message, None) for message in said])
     assert valid_history(once) == once
 

@@ -181,7 +181,7 @@ def documents_of(name: str) -> st.SearchStrategy[Any]:
 @pytest.mark.all_only
 @settings(max_examples=100)
 @given(st.deferred(lambda: documents_of("agent.schema.json")))
-def test_agent_files_are_accepted_iff_schema_matches(data: Any) -> None:
+def test_agent_file_is_accepted_exactly_if_it_matches_the_schema(data: Any) -> None:
     try:
         agent_of_text(yaml_of(data))
     except ConfigError as error:
@@ -193,7 +193,7 @@ def test_agent_files_are_accepted_iff_schema_matches(data: Any) -> None:
 @pytest.mark.all_only
 @settings(max_examples=60)
 @given(st.deferred(lambda: documents_of("workflow.schema.json")))
-def test_workflows_are_accepted_iff_schema_matches(data: Any) -> None:
+def test_workflow_is_accepted_exactly_if_it_matches_the_schema(data: Any) -> None:
     try:
         parse(yaml_of(data))
     except FormatError as error:
@@ -229,7 +229,9 @@ def toml_of(value: Any) -> str:
     st.deferred(lambda: documents_of("config.schema.json")).map(without_nothing),
     st.sampled_from(["config.schema.json", "project-config.schema.json"]),
 )
-def test_settings_are_accepted_iff_schema_matches(data: dict[str, Any], name: str) -> None:
+def test_settings_are_accepted_exactly_if_they_match_the_schema(
+    data: dict[str, Any], name: str
+) -> None:
     text = "".join(f"{toml_of(key)} = {toml_of(each)}\n" for key, each in data.items())
     with tempfile.TemporaryDirectory() as folder:
         is_project = name.startswith("project")

@@ -167,7 +167,7 @@ async def check_alike(plain: MemoryStore, indexed: SqliteStore, wanted: list[Sea
     st.sets(st.integers(0, 5)),
     st.sampled_from([1, 4, 512]),
 )
-def test_index_finds_same_as_scan(
+def test_index_finds_the_same_hits_as_a_scan(
     script: list[tuple[str, list[NewEntry]]],
     wanted: list[SearchQuery],
     index: set[int],

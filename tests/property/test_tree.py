@@ -112,7 +112,7 @@ def test_side_entries_are_not_in_the_tree(parents: list[int]) -> None:
     assert index_of([*log, *side]) == index_of(log)
 
 
-def test_branch_of_any_depth_can_be_walked_and_nested() -> None:
+def test_branch_of_any_depth_can_be_iterated_and_nested() -> None:
     log = log_of(range(-1, DEPTH - 1))
     index = index_of(log)
     assert branch_to(log[-1].id, index.by_id) == log
@@ -124,7 +124,7 @@ def test_branch_of_any_depth_can_be_walked_and_nested() -> None:
     assert (depth, node.label) == (DEPTH, "deepest")
 
 
-def test_cycle_of_any_length_is_opened_once() -> None:
+def test_cycle_of_parents_of_any_length_gives_one_root() -> None:
     log = log_of([DEPTH - 1, *range(DEPTH - 1)])
     index = index_of(log)
     assert list(index.roots) == [log[0].id]

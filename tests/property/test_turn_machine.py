@@ -129,7 +129,7 @@ def somebody_else(data: st.DataObject, state: TurnState) -> tuple[NewEntry, ...]
 
 
 @given(st.data())
-def test_any_events_end_with_every_call_answered(
+def test_turn_ends_with_every_call_answered_for_any_events(
     data: st.DataObject,
 ) -> None:
     config = data.draw(configs)

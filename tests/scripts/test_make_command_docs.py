@@ -31,7 +31,7 @@ class Links(HTMLParser):
         self.loaded |= {str(given["href"])} if tag == "link" and "href" in given else set()
 
 
-def test_they_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_documents_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert docs.main(["--check"]) == 0, capsys.readouterr().out
 
 
@@ -59,6 +59,6 @@ def test_links_of_the_markdown_have_targets() -> None:
     assert targets <= set(re.findall(r'<a id="([^"]+)">', markdown))
 
 
-def test_page_shows_text_only() -> None:
+def test_command_page_escapes_markup_in_texts() -> None:
     assert docs.cell("a|b") == "a\\|b"
     assert "<b>" not in "".join(docs._paragraphs(("<b>",)))  # pyright: ignore[reportPrivateUsage] - what would be markup

@@ -8,7 +8,7 @@ from perdure.session.codec import BODIES
 from scripts import make_event_docs
 
 
-def test_tables_name_every_kind_and_the_document_is_up_to_date() -> None:
+def test_event_tables_list_every_kind_and_the_document_is_up_to_date() -> None:
     kinds = {kind for _, kind, _ in make_event_docs.durable()}
     assert set(BODIES) <= kinds
     assert make_event_docs.main(["--check"]) == 0

@@ -28,25 +28,25 @@ def functions_in(file: str) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("document", [RELIABILITY, COMPATIBILITY], ids=lambda file: file.stem)
-def test_every_named_test_exists(document: Path) -> None:
+def test_every_test_in_the_document_exists(document: Path) -> None:
     named = _NAMED.findall(document.read_text("utf-8"))
     assert len(named) > 50
     missing = [f"{file}::{name}" for file, name in named if name not in functions_in(file)]
     assert missing == []
 
 
-def test_every_promise_names_a_test() -> None:
+def test_every_promise_of_the_document_refers_to_a_test() -> None:
     for cell in _PROMISE.findall(RELIABILITY.read_text("utf-8")):
         assert _NAMED.fullmatch(cell.strip()), cell
 
 
-def test_every_feature_names_a_test_or_a_command() -> None:
+def test_every_feature_of_the_document_refers_to_a_test_or_command() -> None:
     shown = _FEATURE.findall(COMPATIBILITY.read_text("utf-8"))
     assert len(shown) > 70
     assert [cell for cell in shown if not re.search("::test_|`perdure |`make ", cell)] == []
 
 
-def test_new_figures_replace_old_ones(tmp_path: Path) -> None:
+def test_new_figures_replace_the_old_figures_in_the_document(tmp_path: Path) -> None:
     file = tmp_path / "page.md"
     file.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
     put_into(file, [Figure("append", "p50", 1.25, "ms", 1.0, 1.0)], is_quick=True)

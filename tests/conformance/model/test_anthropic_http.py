@@ -151,7 +151,7 @@ async def test_thinking_of_open_round_is_sent_with_signature(wire: Wire) -> None
     assert wire.server.refused == []
 
 
-async def test_message_itself_holds_no_signature(wire: Wire) -> None:
+async def test_stored_message_contains_no_signature(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
     assert signature_of("I must read.") not in str(plain(message))
 

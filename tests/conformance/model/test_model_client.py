@@ -135,7 +135,7 @@ async def test_call_start_comes_before_its_arguments(backend: Backend) -> None:
         assert json.loads("".join(piece.json for piece in pieces)) == args
 
 
-async def test_any_text_survives(backend: Backend) -> None:
+async def test_answer_with_any_text_arrives_unchanged(backend: Backend) -> None:
     for text in (
         "🦊 → 狐 שועל",
         "line\u2028separator\u0085and\x00zero",

@@ -176,7 +176,7 @@ async def test_images_are_sent_as_data_urls(wire: Wire) -> None:
     ]
 
 
-async def test_test_server_rejects_same_requests_as_openai(wire: Wire) -> None:
+async def test_fake_server_rejects_the_same_requests_as_openai(wire: Wire) -> None:
     request = ModelRequest(MODEL, (user("x"), assistant(tool_call("c1", "t")), user("y")))
     with pytest.raises(ModelRefused, match="tool call c1 is not answered"):
         await wire.answer(request)

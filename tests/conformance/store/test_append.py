@@ -89,7 +89,7 @@ async def test_entry_without_own_time_has_the_time_of_its_commit(store: SessionS
     assert [entry.at for entry in entries] == [START_MS + 7, 12_345]
 
 
-async def test_order_is_seq_and_never_time(store: SessionStore) -> None:
+async def test_entries_are_ordered_by_seq_and_never_by_time(store: SessionStore) -> None:
     await create(store, S, said("a", at=300), said("b", at=100), said("c", at=200))
 
     assert texts(await store.entries(S)) == ["a", "b", "c"]

@@ -62,7 +62,9 @@ async def test_wrong_expected_head_raises_with_current_head(store: SessionStore)
     assert (await store.state(S)).head == 1
 
 
-async def test_one_of_concurrent_writers_with_same_head_wins(store: SessionStore) -> None:
+async def test_only_one_of_concurrent_writers_with_same_expected_head_succeeds(
+    store: SessionStore,
+) -> None:
     await create(store)
 
     async def race(writer: int) -> bool:
@@ -99,7 +101,7 @@ async def test_expected_leaf_none_means_before_the_root(store: SessionStore) -> 
     assert (await store.state(S)).leaf == "s/2"
 
 
-async def test_write_may_only_check(store: SessionStore) -> None:
+async def test_write_without_entries_checks_its_expectations(store: SessionStore) -> None:
     await create(store, S, said("a"))
     before = await store.state(S)
 
@@ -210,7 +212,7 @@ async def test_entry_can_be_about_an_entry_of_another_stream(store: SessionStore
     assert entry.about == "other/0"
 
 
-async def test_handles_see_each_others_commits_immediately(data: Data) -> None:
+async def test_commit_is_visible_to_other_handles_immediately(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left, S, said("a"))
 

@@ -159,7 +159,9 @@ async def test_different_session_with_same_id_is_reported_and_unchanged(
     assert [e.message.text for e in await target.entries(S) if e.message] == ["another"]
 
 
-async def test_diverged_target_is_no_copy(store: SessionStore, target: SessionStore) -> None:
+async def test_copy_to_a_target_with_other_entries_reports_a_conflict(
+    store: SessionStore, target: SessionStore
+) -> None:
     await create(store, S, said("a"))
     await copied(store, target)
     await append(target, S, said("there"))

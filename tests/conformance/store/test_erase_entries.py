@@ -189,7 +189,7 @@ async def test_erasing_entry_also_erases_its_summaries(opened: Store) -> None:
 
 
 @erases
-async def test_erasing_shared_entry_follows_fork_option(opened: Store) -> None:
+async def test_erasure_of_a_shared_entry_obeys_the_fork_option(opened: Store) -> None:
     session = await opened.create(id="s")
     shared, own = await session.append(user(CANARY), assistant("two"))
     fork = await session.fork(at=shared, id="f")

@@ -138,7 +138,7 @@ async def test_certificate_lists_removed_content(store: SessionStore) -> None:
     assert msgspec.json.decode(msgspec.json.encode(certificate), type=Certificate) == certificate
 
 
-async def test_log_records_who_erased_what(store: SessionStore) -> None:
+async def test_log_records_each_erasure_and_its_author(store: SessionStore) -> None:
     await create(store, S, said("a"))
 
     await erase(store)

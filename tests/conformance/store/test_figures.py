@@ -56,7 +56,7 @@ async def counted(store: SessionStore, since: int) -> tuple[dict[str, int], dict
 
 
 @pytest.mark.parametrize("since", [0, START_MS + DAY_MS, START_MS + 2 * DAY_MS + 1])
-async def test_stats_match_values_from_reading(
+async def test_stats_match_values_computed_from_the_log(
     store: SessionStore, clock: ManualClock, since: int
 ) -> None:
     try:

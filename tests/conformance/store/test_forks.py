@@ -295,7 +295,9 @@ async def test_fork_finds_foreign_ids_of_its_origin(store: SessionStore, scope: 
     assert await store.aliases(f) == {"aaa3": "f/0"}
 
 
-async def test_own_foreign_id_of_fork_wins_over_origin(store: SessionStore) -> None:
+async def test_foreign_id_of_a_fork_hides_the_same_foreign_id_of_its_origin(
+    store: SessionStore,
+) -> None:
     await create(store, S, said("a", alias="same"))
     await fork(store, S, "f", said("b", alias="same"))
 
@@ -437,7 +439,7 @@ async def test_fork_of_another_namespaces_session_is_not_found(data: Data) -> No
         await create(theirs, header("f", fork=ForkPoint(S, EntryId("s/0"), 0, "tree")))
 
 
-async def test_header_has_point_of_fork(store: SessionStore) -> None:
+async def test_header_of_a_fork_contains_its_fork_point(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", at=EntryId("s/1"), scope="path")
 
@@ -448,7 +450,7 @@ async def test_header_has_point_of_fork(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_visible_ids_of_fork_are_the_entries_that_entry_finds(
+async def test_visible_ids_of_a_fork_equal_the_entries_that_can_be_read(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)

@@ -58,7 +58,7 @@ async def test_replay_after_more_appends_still_returns_the_first_entries(
     assert await store.state(S) == state
 
 
-async def test_replay_ignores_expectations(store: SessionStore) -> None:
+async def test_replayed_commit_ignores_its_expectations(store: SessionStore) -> None:
     await create(store)
     first = await append(store, S, said("a"), key="k", expected_head=EMPTY, expected_leaf=None)
 
@@ -90,7 +90,9 @@ async def test_replay_of_creation_does_not_raise_session_exists(store: SessionSt
     ],
     ids=["another text", "another role", "more entries", "another stream"],
 )
-async def test_key_with_other_content_is_rejected(store: SessionStore, other: Write) -> None:
+async def test_idempotency_key_reused_with_different_content_is_rejected(
+    store: SessionStore, other: Write
+) -> None:
     await create(store)
     await create(store, "t")
     await append(store, S, said("a"), key="k")
@@ -103,7 +105,7 @@ async def test_key_with_other_content_is_rejected(store: SessionStore, other: Wr
     assert await store.entries(StreamId("t")) == []
 
 
-async def test_refused_commit_leaves_its_key_free(store: SessionStore) -> None:
+async def test_idempotency_key_of_a_refused_commit_can_be_reused(store: SessionStore) -> None:
     await create(store, S, said("a"))
     with pytest.raises(HeadConflict):
         await append(store, S, said("b"), key="k", expected_head=EMPTY)
@@ -113,7 +115,7 @@ async def test_refused_commit_leaves_its_key_free(store: SessionStore) -> None:
     assert texts(entries) == ["c"]
 
 
-async def test_different_keys_are_independent(store: SessionStore) -> None:
+async def test_commits_with_different_idempotency_keys_are_independent(store: SessionStore) -> None:
     await create(store)
 
     await append(store, S, said("a"), key="k")
@@ -124,7 +126,7 @@ async def test_different_keys_are_independent(store: SessionStore) -> None:
     assert texts(await store.entries(S)) == ["a"] * 4
 
 
-async def test_same_key_from_concurrent_writers_appends_once(data: Data) -> None:
+async def test_concurrent_commits_with_one_idempotency_key_append_once(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left)
 
@@ -136,7 +138,7 @@ async def test_same_key_from_concurrent_writers_appends_once(data: Data) -> None
     assert all(result == results[0] for result in results)
 
 
-async def test_key_belongs_to_its_namespace(data: Data) -> None:
+async def test_idempotency_key_applies_only_in_its_namespace(data: Data) -> None:
     ours, theirs = await data.open("ours"), await data.open("theirs")
     for store in (ours, theirs):
         await create(store)

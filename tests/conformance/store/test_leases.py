@@ -153,7 +153,7 @@ async def test_leases_are_per_stream(store: SessionStore) -> None:
         await append(store, StreamId("t"), said("x"), lease=lease)
 
 
-async def test_one_of_concurrent_owners_gets_lease(data: Data) -> None:
+async def test_only_one_of_concurrent_owners_gets_the_lease(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left)
 
@@ -183,7 +183,7 @@ async def test_lease_of_dead_owner_is_taken_immediately(data: Data) -> None:
     assert refused.value.owner == "you"
 
 
-async def test_another_owners_death_frees_no_lease(store: SessionStore) -> None:
+async def test_death_of_another_owner_does_not_free_the_lease(store: SessionStore) -> None:
     await create(store)
     await store.acquire_lease(S, "me", TTL_MS)
 
@@ -261,7 +261,7 @@ async def test_changed_expiry_and_owner_of_lease_are_ignored(
     assert texts(await store.entries(S)) == ["x"]
 
 
-async def test_late_process_is_rejected_and_new_owner_continues(
+async def test_late_process_is_rejected_and_the_new_lease_owner_continues(
     data: Data, clock: ManualClock
 ) -> None:
     sleeper, taker = await data.open(), await data.open()

@@ -148,7 +148,7 @@ async def test_refused_commit_takes_no_lease(store: SessionStore, *, is_releasin
 
 
 @able
-async def test_no_write_takes_lease_if_one_is_rejected(
+async def test_commit_with_a_rejected_write_takes_no_lease(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -238,7 +238,7 @@ async def test_commit_that_takes_lease_rejects_own_lease_and_idempotency_key(
 
 
 @able
-async def test_one_of_concurrent_commits_gets_lease(data: Data) -> None:
+async def test_only_one_of_concurrent_commits_gets_the_lease(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left)
     wanted = [

@@ -86,7 +86,7 @@ async def test_retention_policy_is_stored(retaining: SessionStore, data: Data) -
     assert await other.retention.policy() == Retention()
 
 
-async def test_removed_session_leaves_nothing_and_frees_no_position(
+async def test_removed_session_leaves_no_data_and_its_positions_are_not_reused(
     store: SessionStore, retaining: SessionStore
 ) -> None:
     await create(store, T, said("stays, marmalade"))
@@ -270,7 +270,7 @@ async def test_quota_covers_one_namespace_and_all_handles(
     await create(other, S, said("a"))
 
 
-async def test_exceeded_session_quota_still_allows_append(
+async def test_full_session_quota_still_allows_appends_to_existing_sessions(
     store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S)

@@ -45,7 +45,7 @@ async def test_lists_and_counts_are_correct_after_each_step(backend: Backend) ->
     await carried_out(backend, [*steps, ("create", 7), ("remove", 5), ("say", 1)])
 
 
-async def test_open_turns_name_lease_owner_until_expiry(
+async def test_open_turn_is_listed_with_its_lease_owner_until_the_lease_expires(
     store: SessionStore, clock: ManualClock
 ) -> None:
     for stream in ("idle", "runs", "expired", "free", "ended"):

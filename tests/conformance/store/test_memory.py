@@ -59,7 +59,7 @@ async def test_session_end_is_open_until_its_episode_is_recorded(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_holder_of_ended_session_without_episode_is_none(
+async def test_ended_session_without_episode_has_no_holder(
     handle: Store, store: SessionStore
 ) -> None:
     await handle.create(id="s")

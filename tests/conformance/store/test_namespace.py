@@ -56,7 +56,7 @@ async def test_stream_is_found_by_id_or_unique_prefix(store: SessionStore) -> No
     assert await store.find("b") == "beta"
 
 
-async def test_prefix_of_several_ids_is_ambiguous(store: SessionStore) -> None:
+async def test_prefix_that_matches_several_ids_is_ambiguous(store: SessionStore) -> None:
     for name in ("alb", "ala", "b"):
         await create(store, name)
 
@@ -67,7 +67,7 @@ async def test_prefix_of_several_ids_is_ambiguous(store: SessionStore) -> None:
     assert refused.value.candidates == ("ala", "alb")
 
 
-async def test_exact_id_wins_over_longer_id(store: SessionStore) -> None:
+async def test_exact_id_is_preferred_to_a_longer_id(store: SessionStore) -> None:
     await create(store, "al")
     await create(store, "alpha")
 
@@ -87,7 +87,7 @@ async def test_unknown_prefix_is_not_found(store: SessionStore) -> None:
 # ---------------------------------------------------------------- notes of all sessions
 
 
-async def test_notes_of_all_reads_own_log_of_every_stream(store: SessionStore) -> None:
+async def test_notes_of_all_returns_side_entries_of_every_own_log(store: SessionStore) -> None:
     for name in ("a", "b", "empty"):
         await create(store, name)
     await create(store, header("flow", kind="flow"))
@@ -274,7 +274,7 @@ async def test_empty_namespace_is_at_position_zero(store: SessionStore) -> None:
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_fork_adds_nothing_to_the_feed(store: SessionStore) -> None:
+async def test_fork_adds_no_entries_to_the_feed(store: SessionStore) -> None:
     await create(store, S, said("a"))
     before = await store.position()
 
@@ -351,7 +351,7 @@ def with_blobs(*contents: bytes, stream: str = "s") -> Commit:
     return Commit(writes=(write,), at=START_MS, blobs=contents)
 
 
-async def test_blob_is_read_by_its_hash(data: Data) -> None:
+async def test_blob_can_be_read_by_its_hash(data: Data) -> None:
     store, other = await data.open(), await data.open()
     contents = (b"", b"\x00\xff" * 500, b"x" * 1_000_000)
 
@@ -386,7 +386,7 @@ async def test_missing_blob_raises_not_found(store: SessionStore, digest: str) -
 # ---------------------------------------------------------------- namespaces
 
 
-async def test_namespaces_never_see_each_other(data: Data) -> None:
+async def test_namespace_shows_no_data_of_another_namespace(data: Data) -> None:
     ours, theirs = await data.open("ours"), await data.open("theirs")
     secret = b"a secret content"
     await create(theirs, header("s", title="secret"), said("secret", alias="abc"))
@@ -429,7 +429,7 @@ async def test_same_stream_id_in_two_namespaces_is_independent(data: Data) -> No
         assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_namespace_names_are_taken_literally(data: Data) -> None:
+async def test_namespace_names_are_matched_literally(data: Data) -> None:
     stores = [await data.open(name) for name in ("a", "A", "a/b", "ä", "%", "")]
     for number, store in enumerate(stores):
         await create(store, S, said(str(number)))

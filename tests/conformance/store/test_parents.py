@@ -36,7 +36,7 @@ async def test_tree_entry_gets_leaf_as_parent_and_becomes_leaf(store: SessionSto
     assert (await store.state(S)).leaf == third.id
 
 
-async def test_side_entries_have_no_parent_and_leave_the_leaf(store: SessionStore) -> None:
+async def test_side_entries_have_no_parent_and_do_not_move_the_leaf(store: SessionStore) -> None:
     await create(store, S, said("a"))
 
     side = await append_one(store, S, labelled("x", EntryId("s/0")))
@@ -57,7 +57,7 @@ async def test_explicit_parent_starts_branch_and_moves_leaf_to_it(store: Session
     assert texts(await store.branch(S, EntryId("s/1"))) == ["a", "b"]
 
 
-async def test_parent_none_makes_another_root(store: SessionStore) -> None:
+async def test_entry_with_parent_none_becomes_another_root(store: SessionStore) -> None:
     await create(store, S, said("a"))
 
     entry = await append_one(store, S, said("again", None))

@@ -31,7 +31,7 @@ async def erased(handle: Store, id: str) -> str:
     return (await handle.erase(id)).id
 
 
-async def test_id_of_an_erased_session_stays_taken(handle: Store) -> None:
+async def test_id_of_an_erased_session_is_reserved(handle: Store) -> None:
     await erased(handle, "chat")
     for lazy in (False, True):
         with pytest.raises(SessionExists, match="was erased and its id is reserved") as refused:
@@ -89,7 +89,7 @@ async def test_reuse_of_id_of_existing_session_is_rejected(handle: Store) -> Non
     assert (await handle.create(id="never", reuse_erased=True)).id == "never"
 
 
-async def test_one_of_two_concurrent_reuses_wins(handle: Store) -> None:
+async def test_only_one_of_two_concurrent_id_reuses_succeeds(handle: Store) -> None:
     await erased(handle, "chat")
     made = await asyncio.gather(
         *(handle.create(id="chat", reuse_erased=True) for _ in range(4)), return_exceptions=True
@@ -108,7 +108,7 @@ async def test_reused_id_can_be_erased_and_reused_again(handle: Store) -> None:
     assert (await handle.verify()).is_ok
 
 
-async def test_id_of_erased_session_with_remaining_forks_stays_taken(handle: Store) -> None:
+async def test_id_of_an_erased_session_with_forks_cannot_be_reused(handle: Store) -> None:
     if not handle.backend.capabilities.pointer_fork:
         pytest.skip("forks are copies here: nothing of the erased session stays")
     session = await handle.create(id="chat")

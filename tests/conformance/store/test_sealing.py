@@ -126,7 +126,9 @@ async def test_segments_begin_and_end_at_commit_boundaries(store: SessionStore) 
         await part(store, after=2)
 
 
-async def test_different_session_with_same_id_is_unchanged(backend: Backend) -> None:
+async def test_receiving_a_segment_leaves_a_different_session_with_the_same_id_unchanged(
+    backend: Backend,
+) -> None:
     first, second = backend.new(), backend.new()
     store, other = await first.open(), await second.open()
     await filled(store)
@@ -142,7 +144,7 @@ async def test_different_session_with_same_id_is_unchanged(backend: Backend) -> 
     await second.close()
 
 
-async def test_later_segment_requires_earlier_ones(backend: Backend) -> None:
+async def test_segment_without_its_earlier_segments_is_rejected(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await filled(store)
@@ -188,7 +190,7 @@ async def test_segment_with_wrong_hashes_is_rejected(backend: Backend) -> None:
     await second.close()
 
 
-async def test_contents_come_along(backend: Backend) -> None:
+async def test_contents_are_transferred_with_their_segment(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await create(store)

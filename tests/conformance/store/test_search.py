@@ -416,7 +416,7 @@ async def test_short_text_is_its_own_snippet(store: SessionStore) -> None:
 
 
 @pytest.mark.full_only
-async def test_every_backend_finds_same_as_memory(store: SessionStore) -> None:
+async def test_every_backend_finds_the_same_hits_as_memory(store: SessionStore) -> None:
     await check_it_finds_what_memory_finds(store, seed=1)
 
 
@@ -458,7 +458,7 @@ async def test_huge_text_is_found(store: SessionStore) -> None:
 
 
 @pytest.mark.all_only
-async def test_texts_beyond_size_of_one_part_are_found_and_erased(store: SessionStore) -> None:
+async def test_texts_in_several_index_parts_are_found_and_erased(store: SessionStore) -> None:
     last = sizes.BATCH_ROWS - 1
     for number in range(3):  # each title is a text too: a part is full in the middle of a session
         stream = header(f"{number}", title=f"titled{number}")
@@ -482,7 +482,7 @@ async def test_texts_beyond_size_of_one_part_are_found_and_erased(store: Session
 
 @pytest.mark.full_only
 @pytest.mark.needs("erase")
-async def test_erased_text_is_not_found_and_others_are(
+async def test_erased_text_is_not_found_but_other_texts_are(
     store: SessionStore,
 ) -> None:
     await written(store, *(f"word stays{number}" for number in range(600)))

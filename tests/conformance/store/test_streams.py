@@ -115,7 +115,7 @@ async def test_header_with_other_stream_id_is_rejected(store: SessionStore) -> N
         await store.commit(Commit(writes=(write,), at=START_MS))
 
 
-async def test_ids_differ_in_case(store: SessionStore) -> None:
+async def test_ids_are_case_sensitive(store: SessionStore) -> None:
     await create(store, "abc", said("lower"))
     await create(store, "ABC", said("upper"))
 
@@ -151,7 +151,7 @@ async def test_every_read_of_missing_stream_raises(store: SessionStore) -> None:
 # ---------------------------------------------------------------- state and info
 
 
-async def test_state_follows_every_commit(store: SessionStore) -> None:
+async def test_state_is_current_after_every_commit(store: SessionStore) -> None:
     await create(store)
     hashes = {(await store.state(S)).hash}
 
@@ -165,7 +165,7 @@ async def test_state_follows_every_commit(store: SessionStore) -> None:
     assert len(hashes) == 4
 
 
-async def test_info_follows_counts_and_names_of_entries(store: SessionStore) -> None:
+async def test_info_has_current_counts_and_names_after_each_append(store: SessionStore) -> None:
     await create(store, header("s", cwd="/old"))
 
     await append(
@@ -213,7 +213,7 @@ async def test_title_can_be_set_and_cleared(store: SessionStore) -> None:
     assert (await store.state(S)).info.name == "hello"
 
 
-async def test_ending_and_reopening_show_in_the_status(store: SessionStore) -> None:
+async def test_session_status_shows_ending_and_reopening(store: SessionStore) -> None:
     await create(store, S, said("a"))
 
     await append(store, S, new_side(SessionEnded()))
@@ -226,7 +226,7 @@ async def test_ending_and_reopening_show_in_the_status(store: SessionStore) -> N
 # ---------------------------------------------------------------- the log of one stream
 
 
-async def test_entries_begin_after_a_seq_and_stop_at_a_limit(store: SessionStore) -> None:
+async def test_entries_are_read_after_a_given_seq_up_to_a_limit(store: SessionStore) -> None:
     await create(store, S, *(said(str(number)) for number in range(6)))
 
     assert texts(await store.entries(S, 3)) == ["4", "5"]
@@ -372,14 +372,14 @@ async def test_prefix_that_matches_several_aliases_is_ambiguous(store: SessionSt
     assert await store.find_entry(S, "abd") == await store.find_entry(S, "2") == "s/2"
 
 
-async def test_exact_alias_wins_over_longer_one(store: SessionStore) -> None:
+async def test_exact_alias_is_preferred_to_a_longer_alias(store: SessionStore) -> None:
     await create(store, S, said("a", alias="ab"), said("b", alias="abc"))
 
     assert await store.find_entry(S, "ab") == "s/0"
     assert await store.find_entry(S, "abc") == "s/1"
 
 
-async def test_seq_wins_over_alias_and_digits_match_no_prefix(
+async def test_digits_select_a_seq_before_an_alias_and_never_a_prefix(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a", alias="1"), said("b", alias="77"))
@@ -399,7 +399,7 @@ async def test_alias_given_twice_resolves_to_last_entry(store: SessionStore) -> 
     assert await store.aliases(S) == {"twice": "s/1"}
 
 
-async def test_aliases_cover_own_log_only(store: SessionStore) -> None:
+async def test_alias_of_another_log_is_not_found(store: SessionStore) -> None:
     await create(store, "other", said("o", alias="o1"))
     await create(store, S, said("a", alias="ä/ 1"))
     side = msgspec.structs.replace(labelled("x", None), alias="l1")

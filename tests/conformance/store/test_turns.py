@@ -226,7 +226,7 @@ async def test_queued_entry_cannot_be_parent(store: SessionStore) -> None:
         await append(store, S, queued, said("y", Sibling(0)), lease=lease)
 
 
-async def test_any_writer_appends_after_turn(store: SessionStore) -> None:
+async def test_writer_without_lease_appends_to_the_tree_after_the_turn(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     await append(store, S, turn_finished(EntryId("s/1")), lease=lease)
 

@@ -119,7 +119,7 @@ def _dot(one: list[float], other: list[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-async def test_step_of_another_process_is_not_stored_twice(store: SessionStore) -> None:
+async def test_vectors_stored_by_another_process_are_not_stored_twice(store: SessionStore) -> None:
     await create(store, S, *[new_tree(user(f"moon {n}"), at=1) for n in range(4)])
     first = await store.search.unembedded(MODEL)
     assert [found.what.text for found, _ in first.texts] == ["moon 0", "moon 1", "moon 2", "moon 3"]

@@ -72,7 +72,7 @@ async def test_verify_reports_progress_to_the_end(store: SessionStore) -> None:
     assert {steps for _, steps in told} == {told[-1][0]}
 
 
-async def test_verify_counts_large_content_as_many_steps(
+async def test_verify_reports_several_progress_steps_for_large_content(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -143,7 +143,9 @@ async def test_fork_is_chained_to_its_origin(store: SessionStore) -> None:
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_info_reports_amounts(backend: Backend, store: SessionStore) -> None:
+async def test_info_reports_numbers_of_streams_entries_and_bytes(
+    backend: Backend, store: SessionStore
+) -> None:
     empty = await store.info()
     await filled(store)
     full = await store.info()
@@ -282,7 +284,7 @@ async def snapshot(store: SessionStore) -> list[object]:
     return seen
 
 
-async def test_next_handle_sees_all_content(data: Data) -> None:
+async def test_handle_opened_later_reads_all_content(data: Data) -> None:
     """For a durable backend this reopens the file; for memory it is the same memory."""
     store = await data.open()
     await filled(store)

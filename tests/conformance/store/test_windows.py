@@ -48,7 +48,7 @@ async def window_by_definition(
     return window_of(branch_to(leaf, by_id), undone)
 
 
-async def test_without_a_compaction_the_window_is_the_branch(store: SessionStore) -> None:
+async def test_window_without_a_compaction_is_the_whole_branch(store: SessionStore) -> None:
     entries = await append(store, await create(store), said("a"), labelled("x", None), said("b"))
 
     window = await window_at_leaf(store)
@@ -58,7 +58,7 @@ async def test_without_a_compaction_the_window_is_the_branch(store: SessionStore
     )
 
 
-async def test_before_the_root_the_window_is_empty(store: SessionStore) -> None:
+async def test_window_before_the_root_is_empty(store: SessionStore) -> None:
     await create(store, S, said("a"), moved(None))
 
     assert await window_at_leaf(store) == ContextWindow(None, (), BranchState(), 0)
@@ -105,7 +105,9 @@ async def test_newest_compaction_wins_over_earlier_ones(
     assert (window.hidden, len(window.entries)) == (0, 5)
 
 
-async def test_compaction_on_another_branch_hides_nothing_here(store: SessionStore) -> None:
+async def test_compaction_on_another_branch_hides_no_entry_of_this_branch(
+    store: SessionStore,
+) -> None:
     await create(store, S, said("a"), said("b"), compaction(EntryId("s/1")))
 
     await append(store, S, said("c", EntryId("s/0")))

@@ -106,7 +106,7 @@ def is_in(told: object) -> bool:
 
 
 @pytest.mark.parametrize("fill", FRAMEWORKS)
-async def test_signature_is_in_no_part_event_search_or_export_to_others(
+async def test_signature_is_in_no_message_part_event_search_hit_or_foreign_export(
     store: perdure.Store, fill: Any
 ) -> None:
     session = await store.open(await fill(store))

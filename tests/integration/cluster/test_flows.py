@@ -118,7 +118,7 @@ async def test_flow_waits_for_worker_that_has_its_folder_and_agents(
         await flows.delete(flow.id)
 
 
-async def test_flow_that_kills_its_workers_waits_for_person_with_the_reason(
+async def test_flow_that_kills_its_workers_waits_for_a_person_and_shows_the_reason(
     store: Store, address: str, tmp_path: Path
 ) -> None:
     limits = cluster_of(store.backend).limits
@@ -142,7 +142,7 @@ async def test_flow_that_kills_its_workers_waits_for_person_with_the_reason(
     await limits.set_limit(Limit(subject="namespace:default"))
 
 
-async def test_flow_that_asks_uses_no_slot_and_continues_after_answer(
+async def test_flow_that_waits_for_an_answer_uses_no_slot_and_then_continues(
     store: Store, address: str, tmp_path: Path
 ) -> None:
     async with flows_of(store, "two", "developer") as flows:
@@ -155,7 +155,7 @@ async def test_flow_that_asks_uses_no_slot_and_continues_after_answer(
     assert notes(tmp_path) == ["plan.md", "done.md"]
 
 
-async def test_asking_flow_of_dead_worker_obeys_stop_and_reply(
+async def test_flow_of_a_dead_worker_that_waits_for_an_answer_obeys_stop_and_reply(
     store: Store, address: str, tmp_path: Path
 ) -> None:
     async with flows_of(store, "two", "developer") as flows:

@@ -178,7 +178,7 @@ async def test_live_events_of_killed_worker_disappear_and_text_starts_again(
     assert not [event for event in late if not isinstance(event, Event)]
 
 
-async def test_nothing_is_written_without_watchers(
+async def test_live_events_are_not_written_without_watchers(
     runtime: Runtime, store: Store, address: str, folder: Path
 ) -> None:
     with psycopg.connect(address, autocommit=True) as db:

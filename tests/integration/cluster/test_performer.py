@@ -225,7 +225,7 @@ class BeatenRunner(EmbeddedRunner):
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-async def test_turn_begun_meanwhile_by_another_process_is_continued(
+async def test_turn_begun_by_another_process_during_the_work_is_continued(
     store: Store, is_same: bool
 ) -> None:
     release = asyncio.Event()

@@ -143,7 +143,7 @@ async def test_running_turn_counts_even_over_limit_and_lost_slots_are_freed(
     assert await of(store).sync_slots("two", [slot("b", OF_B)]) == {"b"}
 
 
-async def test_dead_worker_has_no_granted_slot(store: Store, address: str) -> None:
+async def test_dead_worker_loses_its_granted_slots(store: Store, address: str) -> None:
     await of(store).set_limit(Limit(subject=P, turns=1))
     assert await of(store).sync_slots("one", [slot("a", OF_A)]) == {"a"}
     with psycopg.connect(address, autocommit=True) as db:
@@ -152,7 +152,7 @@ async def test_dead_worker_has_no_granted_slot(store: Store, address: str) -> No
     assert await of(store).sync_slots("two", [slot("b", OF_B)]) == {"b"}
 
 
-async def test_sync_without_change_writes_nothing(store: Store, address: str) -> None:
+async def test_slot_sync_without_a_change_writes_nothing(store: Store, address: str) -> None:
     await of(store).set_limit(Limit(subject=P, turns=1))
     slots = [slot(f"a{n}", OF_A) for n in range(50)]
     await of(store).sync_slots("one", slots)

@@ -66,7 +66,7 @@ async def test_turn_that_kills_its_workers_fails_with_reason(
         await cluster_of(store.backend).limits.set_limit(Limit(subject=limited))
 
 
-async def test_request_before_first_worker_waits_in_log(
+async def test_request_without_any_worker_waits_in_the_log(
     postgres: PostgresServer, folder: Path
 ) -> None:
     address = postgres.new_database()

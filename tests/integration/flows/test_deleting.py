@@ -67,7 +67,7 @@ async def test_flows_of_one_workflow_never_share_record_folder(
     await begun(flows, tmp_path, "g", name)
 
 
-async def test_one_of_concurrent_flows_gets_record_folder(tmp_path: Path) -> None:
+async def test_only_one_of_concurrent_flows_gets_the_record_folder(tmp_path: Path) -> None:
     flows = FlowStage(tmp_path).flows("owner")
     ids = [f"f{n}" for n in range(8)]
     begins = (begun(flows, tmp_path, id) for id in ids)
@@ -157,7 +157,7 @@ async def test_listing_skips_flow_deleted_meanwhile(
     assert [state.run.flow_id for state in await flows.list()] == ["g"]
 
 
-async def test_files_are_deleted_on_request(tmp_path: Path) -> None:
+async def test_flow_files_are_deleted_on_request(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *hands(AT, "record", "plan.md", "a"))
     flows = stage.flows("owner")
     await begun(flows, tmp_path)
@@ -214,7 +214,7 @@ async def test_shared_folder_is_not_removed(tmp_path: Path, record: str) -> None
     assert (await flows.state("f")).run.status == "running"
 
 
-async def test_running_flow_is_not_deleted_but_dead_one_is(
+async def test_running_flow_is_not_deleted_but_flow_of_a_dead_process_is(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(tmp_path, HANGING)

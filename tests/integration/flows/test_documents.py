@@ -56,7 +56,9 @@ async def ended(stage: FlowStage, workflow: Workflow, **given: object) -> tuple[
         return await flow.state(), flow
 
 
-async def test_line_is_one_conversation_and_last_answer_is_output(tmp_path: Path) -> None:
+async def test_line_of_nodes_shares_one_session_and_the_last_answer_is_the_output(
+    tmp_path: Path,
+) -> None:
     stage = FlowStage(tmp_path, says("Do check", "all is well"), says("Do plan", "first this"))
     state, flow = await ended(stage, LINE)
     assert state.run.status == "completed"
@@ -146,7 +148,9 @@ async def test_failed_branch_does_not_block_others(tmp_path: Path) -> None:
     assert waiting.target == "left"
 
 
-async def test_node_has_only_its_named_tools_and_next_node_has_all(tmp_path: Path) -> None:
+async def test_node_with_a_tool_list_has_only_those_tools_and_other_nodes_have_all(
+    tmp_path: Path,
+) -> None:
     workflow = changed(LINE, "plan", tools=("read_file",))
     stage = FlowStage(
         tmp_path, writes("Do plan", "a.md"), writes("Do check", "b.md"), says("Do", "done")

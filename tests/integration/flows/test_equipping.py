@@ -187,7 +187,7 @@ async def test_role_waits_until_person_configures_it(tmp_path: Path) -> None:
     assert "Run them all." in await prompt_of(stage, "developer")
 
 
-async def test_withdrawn_model_choice_is_asked_again(
+async def test_withdrawn_model_causes_a_new_question_about_the_model(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(tmp_path, *RULES)
@@ -211,7 +211,7 @@ async def test_withdrawn_model_choice_is_asked_again(
     assert (await flow.run()).status == "awaiting_improvement_choice"
 
 
-async def test_empty_offers_cause_no_question(tmp_path: Path) -> None:
+async def test_role_without_offered_choices_causes_no_question(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *RULES)
     flow = await stage.flows("owner", "developer", offered=("scripted:flow",)).start(
         LINE, workspace=tmp_path, record_folder="record", consent="full-access", configuring="ask"

@@ -43,7 +43,7 @@ async def test_flow_defined_in_python_runs_to_its_end(tmp_path: Path) -> None:
     assert (tmp_path / RECORD / "done.md").read_text() == "what done.md says"
 
 
-async def test_listing_pending_work_folds_no_old_entries(tmp_path: Path) -> None:
+async def test_listing_pending_work_reads_no_old_entries(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *RULES)
     read, given = stage.memory.entries, 0
 

@@ -429,7 +429,7 @@ def fan(folder: Path, *replies: str) -> Place:
     )
 
 
-async def test_foreign_append_is_seen_while_role_works(tmp_path: Path) -> None:
+async def test_append_of_another_process_is_seen_while_a_role_works(tmp_path: Path) -> None:
     place = fan(tmp_path, ASK)
     waker = Waker(place.store)
     running = await at_work(place, lambda: waker.wakes(FLOW))

@@ -114,7 +114,7 @@ async def test_person_is_asked_after_three_failed_selections(tmp_path: Path) -> 
     assert len([each for each in await choices(stage) if isinstance(each, SelectorOpened)]) == 4
 
 
-async def test_each_dimension_has_its_own_chooser(tmp_path: Path) -> None:
+async def test_model_and_skills_can_be_chosen_by_different_choosers(tmp_path: Path) -> None:
     model = says("Role instance", "model=scripted:flow")
     stage = FlowStage(project(tmp_path), model, *RULES)
     flow = await begun(stage, {"model": "auto", "skills": "ask"})
@@ -205,7 +205,7 @@ async def test_selector_run_by_other_process_runs_once(
     assert len(await said_to(stage, "f__owner__selector-1")) == 2
 
 
-async def test_selector_ended_by_other_process_counts(
+async def test_selector_turn_ended_by_another_process_counts_as_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)

@@ -33,7 +33,7 @@ async def twice(woken: AsyncIterator[int | None]) -> None:
     await anext(woken)
 
 
-async def test_later_waiters_share_one_follower() -> None:
+async def test_second_and_later_waiters_share_one_store_watcher() -> None:
     store = MemoryStore(clock=ManualClock(), random=SeededRandom())
     waker = Waker(store)
     alone = waker.wakes(FLOW)

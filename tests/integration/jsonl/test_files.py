@@ -70,7 +70,7 @@ async def test_first_line_has_only_keys_of_the_tool(
         assert (await store.state(StreamId(session))).info.title == LONG
 
 
-async def test_header_ignored_by_pi_causes_warning(
+async def test_header_that_pi_ignores_causes_a_warning(
     store: JsonlStore, dialect: DialectName, caplog: pytest.LogCaptureFixture
 ) -> None:
     await create(store, StreamHeader(S, START_MS, cwd="/short"), said("hi"))
@@ -225,7 +225,9 @@ async def test_files_are_readable_only_by_their_owner(store: JsonlStore, folder:
 
 
 @pytest.mark.parametrize("durability", ["full", "normal"])
-async def test_file_only_ever_grows(open_store: Opener, folder: Path, durability: str) -> None:
+async def test_session_file_only_ever_grows(
+    open_store: Opener, folder: Path, durability: str
+) -> None:
     store = await open_store(durability=durability)
     before = b""
     await create(store)

@@ -249,7 +249,7 @@ async def test_invalid_lines_are_skipped_reported_and_kept(
     assert texts(await store.branch(S, (await store.state(S)).leaf)) == ["first", "second", "on"]
 
 
-async def test_unfinished_line_is_skipped_by_next_append(
+async def test_next_append_starts_a_new_line_after_an_unfinished_line(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     lines = [json.dumps(each).encode() for each in FILES[dialect][:3]]

@@ -147,7 +147,9 @@ async def test_damaged_content_loses_no_session(
         await back_up(address, tmp_path / "backup")
 
 
-async def test_flipped_bit_anywhere(address: str, tmp_path: Path, folder: Path) -> None:
+async def test_repair_succeeds_after_a_flipped_bit_anywhere(
+    address: str, tmp_path: Path, folder: Path
+) -> None:
     await filled(address)
     before = await content(address)
     path, chance = file_of(folder, "s1"), random.Random(5)
@@ -164,7 +166,9 @@ async def test_flipped_bit_anywhere(address: str, tmp_path: Path, folder: Path) 
     assert damaged > 15
 
 
-async def test_file_cut_anywhere(address: str, tmp_path: Path, folder: Path) -> None:
+async def test_repair_of_a_file_cut_anywhere_reports_losses(
+    address: str, tmp_path: Path, folder: Path
+) -> None:
     await filled(address)
     before = await content(address)
     path = file_of(folder, "s1")
@@ -177,7 +181,9 @@ async def test_file_cut_anywhere(address: str, tmp_path: Path, folder: Path) -> 
         await check_repaired(place, before, done)
 
 
-async def test_tool_lines_are_kept_with_new_hashes(address: str, place: str, folder: Path) -> None:
+async def test_repair_keeps_lines_of_the_other_program_with_new_hashes(
+    address: str, place: str, folder: Path
+) -> None:
     await filled(address)
     path = file_of(folder, "s1")
     with path.open("ab") as file:

@@ -66,7 +66,7 @@ async def test_only_the_end_of_the_file_is_read(
     assert fresh._handle.shelf.logs() == ()  # pyright: ignore[reportPrivateUsage] - looks behind
 
 
-async def test_file_changed_by_tool_is_read_whole(
+async def test_file_changed_by_another_program_is_read_whole(
     store: JsonlStore, open_store: Opener, folder: Path, dialect: str
 ) -> None:
     await create(store, S, said("a"), said("b"))

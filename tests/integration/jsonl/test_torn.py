@@ -169,7 +169,7 @@ async def test_verify_reports_a_cut_off_write_after_the_next_commit(
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
-async def test_verify_reports_cut_off_write_after_line_of_tool(
+async def test_verify_reports_cut_off_write_after_line_of_another_program(
     dialect: DialectName, tmp_path: Path
 ) -> None:
     name, before, after = written(dialect)

@@ -31,7 +31,7 @@ def test_second_backup_into_folder_is_rejected_and_writes_nothing(
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_folder_works_on_file_system_without_locks(tmp_path: Path) -> None:
+def test_folder_can_be_locked_on_a_file_system_without_locks(tmp_path: Path) -> None:
     with alone_in(tmp_path), in_turn(tmp_path):
         pass
 

@@ -87,7 +87,7 @@ async def committed_at_last(store: PostgresStore, commit: Commit) -> CommitResul
             await asyncio.sleep(0.05)
 
 
-async def test_server_killed_during_commit_loses_and_duplicates_nothing(
+async def test_commit_during_a_server_kill_is_neither_lost_nor_duplicated(
     own_server: PostgresServer, open_store: Open
 ) -> None:
     address = own_server.new_database()

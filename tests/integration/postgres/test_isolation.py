@@ -121,7 +121,7 @@ async def test_store_works_with_role_without_bypass(store: PostgresStore) -> Non
     assert row == (False,)
 
 
-async def test_raw_sql_of_another_namespace_sees_nothing(
+async def test_raw_sql_with_another_namespace_returns_no_rows(
     store: PostgresStore, db: Database
 ) -> None:
     await fill(store)

@@ -291,7 +291,9 @@ async def test_questions_and_size_of_store_cost_the_same_with_many_sessions(
     assert before.payload_bytes == bodies + sum(sizes)
 
 
-async def test_newest_of_tree_read_nearest_forks_only(open_store: Open, plans: Plans) -> None:
+async def test_newest_entries_of_a_tree_read_only_the_nearest_forks(
+    open_store: Open, plans: Plans
+) -> None:
     filling = await open_store()
     await create(filling, S, said("first"))
     forks = [S, *(StreamId(f"f{number}") for number in range(FEW + 5))]

@@ -93,7 +93,9 @@ async def test_pooler_without_the_address_of_its_server_is_rejected(
         await perdure.open(pooler.address_of(address, is_direct_named=False))
 
 
-async def test_other_isolation_behind_a_pooler_is_rejected(pooler: Pooler, address: str) -> None:
+async def test_isolation_level_other_than_read_committed_behind_a_pooler_is_rejected(
+    pooler: Pooler, address: str
+) -> None:
     name = sql.Identifier(str(conninfo_to_dict(address)["dbname"]))
     setting = sql.SQL("ALTER DATABASE {} SET default_transaction_isolation = {}")
     with psycopg.connect(address, autocommit=True) as db:
@@ -117,7 +119,7 @@ def test_route_of_an_address_with_a_pooler_preserves_the_rest_of_the_address() -
     assert pooled["options"] == "-c statement_timeout=5s"
 
 
-def test_route_by_address_names_pooler_and_server() -> None:
+def test_address_with_a_pooler_gives_the_pooler_and_the_server() -> None:
     plain = "postgresql://me@pool:6432/db"
     assert not route_of(plain).has_pooler
     for option, place in (

@@ -230,7 +230,9 @@ def test_chat_completions_are_one_conversation(provider: str, *, streams: bool) 
         ).replace(b"key_", b"")
 
 
-def test_other_beginning_is_a_branch_and_failure_is_recorded(provider: str) -> None:
+def test_call_with_another_beginning_is_a_branch_and_a_failed_call_is_recorded(
+    provider: str,
+) -> None:
     with (
         perdure.blocking.open("memory:") as store,
         openai.OpenAI(api_key="key", base_url=f"{provider}/v1", max_retries=0) as client,
@@ -476,7 +478,7 @@ def test_response_closed_early_or_unread_is_reported(provider: str) -> None:
         ] * 2
 
 
-async def test_other_clients_and_stores_are_rejected() -> None:
+async def test_unsupported_clients_and_stores_are_rejected() -> None:
     client = openai.OpenAI(api_key="key")
     with pytest.raises(WrongArgument, match="a client of openai or anthropic, not object"):
         perdure.record(object())

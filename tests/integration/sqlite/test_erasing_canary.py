@@ -161,7 +161,7 @@ async def test_erasure_waits_for_or_reports_older_reader(
     await store.close()
 
 
-def test_page_left_in_free_space_of_a_file_is_detected(path: Path) -> None:
+def test_canary_check_detects_an_index_page_left_in_free_space(path: Path) -> None:
     part = make_part([text(1, f"before {WORD} behind")])
     with raw_database(path) as db:
         db.execute("PRAGMA secure_delete = OFF")

@@ -138,7 +138,9 @@ async def test_replayed_commit_is_synced_before_it_returns(
     assert synced == ["-wal"]
 
 
-async def test_failed_sync_restarts_log(layer: FaultyVfs, open_store: Opener, path: Path) -> None:
+async def test_commit_after_a_failed_sync_restarts_the_write_ahead_log(
+    layer: FaultyVfs, open_store: Opener, path: Path
+) -> None:
     store = await open_store(durability="full")
     await create(store)
     layer.plan = failing_from(1, apsw.IOError, "sync")

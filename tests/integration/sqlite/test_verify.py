@@ -87,7 +87,7 @@ async def test_changed_entry_is_reported(
     assert 3 not in named
 
 
-async def test_one_changed_body_is_one_problem(open_store: Opener, path: Path) -> None:
+async def test_changed_body_is_reported_as_one_problem(open_store: Opener, path: Path) -> None:
     verification = await verified(
         open_store, path, "UPDATE entry SET body = x'7b7d' WHERE stream = 1 AND seq = 1"
     )
@@ -170,7 +170,7 @@ async def test_body_missing_without_erasure_is_reported(open_store: Opener, path
     assert [problem.seq for problem in verification.problems if problem.seq is not None] == [7]
 
 
-async def test_siblings_of_one_commit_form_valid_runs(open_store: Opener) -> None:
+async def test_store_with_siblings_of_one_commit_verifies(open_store: Opener) -> None:
     store = await open_store()
     await create(store)
     entries = [new_tree(user(str(n)), Sibling(n // 2) if n else None) for n in range(30)]

@@ -111,7 +111,7 @@ async def test_closing_finishes_commits_requested_during_callbacks(
     assert (await again.state(S)).head == 16
 
 
-async def test_durability_of_a_shared_transaction_is_the_highest(
+async def test_shared_transaction_uses_the_highest_requested_durability(
     open_store: Opener, path: Path
 ) -> None:
     with faulty_vfs() as layer:
@@ -128,7 +128,7 @@ async def test_durability_of_a_shared_transaction_is_the_highest(
         await normal.close()
 
 
-async def test_rejected_commit_fails_alone(store: SqliteStore) -> None:
+async def test_rejected_commit_does_not_affect_other_commits(store: SqliteStore) -> None:
     await create(store)
     outcomes = await asyncio.gather(
         say(store, "a"),
@@ -193,7 +193,9 @@ async def test_caller_cancelled_before_its_commit_starts_appends_nothing(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_log_is_checkpointed_during_writes(store: SqliteStore, path: Path) -> None:
+async def test_write_ahead_log_is_checkpointed_during_writes(
+    store: SqliteStore, path: Path
+) -> None:
     await create(store)
     log = path.with_name(path.name + "-wal")
     for _ in range(80):
@@ -205,7 +207,7 @@ async def test_log_is_checkpointed_during_writes(store: SqliteStore, path: Path)
     assert size_of(log) == 0
 
 
-def test_log_that_cannot_restart_is_not_checkpointed_at_every_commit(path: Path) -> None:
+def test_write_ahead_log_that_cannot_restart_is_not_checkpointed_every_time(path: Path) -> None:
     copies = 0
 
     class Counting(apsw.Connection):

@@ -68,7 +68,7 @@ async def answered(
     return (folder / "notes.txt").read_text()
 
 
-async def test_y_allows_the_shown_call(store: Store, tmp_path: Path) -> None:
+async def test_key_y_allows_the_shown_call(store: Store, tmp_path: Path) -> None:
     async def act(seen: Seen) -> None:
         await seen.press("y")
 
@@ -95,7 +95,9 @@ async def test_escape_in_a_note_returns_to_the_question(store: Store, tmp_path: 
     assert await answered(store, tmp_path, act, "It is changed.") == "the [red]land[/red]\n"
 
 
-async def test_paste_and_burst_of_keys_do_not_answer(store: Store, tmp_path: Path) -> None:
+async def test_pasted_text_and_burst_of_keys_do_not_answer_a_question(
+    store: Store, tmp_path: Path
+) -> None:
     async def act(seen: Seen) -> None:
         panel = seen.program.screen.query_one(Approval)
         seen.program.post_message(events.Paste("y\n"))
@@ -108,7 +110,9 @@ async def test_paste_and_burst_of_keys_do_not_answer(store: Store, tmp_path: Pat
     assert await answered(store, tmp_path, act, "You refused it.") == "the sea\n"
 
 
-async def test_key_typed_before_the_question_does_not_answer(store: Store, tmp_path: Path) -> None:
+async def test_key_typed_before_the_question_does_not_answer_it(
+    store: Store, tmp_path: Path
+) -> None:
     (tmp_path / "notes.txt").write_text("the sea\n")
     async with chatting(store, tmp_path, scenario=WRITES) as seen:
         await seen.type("change it")
@@ -123,7 +127,9 @@ async def test_key_typed_before_the_question_does_not_answer(store: Store, tmp_p
         await seen.shows("You refused it.")
 
 
-async def test_always_shows_its_scope_and_is_not_asked_again(store: Store, tmp_path: Path) -> None:
+async def test_always_choice_shows_its_scope_and_prevents_the_next_question(
+    store: Store, tmp_path: Path
+) -> None:
     may_run = Permissions(allowed_commands=("git status",))
     async with chatting(
         store, tmp_path, scenario=RUNS, size=(100, 40), permissions=may_run
@@ -184,7 +190,7 @@ async def test_turn_stopped_at_a_question_is_not_shown_as_answered(
         assert "answered elsewhere" not in seen.transcript
 
 
-async def test_always_and_the_scrolling_keys_are_visible_in_24_rows(
+async def test_always_choice_and_scrolling_keys_are_visible_in_24_rows(
     store: Store, tmp_path: Path
 ) -> None:
     line = f"git status {' '.join(f'--option-{n}' for n in range(3))}"

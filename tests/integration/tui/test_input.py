@@ -151,7 +151,7 @@ async def test_every_command_typed_without_pause_runs(store: Store, tmp_path: Pa
     assert sorted((await session.labels()).values()) == [f"B{n}" for n in range(10)]
 
 
-async def test_late_submission_of_earlier_text_keeps_completions_open(
+async def test_completions_of_new_text_stay_open_when_earlier_text_is_submitted(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path) as seen:

@@ -51,7 +51,7 @@ def test_files_are_listed_nearest_first_without_hidden_folders(tmp_path: Path) -
     assert files_below(tmp_path / "none") == []
 
 
-def test_gauge_drops_the_least_important_numbers_first() -> None:
+def test_narrow_status_line_omits_the_least_important_numbers_first() -> None:
     numbers = Numbers(
         "anthropic:claude", "high", "/tmp/x", 12_345_678, 0, 1_000, 20, 50_000, 200_000, "running"
     )

@@ -36,7 +36,7 @@ async def opened_tree(seen: Seen) -> TreeScreen:
     return screen
 
 
-async def test_navigator_moves_folds_searches_and_labels(store: Store, tmp_path: Path) -> None:
+async def test_tree_navigator_can_move_fold_search_and_label(store: Store, tmp_path: Path) -> None:
     session = await trip(store, tmp_path)
     async with chatting(store, tmp_path, session=session.id) as seen:
         screen = await opened_tree(seen)
@@ -80,7 +80,7 @@ async def test_navigator_shows_the_number_of_a_match_and_the_keys(
         assert title().endswith(f" entries of {session.id}")
 
 
-async def test_navigator_branches_and_edits_an_earlier_message(
+async def test_tree_navigator_can_branch_and_edit_an_earlier_message(
     store: Store, tmp_path: Path
 ) -> None:
     session = await trip(store, tmp_path)
@@ -99,7 +99,7 @@ async def test_navigator_branches_and_edits_an_earlier_message(
         assert chat.session.leaf == f"{session.id}/7"
 
 
-async def test_navigator_compares_and_forks(store: Store, tmp_path: Path) -> None:
+async def test_tree_navigator_can_compare_and_fork(store: Store, tmp_path: Path) -> None:
     session = await trip(store, tmp_path)
     async with chatting(store, tmp_path, session=session.id) as seen:
         await opened_tree(seen)
@@ -124,7 +124,9 @@ async def test_preview_of_long_messages_ends_with_the_newest(store: Store, tmp_p
         await seen.press("escape")
 
 
-async def test_picker_searches_previews_and_continues(store: Store, tmp_path: Path) -> None:
+async def test_session_picker_can_search_preview_and_continue_a_session(
+    store: Store, tmp_path: Path
+) -> None:
     await trip(store, tmp_path)
     for n, name in enumerate(("Bread", "Cake", "Soup")):
         other = await store.create(title=name, cwd="/elsewhere")

@@ -21,7 +21,9 @@ async def long_session(store: Store, folder: Path) -> StreamId:
     return session.id
 
 
-async def test_end_is_followed_again_after_scrolling_to_it(store: Store, tmp_path: Path) -> None:
+async def test_new_lines_are_followed_again_after_scrolling_to_the_end(
+    store: Store, tmp_path: Path
+) -> None:
     session = await long_session(store, tmp_path)
     async with chatting(store, tmp_path, session=session) as seen:
         await seen.until(lambda: "message 39" in seen.screen)
@@ -32,7 +34,9 @@ async def test_end_is_followed_again_after_scrolling_to_it(store: Store, tmp_pat
         await seen.until(lambda: "a new line" in seen.screen)
 
 
-async def test_new_line_does_not_move_text_that_is_read(store: Store, tmp_path: Path) -> None:
+async def test_new_line_does_not_move_the_view_after_scrolling_up(
+    store: Store, tmp_path: Path
+) -> None:
     session = await long_session(store, tmp_path)
     async with chatting(store, tmp_path, session=session) as seen:
         await seen.until(lambda: "message 39" in seen.screen)
@@ -64,7 +68,7 @@ CALLS = [
 ]
 
 
-async def test_unfolded_call_marks_and_shows_only_its_first_line(
+async def test_focused_unfolded_call_marks_and_scrolls_to_its_first_line(
     store: Store, tmp_path: Path
 ) -> None:
     session = await store.create(cwd=str(tmp_path))

@@ -267,7 +267,7 @@ async def test_cost_missing_in_the_log_is_computed_from_the_price_list(
         await seen.shows("this session cost $0.000105")  # 10 in at $3, 5 out at $15 a million
 
 
-async def test_gauge_computes_cost_of_imported_calls_from_price_settings(
+async def test_status_line_computes_cost_of_imported_calls_from_price_settings(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "perdure").mkdir()
@@ -318,7 +318,7 @@ async def test_help_opens_once_and_scrolls_in_24_rows(store: Store, tmp_path: Pa
         await seen.until(lambda: len(seen.program.screen_stack) == 1)
 
 
-async def test_hint_hides_no_messages(store: Store, tmp_path: Path) -> None:
+async def test_hint_line_hides_no_message(store: Store, tmp_path: Path) -> None:
     session = await store.create(cwd=str(tmp_path))
     await session.append(user("Hi"), *(assistant(f"Line {n} {'x' * 60}") for n in range(30)))
     async with chatting(store, tmp_path, session=session.id) as seen:

@@ -56,7 +56,7 @@ async def test_escape_stops_a_message_whose_model_is_loading(
         assert not await store.recent()
 
 
-async def test_escape_stops_the_running_command_and_not_the_waiting_message(
+async def test_escape_stops_the_running_command_but_not_the_waiting_message(
     store: Store, tmp_path: Path, loaded: Event
 ) -> None:
     async with chatting(store, tmp_path) as seen:

@@ -111,7 +111,7 @@ async def test_outcome_survives_cancellations_at_each_step_of_its_commit(
     assert len(paid) <= STEPS
 
 
-async def test_suspending_ends_although_a_commit_never_returns(
+async def test_suspending_ends_even_if_a_commit_never_returns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cancellation, "FINISH_S", 0.05)

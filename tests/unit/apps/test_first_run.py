@@ -40,7 +40,7 @@ def nobody() -> bool:
 
 
 @pytest.mark.usefixtures("kept")
-def test_yes_creates_and_stores_a_key() -> None:
+def test_answer_yes_creates_and_stores_an_encryption_key() -> None:
     key = offered_key(ADDRESS, lambda: True)
 
     assert key is not None
@@ -48,7 +48,7 @@ def test_yes_creates_and_stores_a_key() -> None:
     assert offered_key("sqlite:///other.db", lambda: True) != key
 
 
-def test_no_keeps_nothing(kept: MemoryKeyring) -> None:
+def test_answer_no_stores_no_encryption_key(kept: MemoryKeyring) -> None:
     assert offered_key(ADDRESS, lambda: False) is None
     assert kept.kept == {}
 

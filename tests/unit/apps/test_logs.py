@@ -45,7 +45,7 @@ def test_no_log_is_written_by_default(asked: str) -> None:
     assert written(asked) == ""
 
 
-def test_log_line_names_its_session() -> None:
+def test_log_line_contains_its_session() -> None:
     first = written("info").splitlines()[0]
     assert "info perdure.test: two lines with [redacted]" in first
     assert first.endswith("flow=f role=writer session=s turn=2")

@@ -41,7 +41,7 @@ async def test_cancelled_caller_is_cancelled() -> None:
             await run_guarded(asyncio.Event().wait())
 
 
-async def test_plain_and_async_functions_are_called() -> None:
+async def test_plain_and_async_callbacks_are_called() -> None:
     async def twice(number: int) -> int:
         return number * 2
 
@@ -50,7 +50,9 @@ async def test_plain_and_async_functions_are_called() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_exit_of_the_program_is_an_error_outside_the_main_thread(error: BaseException) -> None:
+def test_system_exit_in_a_callback_outside_the_main_thread_is_an_error(
+    error: BaseException,
+) -> None:
     outcomes: list[BaseException] = []
 
     def serve() -> None:

@@ -33,7 +33,7 @@ def test_other_file_types_are_rejected_at_once(tmp_path: Path, kind: str) -> Non
             read(place)
 
 
-def test_too_large_file_error_names_file_and_limit(tmp_path: Path) -> None:
+def test_error_for_a_too_large_file_contains_file_and_limit(tmp_path: Path) -> None:
     place = tmp_path / "a"
     with place.open("wb") as file:
         file.truncate(limits().document_bytes + 1)

@@ -28,7 +28,7 @@ def usual() -> Generator[None]:
     use_input_limits(InputLimits())
 
 
-def test_exceeding_limit_error_names_limit() -> None:
+def test_error_for_an_exceeded_limit_contains_the_limit() -> None:
     use_input_limits(InputLimits(mcp_tools=3))
     require_within("mcp_tools", 3, "x")
     with pytest.raises(

@@ -45,7 +45,7 @@ async def test_session_is_found_up_to_its_last_added_event(store_address: str) -
         assert [info.id for info in await store.recent()] == ["adk:app:ana:s"]
 
 
-async def test_session_of_another_service_is_copied_once(store_address: str) -> None:
+async def test_added_session_of_another_service_is_copied_once(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         memory = PerdureMemoryService(store)
         events = [said("The harbour is closed.", timestamp=86_400.0), Event(author="user")]

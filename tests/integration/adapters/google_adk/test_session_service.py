@@ -220,7 +220,7 @@ async def test_entry_with_invalid_event_json_is_reported_with_its_id(text: str) 
                 await again(reader, session)
 
 
-async def test_message_of_another_program_with_invalid_event_json_is_read() -> None:
+async def test_message_of_another_program_is_read_despite_invalid_event_json() -> None:
     async with perdure.open("memory:") as store:
         service = PerdureSessionService(store)
         session = await service.create_session(**APP, session_id="s")

@@ -100,7 +100,7 @@ def test_blocking_store_works_on_every_event_loop(store_address: str) -> None:
         assert texts(graph.get_state(config())) == ["one", " answer 1", "two", " answer 3"]
 
 
-def test_writes_before_their_checkpoint_are_found_and_first_or_last_wins(
+def test_writes_before_their_checkpoint_are_found_and_duplicates_are_resolved(
     store_address: str,
 ) -> None:
     with perdure.blocking.open(store_address) as store:
@@ -168,7 +168,9 @@ def test_copy_is_complete_after_its_origin_is_deleted(store_address: str) -> Non
         assert texts(graph.get_state(config("b")))[::2] == ["one", "three"]
 
 
-def test_deleted_checkpoint_in_a_copy_is_listed_only_there(store_address: str) -> None:
+def test_checkpoint_deleted_from_the_original_is_listed_only_in_the_copy(
+    store_address: str,
+) -> None:
     with perdure.blocking.open(store_address) as store:
         graph_with(PerdureSaver(store)).invoke({"messages": [("user", "one")]}, config("a"))
         PerdureSaver(store).copy_thread("a", "b")

@@ -104,7 +104,7 @@ def test_checkpoint_put_during_concurrent_prune_is_kept(
         assert messages_at(PerdureSaver(one), "t") == [each.content for each in beside]
 
 
-def test_recreated_thread_shows_nothing_of_deleted_one(address: str) -> None:
+def test_recreated_thread_shows_no_data_of_the_deleted_thread(address: str) -> None:
     with perdure.blocking.open(address) as one, perdure.blocking.open(address) as two:
         reader, writer = PerdureSaver(one), PerdureSaver(two)
         put(reader, "t", "0001", [HumanMessage("old")])

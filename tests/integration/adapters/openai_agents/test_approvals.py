@@ -119,7 +119,7 @@ async def test_answer_during_the_run_is_used_and_not_asked_again(
         assert sent(tmp_path) == (["report", "bill"] if choice == "allow" else ["report"])
 
 
-async def test_answer_that_a_run_has_used_applies_to_no_other_run(tmp_path: Path) -> None:
+async def test_approval_used_by_one_run_applies_to_no_other_run(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)
         await pause(session, asking.asking(tmp_path, "report"))
@@ -223,7 +223,7 @@ async def test_answer_to_a_call_applies_to_no_other_call_with_its_id(tmp_path: P
         assert sent(tmp_path) == []
 
 
-async def test_questions_of_another_program_approve_nothing_and_stay_open(tmp_path: Path) -> None:
+async def test_questions_of_another_program_approve_no_call_and_stay_open(tmp_path: Path) -> None:
     """They have the choices of an approval, and the id, tool or text of the call."""
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)

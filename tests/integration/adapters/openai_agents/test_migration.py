@@ -38,7 +38,7 @@ async def test_sessions_are_copied_and_new_items_added_later(
     ben.close()
 
 
-async def test_other_file_is_rejected(tmp_path: Path) -> None:
+async def test_file_that_is_not_a_session_database_is_rejected(tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     other.write_text("no database, but long enough to be read as one")
     async with perdure.open("memory:") as store:

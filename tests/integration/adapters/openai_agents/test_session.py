@@ -89,7 +89,7 @@ async def test_limit_counts_items_not_entries(store_address: str) -> None:
         assert await session.pop_item() == said("c")[0]
 
 
-async def test_items_with_a_key_are_added_once(store_address: str) -> None:
+async def test_items_with_an_idempotency_key_are_added_once(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         one, two = PerdureSession("1", store), PerdureSession("2", store)
         assert await one.add_items_once(said("a", "b"), "run-1")
@@ -150,7 +150,7 @@ async def test_cancelled_add_is_finished_before_the_caller_continues(store_addre
         assert await texts_of(session) == ["a", "b"]
 
 
-async def test_same_key_in_two_sessions_does_not_collide(store_address: str) -> None:
+async def test_same_idempotency_key_in_two_sessions_does_not_collide(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         assert await PerdureSession("a", store).add_items_once(said("one"), "b:c")
         assert await PerdureSession("a:b", store).add_items_once(said("two"), "c")

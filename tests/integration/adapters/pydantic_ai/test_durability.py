@@ -100,7 +100,7 @@ async def test_repeated_run_stores_its_conversation_once() -> None:
         assert said == [("user", "Go"), ("assistant", ""), ("tool", "sent"), ("assistant", "sent")]
 
 
-async def test_slower_of_two_processes_on_one_run_stops() -> None:
+async def test_slower_process_stops_if_two_processes_continue_one_run() -> None:
     async with perdure.open("memory:") as store:
         sender = Sender("retry")
         async with DurableRun("job", store):
@@ -111,7 +111,7 @@ async def test_slower_of_two_processes_on_one_run_stops() -> None:
         assert sender.calls == 0
 
 
-async def test_agent_outside_of_durable_run_stores_nothing() -> None:
+async def test_agent_outside_of_a_durable_run_stores_nothing() -> None:
     async with perdure.open("memory:") as store:
         sender = Sender("never")
         sender.calls = 1

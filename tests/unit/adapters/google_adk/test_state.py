@@ -22,7 +22,7 @@ def test_changes_are_separated_by_scope_and_temporary_ones_are_left_out() -> Non
     )
 
 
-def test_merged_state_shares_nothing_with_its_origin() -> None:
+def test_merged_state_shares_no_object_with_its_origin() -> None:
     own = {"list": [1]}
     state = merged(own, {"b": 2}, {"c": 3})
     state["list"].append(2)

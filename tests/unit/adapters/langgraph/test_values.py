@@ -73,7 +73,7 @@ def test_window_reaches_the_whole_value() -> None:
         assert found.data == data
 
 
-def test_other_type_of_value_is_stored_whole() -> None:
+def test_value_of_another_type_than_before_is_stored_whole() -> None:
     _, before = stored(("bytes", b"x" * 300), None)
     record, _ = stored(("msgpack", b"x" * 300), before)
     assert record["type"] == "msgpack"

@@ -116,7 +116,7 @@ async def test_other_item_is_custom_entry_and_returns_unchanged(item: dict[str, 
     assert json.dumps(again) == json.dumps(item)
 
 
-async def test_tool_call_has_its_arguments_and_thought_its_text() -> None:
+async def test_tool_call_item_has_its_arguments_and_reasoning_item_its_text() -> None:
     call = (await stored(CALL))[0].message
     assert call is not None
     assert call.tool_calls == (perdure.ToolCallPart("c1", "add", {"a": 1, "b": 2}),)
@@ -125,7 +125,7 @@ async def test_tool_call_has_its_arguments_and_thought_its_text() -> None:
     assert thought.parts == (perdure.ThinkingPart("Add them."),)
 
 
-async def test_text_is_stored_once() -> None:
+async def test_item_text_is_stored_once() -> None:
     said = "a text that is found once"
     entry, _ = await stored({"role": "user", "content": said})
     assert entry.body.count(said.encode()) == 1
@@ -143,7 +143,7 @@ async def test_usual_answer_is_stored_without_its_content(content: list[dict[str
     assert b"annotations" not in entry.body
 
 
-async def test_changing_a_read_answer_changes_no_other() -> None:
+async def test_change_of_a_returned_answer_changes_no_other_answer() -> None:
     (first,) = await through_memory([{**ANSWER, "content": OUTPUTS[1]}])
     first["content"][0]["annotations"].append({})
     first["content"][0]["logprobs"].append({})

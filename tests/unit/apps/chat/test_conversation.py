@@ -110,7 +110,7 @@ async def test_command_typed_during_turn_waits_and_is_not_sent_as_message(
 
 
 @pytest.mark.parametrize("typed_text", ["!", "!! ", " !"])
-async def test_mark_without_command_is_reported_and_not_sent(
+async def test_exclamation_mark_without_command_is_reported_and_not_sent(
     typed: TypedLines, capsys: pytest.CaptureFixture[str], typed_text: str
 ) -> None:
     async with perdure.open("memory:") as store:

@@ -37,7 +37,7 @@ def test_draft_of_a_running_process_is_not_offered(tmp_path: Path) -> None:
     assert ours.take("s") == "mine"
 
 
-def test_empty_text_removes_the_draft(tmp_path: Path) -> None:
+def test_saving_empty_text_removes_the_draft(tmp_path: Path) -> None:
     drafts = Drafts(tmp_path / "new", "store", os.getpid())
     assert drafts.take("s") == ""
     drafts.keep("s", "")
@@ -65,7 +65,7 @@ def test_folder_that_cannot_be_created_causes_no_error(tmp_path: Path) -> None:
     assert drafts.take("s") == ""
 
 
-async def test_encrypted_store_and_store_in_memory_store_no_draft(tmp_path: Path) -> None:
+async def test_input_draft_is_not_saved_for_encrypted_or_in_memory_stores(tmp_path: Path) -> None:
     state = {"XDG_STATE_HOME": str(tmp_path)}
     async with perdure.open("memory:") as store:
         assert await drafts_of(store, state) is None

@@ -21,7 +21,7 @@ def test_histories_are_found_in_the_default_folders_of_the_programs(tmp_path: Pa
     assert all(each.folder.is_dir() for each in found)
 
 
-def test_variable_of_the_program_sets_its_folder(tmp_path: Path) -> None:
+def test_environment_variable_of_the_program_sets_its_history_folder(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "sessions").mkdir(parents=True)
     (found,) = known_histories(tmp_path, {"CODEX_HOME": str(tmp_path / "elsewhere")})
     assert (found.program, found.folder) == ("Codex", tmp_path / "elsewhere" / "sessions")

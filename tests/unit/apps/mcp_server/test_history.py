@@ -93,7 +93,7 @@ async def test_long_entry_is_read_in_pieces() -> None:
     assert read == text
 
 
-async def test_fact_is_deleted_with_its_source_and_has_no_source_out_of_scope() -> None:
+async def test_fact_needs_a_source_in_scope_and_is_deleted_with_its_source() -> None:
     async with perdure.open("memory:") as store:
         for subject in ("ana", "bob"):
             session = await store.create(id=f"of-{subject}", subject=subject)
@@ -120,7 +120,7 @@ async def test_sessions_out_of_scope_displace_no_result() -> None:
         assert "session own" in await history.list_sessions(limit=1)
 
 
-async def test_id_now_used_by_another_subject_shows_nothing() -> None:
+async def test_id_reused_by_another_subject_shows_no_data() -> None:
     async with perdure.open("memory:") as store:
         history = History(store, Scope(None, is_all=False))
         first = await store.create(id="reused")
@@ -152,7 +152,7 @@ async def test_no_tool_shows_part_of_a_secret() -> None:
                 assert not [line for line in lines if line[:8] in answer or line[-8:] in answer]
 
 
-async def test_recall_compares_meanings_with_an_embedder_and_reports_without() -> None:
+async def test_recall_uses_meanings_with_an_embedder_and_otherwise_reports_its_absence() -> None:
     embedder = WordEmbedder(alike=[("hotel", "lodging")])
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")

@@ -66,7 +66,7 @@ def test_every_word_must_match_in_any_order() -> None:
     assert order("table zebra") == []
 
 
-def test_phrase_matches_only_letter_for_letter() -> None:
+def test_quoted_phrase_matches_only_the_exact_letters() -> None:
     assert order('"tide table"') == ["Fix the tide table"]
     assert order('"table tide"') == []
     assert order('"tidetable"') == []
@@ -86,7 +86,7 @@ def test_letter_case_and_accents_are_ignored() -> None:
     assert order('"der strasse"') == ["Größe der Straße"]
 
 
-def test_more_important_text_ranks_higher() -> None:
+def test_match_in_a_more_important_text_ranks_higher() -> None:
     texts = (("other", "tide"), ("tide", "other"))
     assert [match.index for match in rank(texts, wanted_of("tide"))] == [1, 0]
 

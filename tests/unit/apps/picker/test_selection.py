@@ -61,7 +61,7 @@ def test_typing_narrows_and_erasing_widens_matches(state: State) -> None:
     assert press(press(state, "session 24"), "\x17").query == "session"
 
 
-def test_best_match_is_marked_again_after_each_change(state: State) -> None:
+def test_best_match_is_selected_again_after_each_change(state: State) -> None:
     assert press(press(state, "\x1b[B\x1b[B"), "1").marked == 0
 
 
@@ -80,7 +80,7 @@ def test_best_match_is_marked_again_after_each_change(state: State) -> None:
         ("\x1b[Z\x1b[200~\x1b[201~\x07", 0),
     ],
 )
-def test_mark_moves_and_never_leaves_the_list(state: State, typed: str, marked: int) -> None:
+def test_selection_mark_never_leaves_the_list(state: State, typed: str, marked: int) -> None:
     assert press(state, typed).marked == marked
 
 
@@ -103,7 +103,7 @@ def test_picker_can_be_closed_without_selection(state: State, key: str) -> None:
     assert after(state, name) == Chosen(None)
 
 
-def test_keys_in_pasted_text_are_text() -> None:
+def test_key_names_in_pasted_text_are_typed_as_text() -> None:
     assert list(keys_in('\x1b[200~"tide table" 漢字\x1b[201~\r')) == [
         'text:"tide table" 漢字',
         "enter",

@@ -27,7 +27,7 @@ async def test_health_needs_no_token(tmp_path: Path) -> None:
         assert got.json() == {"status": "ok"}
 
 
-async def test_openapi_names_every_route_and_value(tmp_path: Path) -> None:
+async def test_openapi_document_contains_every_route_and_value(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         document = (await server.http.get("/v1/openapi.json")).json()
         assert document["openapi"].startswith("3.1")
@@ -82,7 +82,7 @@ def in_plain_asgi(inner: Any) -> Any:
 
 
 @pytest.mark.parametrize("outer_of", [in_starlette, in_litestar, in_plain_asgi])
-async def test_server_is_mounted_in_another_application(
+async def test_server_can_be_mounted_in_another_application(
     tmp_path: Path, outer_of: Callable[[Any], Any]
 ) -> None:
     async with perdure.open("memory:") as store:

@@ -23,7 +23,7 @@ async def test_message_without_session_starts_one_with_unguessable_id(tmp_path: 
         assert all(len(id) >= 26 for id in ids)
 
 
-async def test_message_with_unknown_id_starts_session_with_this_id_once(tmp_path: Path) -> None:
+async def test_message_with_an_unknown_session_id_starts_that_session_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["answer"] * 9) as server:
         sent = await asyncio.gather(
             *(
@@ -77,7 +77,7 @@ async def test_message_to_ended_session_reopens_it(tmp_path: Path) -> None:
         await server.until(session, "idle")
 
 
-async def test_message_to_erased_session_gets_gone(tmp_path: Path) -> None:
+async def test_message_to_an_erased_session_gets_status_410(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hello")
         await (await server.store.open(session)).erase()

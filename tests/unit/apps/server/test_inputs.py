@@ -8,7 +8,7 @@ import pytest
 from perdure.apps.server.inputs import BranchTo, NewMessage
 
 
-def test_unknown_name_is_refused() -> None:
+def test_unknown_field_of_a_request_is_refused() -> None:
     assert msgspec.json.decode(b'{"text":"x","sessionId":"s"}', type=NewMessage).session_id == "s"
     with pytest.raises(msgspec.ValidationError, match="unknown"):
         msgspec.json.decode(b'{"text":"x","session":"s"}', type=NewMessage)

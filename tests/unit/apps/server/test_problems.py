@@ -22,7 +22,7 @@ def test_error_of_library_preserves_its_code_and_facts() -> None:
     assert (shown["code"], shown["expected"], shown["actual"]) == ("head_conflict", 3, 5)
 
 
-def test_unknown_error_hides_its_text() -> None:
+def test_text_of_an_unexpected_error_is_hidden() -> None:
     answer = answer_problem(None, RuntimeError("the password is x"))  # type: ignore[arg-type] # of no request
     assert answer.status_code == 500
     assert b"password" not in answer.content
@@ -45,7 +45,7 @@ async def test_invalid_query_names_the_parameter_and_its_choices(tmp_path: Path)
         assert empty.json()["detail"] == "Object missing required field `text`"
 
 
-def test_error_describes_request_that_fixes_it() -> None:
+def test_error_text_describes_the_request_that_fixes_the_error() -> None:
     for error, advice in (
         (errors.SessionNotFound("a"), "GET /v1/sessions?scope=all lists them"),
         (errors.TurnOpen("a", 1), "POST /v1/sessions/a/resume, or give it up with POST"),

@@ -74,7 +74,9 @@ async def test_draining_server_is_not_ready() -> None:
         assert await check.problem() == "draining"
 
 
-async def test_result_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readiness_result_is_reused_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(readiness, "CHECK_S", 60)
     async with perdure.open("memory:") as store:
         check = Readiness(store)

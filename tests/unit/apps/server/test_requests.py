@@ -68,7 +68,7 @@ async def test_trace_connects_caller_request_and_turn(
     assert WORD not in request.to_json()
 
 
-async def test_failing_telemetry_fails_no_request(
+async def test_failing_telemetry_does_not_fail_a_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:

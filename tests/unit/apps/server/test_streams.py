@@ -13,7 +13,7 @@ from perdure.apps.server.access.tokens import Principal
 from perdure.apps.server.streams import pieces
 
 
-async def test_stream_sends_visible_events_until_token_ends(
+async def test_stream_sends_visible_events_until_the_token_is_no_longer_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "CHECK_S", 0.01)

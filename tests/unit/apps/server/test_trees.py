@@ -12,7 +12,7 @@ from perdure.apps.server import trees
 from perdure.apps.server.trees import TreeReader, tree_since
 
 
-async def test_text_of_row_is_one_short_line() -> None:
+async def test_text_of_a_tree_row_is_one_short_line() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         await session.append(perdure.user("first\nsecond\u202e\x1b[31m " + "x" * 5_000))
@@ -23,7 +23,7 @@ async def test_text_of_row_is_one_short_line() -> None:
 
 
 @pytest.mark.parametrize("first", [2, 7, 1_000])
-async def test_tree_since_seq_has_all_children_of_the_parents(
+async def test_tree_since_a_seq_contains_all_children_of_the_parents_of_new_entries(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trees, "_FIRST", first)

@@ -7,7 +7,7 @@ import msgspec
 from perdure.apps.server.values import Sent, time_of
 
 
-def test_names_are_camel_case() -> None:
+def test_json_field_names_are_camel_case() -> None:
     sent = Sent(session_id="s", status="started", is_new=True)
     assert set(msgspec.to_builtins(sent)) == {"sessionId", "status", "isNew", "entryId"}
 

@@ -34,7 +34,7 @@ def test_mistake_in_arguments_is_one_sentence(
     assert "Traceback" not in ended.err
 
 
-def test_port_in_use_is_named(tmp_path: Path) -> None:
+def test_error_for_a_port_in_use_contains_the_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = World(tmp_path).run("serve", "--port", port)

@@ -25,7 +25,7 @@ CERTIFICATE = Path("chain.pem")
         (Wanted(is_proxied=True), "http://127.0.0.1:80"),
     ],
 )
-def test_safe_endpoint_has_an_address(wanted: Wanted, address: str) -> None:
+def test_safe_endpoint_is_accepted_and_has_an_address(wanted: Wanted, address: str) -> None:
     wanted.check()
     assert wanted.address(80) == address
 

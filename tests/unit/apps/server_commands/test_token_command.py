@@ -29,7 +29,7 @@ def test_token_is_created_listed_and_revoked(tmp_path: Path) -> None:
     assert "no token 'nothing'; `perdure token list` lists the tokens" in unknown.err
 
 
-def test_token_is_revoked_by_a_unique_beginning_of_its_id(tmp_path: Path) -> None:
+def test_token_is_revoked_by_a_unique_prefix_of_its_id(tmp_path: Path) -> None:
     world = World(tmp_path, {"PERDURE_TOKENS": str(tmp_path / "tokens.json")})
     world.ok("chat", "-p", "hello")
     tokens = TokenFile(tmp_path / "tokens.json")
@@ -44,7 +44,7 @@ def test_token_is_revoked_by_a_unique_beginning_of_its_id(tmp_path: Path) -> Non
     assert [each.id for each in tokens.records() if each.revoked_at] == ["213b9a00"]
 
 
-def test_revoking_a_whole_token_prints_only_its_id(tmp_path: Path) -> None:
+def test_revoking_by_the_whole_token_prints_only_its_id(tmp_path: Path) -> None:
     world = World(tmp_path)
     page = ("--publishable", "--agent", "desk", "--origin", "https://shop.example.com")
     made = world.ok("token", "create", *page, "--json").json

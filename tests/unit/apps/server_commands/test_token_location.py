@@ -10,7 +10,7 @@ import perdure
 from perdure.apps.server_commands.token_location import tokens_of
 
 
-async def test_namespaces_and_stores_share_no_tokens(
+async def test_token_is_valid_only_in_its_namespace_and_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))

@@ -26,7 +26,7 @@ from perdure.apps.settings.advice import advice_to_set
         ),
     ],
 )
-def test_advice_names_line_section_and_file(
+def test_settings_advice_contains_line_section_and_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], line: str
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -38,7 +38,7 @@ def here(tmp_path: Path) -> Here:
     return Here(tmp_path)
 
 
-def test_project_agent_gets_only_what_the_person_allows(here: Here) -> None:
+def test_project_agent_gets_only_permissions_that_the_user_allows(here: Here) -> None:
     here.write(here.project, "a", WIDE)
     chosen = chosen_agent("a", here.found, Permissions())
     assert chosen.agent.permissions == Permissions()
@@ -51,7 +51,7 @@ def test_project_agent_gets_only_what_the_person_allows(here: Here) -> None:
     assert chosen_agent("a", here.found, allowed).agent.permissions == allowed
 
 
-def test_agent_of_the_person_has_the_permissions_of_its_file(here: Here) -> None:
+def test_agent_of_the_user_has_the_permissions_of_its_file(here: Here) -> None:
     here.write(here.user, "a", WIDE + SERVER)
     chosen = chosen_agent("a", here.found, Permissions())
     assert chosen.agent.permissions.approval == "auto"
@@ -84,7 +84,7 @@ def test_only_agents_with_unique_ids_can_be_invoked(here: Here) -> None:
     assert agents["a"].permissions == Permissions()
 
 
-def test_file_name_is_distinguished_from_id() -> None:
+def test_agent_file_name_is_distinguished_from_agent_id() -> None:
     assert is_file_name("helper.agent.yaml")
     assert is_file_name(os.path.join("a", "b"))  # noqa: PTH118 - text as somebody types it
     assert not is_file_name("helper")

@@ -41,7 +41,7 @@ def test_settings_without_files_are_all_built_in(tmp_path: Path) -> None:
         assert not configuration.is_set(key)
 
 
-def test_nearest_layer_wins_and_others_are_listed(files: Files) -> None:
+def test_nearest_settings_layer_applies_and_the_others_are_listed(files: Files) -> None:
     user, project = '[store]\nnamespace = "mine"\n', '\n[store]\nnamespace = "theirs"\n'
     found = files.read(user, project, PERDURE_NAMESPACE="env")
     explained = found.explain("store.namespace", "typed", "--namespace")
@@ -78,7 +78,7 @@ def test_project_can_only_reduce_limits_of_user(
         assert explained.overrides[0].note == "a project cannot widen what you allow"
 
 
-def test_project_can_set_nothing_else(files: Files) -> None:
+def test_project_cannot_set_any_other_setting(files: Files) -> None:
     values = {
         "chat.model": '"openai:x"',
         "chat.agent": '"x"',

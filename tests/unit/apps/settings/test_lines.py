@@ -64,7 +64,7 @@ strings = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")),
 
 @given(st.lists(strings, min_size=1, max_size=6), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_text_in_a_value_changes_no_line_number(values: list[str], is_long: bool) -> None:
+def test_text_in_a_value_does_not_change_line_numbers(values: list[str], is_long: bool) -> None:
     quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
     mark = '"""' if is_long else '"'
     text = "".join(f"k{n} = {mark}{value}{mark} # {n}\n" for n, value in enumerate(quoted))

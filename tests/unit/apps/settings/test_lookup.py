@@ -39,7 +39,7 @@ def test_home_folder_is_not_a_project(tmp_path: Path, monkeypatch: pytest.Monkey
     assert setting("store.namespace", tmp_path / "work") is None
 
 
-def test_agents_of_a_project_need_no_settings(
+def test_agents_of_a_project_are_found_without_a_settings_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -11,7 +11,7 @@ def project(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_no_settings_file_of_project_without_project(tmp_path: Path) -> None:
+def test_project_settings_file_is_none_outside_a_project(tmp_path: Path) -> None:
     assert project_file(tmp_path) is None
 
 
@@ -33,7 +33,7 @@ def test_files_of_the_person_are_in_their_configuration_folder(tmp_path: Path) -
     }
 
 
-def test_no_settings_file_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_settings_file_is_none_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.path.expanduser", str)
     file = person_file({})
     assert file.is_absolute()

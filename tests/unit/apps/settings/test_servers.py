@@ -91,7 +91,7 @@ def test_servers_in_agent_files_are_available_to_their_agents(tmp_path: Path) ->
     assert server_named("docs", known) == known[1]
 
 
-def test_server_name_means_a_server_of_the_person(tmp_path: Path) -> None:
+def test_server_name_selects_a_server_of_the_user(tmp_path: Path) -> None:
     own = configured(tmp_path, GIT)
     found = (filed("git"), filed("docs", "project", id="cloned"))
     known = known_servers(own, found)

@@ -9,7 +9,7 @@ import pytest
 from perdure.apps.settings.store_address import configured_address
 
 
-def test_address_is_the_first_one_that_is_given(
+def test_store_address_comes_from_the_first_given_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,7 @@ def faults(text: str, *, is_project: bool) -> tuple[str, ...]:
     return faults_in(tomllib.loads(text), text, MINE, is_project=is_project)
 
 
-def test_error_of_project_setting_names_the_user_file() -> None:
+def test_error_about_a_project_setting_contains_the_user_settings_path() -> None:
     text = "[chat]\nturn_cap = 3\nmodel = 'a:b'\n"
     assert faults(text, is_project=False) == ()
     (fault,) = faults(text, is_project=True)

@@ -11,7 +11,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_existing_project_is_never_replaced(tmp_path: Path) -> None:
+def test_init_never_replaces_an_existing_project(tmp_path: Path) -> None:
     assert [made.is_new for made in set_up(tmp_path, "tides")] == [True, True, True]
     before = contents(tmp_path)
     assert [made.is_new for made in set_up(tmp_path, "other")] == [False, False, False]

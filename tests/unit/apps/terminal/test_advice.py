@@ -49,7 +49,7 @@ def library_texts() -> tuple[tuple[str, str], ...]:
 
 
 @pytest.mark.full_only
-def test_library_texts_name_no_command() -> None:
+def test_library_error_texts_contain_no_command() -> None:
     found = [(name, text) for name, text in library_texts() if COMMANDS.search(text)]
     assert found == []
 
@@ -89,7 +89,7 @@ def test_each_advice_replaces_a_text_of_the_library() -> None:
         (errors.SearchIndexDamaged("f"), "Store.reindex", "`perdure store reindex` rebuilds"),
     ],
 )
-def test_library_error_names_the_call_and_cli_error_the_command(
+def test_library_error_suggests_a_call_and_command_line_error_a_command(
     error: PerdureError, call: str, command: str
 ) -> None:
     assert call in str(error)

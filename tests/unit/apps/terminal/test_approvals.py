@@ -83,7 +83,7 @@ def test_content_cannot_imitate_program_lines_or_move_cursor() -> None:
     assert not any("\n" in line for line in shown)
 
 
-def test_always_is_printed_only_if_it_is_a_choice() -> None:
+def test_always_choice_is_printed_only_if_it_is_offered() -> None:
     asked = Question("approval", "May it?", ("allow", "deny"), grant="x")
     assert list(approval_lines(asked)) == []
 

@@ -29,7 +29,7 @@ async def talk(store: perdure.Store) -> perdure.Session:
     return session
 
 
-async def test_json_has_the_promised_keys() -> None:
+async def test_context_json_has_the_documented_keys() -> None:
     async with perdure.open("memory:") as store:
         context = await (await talk(store)).context()
     data = msgspec.to_builtins(context_data(context, None))

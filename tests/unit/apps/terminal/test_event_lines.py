@@ -66,7 +66,7 @@ def test_each_tool_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, token("Look:"), call, done) == "Look:\n→ read_file a.py ok, 12 ms\n"
 
 
-def test_failed_tool_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_of_a_failed_tool_contains_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     call = durable("agent:tool_call", toolId="f", toolInput={"a": 1, "b": [2]})
     failed = durable(
         "agent:tool_result", toolId="f", outcome="error", success=False, outputSummary="no\nfile"

@@ -35,7 +35,7 @@ def test_map_has_a_row_for_each_day_of_the_week_and_the_newest_week_last() -> No
     assert legend == "less . : + * # more"
 
 
-def test_narrow_map_counts_only_visible_weeks() -> None:
+def test_narrow_activity_map_counts_only_visible_weeks() -> None:
     lines = list(heat_map(FOUND, 5, Style(is_unicode=False)))
     assert lines[-2] == "500 messages on 1 day since 2026-11-23; most on a day: 500"
     assert all(len(line) <= 5 for line in lines[:-2])

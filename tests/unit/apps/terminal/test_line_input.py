@@ -61,7 +61,7 @@ async def test_ctrl_c_runs_a_callback_inside_the_block_and_raises_outside() -> N
     assert signal.getsignal(signal.SIGINT) is before
 
 
-async def test_returned_lines_are_read_next() -> None:
+async def test_lines_put_back_are_read_next() -> None:
     reading, writing = os.pipe()
     lines = TypedLines(reading)
     os.write(writing, b"one\ntwo\nthree\n")

@@ -36,7 +36,7 @@ class Closed(io.RawIOBase):
         raise BrokenPipeError
 
 
-def test_closed_reader_causes_no_failure(
+def test_output_to_a_closed_reader_causes_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     buffer = io.BufferedWriter(Closed(), buffer_size=1)
@@ -102,7 +102,7 @@ def test_fact_cannot_replace_the_error_code(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().err.splitlines()[1])["error"]["code"] == "x"
 
 
-def test_numbers_are_formatted_for_people() -> None:
+def test_numbers_are_formatted_with_separators_and_units() -> None:
     assert size(999) == "999 bytes"
     assert size(23_166) == "23.2 kB"
     assert size(3_000_000_000_000) == "3,000.0 GB"

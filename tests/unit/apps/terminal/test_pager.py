@@ -7,7 +7,7 @@ import pytest
 from perdure.apps.terminal.pager import show_in_pager
 
 
-def test_lines_go_to_stdout_without_a_terminal(
+def test_pager_without_a_terminal_prints_to_stdout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PAGER", "false")

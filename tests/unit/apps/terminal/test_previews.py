@@ -140,7 +140,7 @@ def test_every_tree_kind_has_a_preview(
         (Answer("retry", "me"), "retry"),
     ],
 )
-def test_ledger_can_be_read(body: SideBody, shown: str) -> None:
+def test_preview_of_each_ledger_entry_is_readable(body: SideBody, shown: str) -> None:
     new = new_side(body)
     entry = Entry(TreeLog().stream, 0, "side", None, None, 0, new.kind, new.v, new.body)
     assert preview_of(entry, WIDTH).what == shown

@@ -23,7 +23,7 @@ async def test_entries_are_printed_in_full_with_number_and_author() -> None:
     assert lines[4:] == ["hm", "Yes.", '→ look {"path": "a"}  c1']
 
 
-async def test_control_characters_are_made_visible() -> None:
+async def test_transcript_shows_control_characters_visibly() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(title="Trip")
         await session.append(perdure.user("a\x1b[2Jb"))

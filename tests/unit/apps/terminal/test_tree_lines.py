@@ -39,7 +39,7 @@ def picture(log: TreeLog, width: int = 64, style: Style = PLAIN, **options: int)
     return list(draw(lines, StreamId("s"), width, style))
 
 
-def test_tree_looks_like_this() -> None:
+def test_drawn_tree_matches_the_expected_lines() -> None:
     assert picture(sample()) == [
         "0 ● user       Why is the table an hour off?",
         "1 ● assistant  Let me look. → read table.py",
@@ -110,7 +110,7 @@ def test_entries_of_the_origin_of_a_fork_are_marked() -> None:
     assert lines == ["↑0 ● user       shared", " 0 ● user       own  ◀ here"]
 
 
-def test_content_cannot_draw_over_the_tree() -> None:
+def test_entry_content_cannot_draw_over_the_tree() -> None:
     log = TreeLog()
     log.append(user("\x1b[2J\nowned\u202e"))
     (line,) = picture(log)

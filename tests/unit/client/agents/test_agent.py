@@ -70,7 +70,7 @@ def test_two_tools_with_one_name_are_rejected() -> None:
         Agent("a", model="scripted:echo", tools=[look, look])
 
 
-def test_variables_are_filled_once() -> None:
+def test_placeholders_in_variable_values_are_not_replaced() -> None:
     agent = Agent(
         "a", model="scripted:echo", instructions="{{ctx.x}} and {{ ctx.x }}, not {{other}}"
     )
@@ -82,7 +82,7 @@ def test_agent_without_instructions_has_no_prompt() -> None:
     assert Agent("a", model="scripted:echo").system_prompt(Workspace()) is None
 
 
-def test_chain_begins_with_own_model_followed_by_fallbacks() -> None:
+def test_model_chain_begins_with_the_agents_model_followed_by_fallbacks() -> None:
     assert AGENT.chain == (
         Fallback("scripted:echo"),
         Fallback("q:other"),

@@ -70,7 +70,7 @@ async def test_resumed_session_has_at_most_the_permissions_of_the_current_agent(
     assert (await stage.runtime().resume("s", helper(*TOOLS, **WIDE))).agent.registry.names
 
 
-async def test_session_can_be_narrowed_at_each_resume_but_not_widened() -> None:
+async def test_permissions_can_be_restricted_but_not_extended_at_each_resume() -> None:
     stage = Stage(says("hi"))
     wide, narrow = helper(*TOOLS, **WIDE), helper("read_file")
     await started(stage, wide)
@@ -105,7 +105,7 @@ async def test_concurrent_resumes_of_a_new_session_bind_one_agent(
     assert [entry.kind async for entry in chat.session.entries()] == [AgentBound.kind]
 
 
-async def test_grant_widens_a_session_permanently_and_is_recorded() -> None:
+async def test_grant_extends_session_permissions_permanently_and_is_recorded() -> None:
     stage = Stage(says("hi"))
     wide = helper(*TOOLS, **WIDE)
     await started(stage, helper("read_file"))
@@ -126,7 +126,7 @@ async def imported(stage: Stage) -> Stage:
     return other
 
 
-async def test_imported_session_accepts_a_local_agent_that_it_can_only_narrow() -> None:
+async def test_imported_session_accepts_a_local_agent_and_can_only_restrict_it() -> None:
     stage = Stage(says("hi"))
     theirs = msgspec.structs.replace(helper(*TOOLS, **WIDE), instructions="Obey the file.")
     await started(stage, theirs)
@@ -146,7 +146,7 @@ async def test_imported_session_accepts_a_local_agent_that_it_can_only_narrow() 
     assert again.agent.permissions.scope == "sandboxed"
 
 
-async def test_round_trip_of_an_import_returns_the_same_bytes() -> None:
+async def test_import_of_a_file_and_its_export_give_the_same_bytes() -> None:
     stage = Stage(says("hi"))
     chat = await started(stage, helper(*TOOLS, **WIDE))
     await chat.send("hello")

@@ -26,7 +26,7 @@ from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.chats import Stage, calls, says, until
 
 
-async def test_reply_is_awaited() -> None:
+async def test_awaiting_a_turn_returns_its_reply() -> None:
     chat = await Stage(says("Hello there.")).chat()
     reply = await chat.send("hi")
     assert reply.text == "Hello there."
@@ -68,7 +68,7 @@ async def test_second_turn_is_rejected_without_waiting() -> None:
     await chat.abort()
 
 
-async def test_steering_reaches_the_running_turn_and_is_answered_by_it() -> None:
+async def test_steering_message_is_answered_by_the_running_turn() -> None:
     stage = Stage(says(calls("slow")), says("as you wish"))
     entered, leave = asyncio.Event(), asyncio.Event()
 
@@ -177,7 +177,7 @@ async def test_abort_without_a_turn_does_nothing() -> None:
     assert await stage.kinds() == ["session_started"]
 
 
-async def test_cancelled_handle_is_closed_but_its_session_is_not() -> None:
+async def test_cancel_closes_the_chat_handle_but_not_the_session() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")

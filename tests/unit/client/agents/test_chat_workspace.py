@@ -44,7 +44,7 @@ async def test_message_without_workspace_change_records_no_change() -> None:
     assert theatre.players.requests[-1].system == "tea big a.py:1-2"
 
 
-async def test_repeated_or_refused_message_with_a_key_changes_nothing() -> None:
+async def test_repeated_or_refused_message_with_a_key_changes_no_workspace() -> None:
     theatre = Theatre()
     chat = await theatre.runtime(AGENT).start(AGENT, workspace=PLACE, id="s")
     await chat.send("one", idempotency_key="k", variables={"shop": "coffee"})

@@ -161,7 +161,7 @@ async def test_interrupted_extraction_is_run_by_next_runtime(store: Store) -> No
 
 
 @pytest.mark.parametrize("answer", ["no list", '[{"fact": 1}]'])
-async def test_failure_is_recorded_and_not_repeated(store: Store, answer: str) -> None:
+async def test_failed_extraction_is_recorded_and_not_repeated(store: Store, answer: str) -> None:
     model = Talk(answer)
     async with Runtime(store, agents=[MODEL], models=model) as runtime:
         chat = await runtime.start("helper", subject="ana")

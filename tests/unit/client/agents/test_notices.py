@@ -32,7 +32,7 @@ async def waiting_chat(theatre: Theatre, **options: Any) -> Chat:
     return await theatre.chat(tools=(STRIKE,), options=options)
 
 
-async def test_awaiting_a_waiting_turn_raises_if_requested() -> None:
+async def test_awaiting_a_turn_that_waits_for_an_answer_raises_if_requested() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat = await waiting_chat(theatre)
     turn = chat.send("go", while_waiting="raise")
@@ -50,7 +50,9 @@ async def test_awaiting_a_waiting_turn_raises_if_requested() -> None:
 
 
 @pytest.mark.parametrize("is_invoked", [False, True])
-async def test_iterating_a_waiting_turn_raises_after_its_last_event(is_invoked: bool) -> None:
+async def test_iterating_a_turn_that_waits_for_an_answer_raises_after_its_last_event(
+    is_invoked: bool,
+) -> None:
     theatre = Theatre(main=[asks("strike"), words("hit")], lead=[INVOKE], scout=[asks("strike")])
     tools = {"lead": ("invoke_agent", STRIKE), "scout": (STRIKE,), "main": (STRIKE,)}
     agents = [Agent(n, model=f"p:{n}", tools=own) for n, own in tools.items()]
@@ -175,7 +177,7 @@ async def test_on_question_receives_question_of_invoked_agent() -> None:
     await runtime.close()
 
 
-async def test_leaving_the_runtime_does_not_wait_for_on_question() -> None:
+async def test_closing_the_runtime_does_not_wait_for_on_question() -> None:
     theatre = Theatre(main=[asks("strike")])
     ended: list[str] = []
     begun = asyncio.Event()
@@ -195,7 +197,9 @@ async def test_leaving_the_runtime_does_not_wait_for_on_question() -> None:
     assert len(await theatre.store.questions()) == 1
 
 
-async def test_turn_that_begins_to_wait_logs_a_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_turn_that_begins_to_wait_for_an_answer_logs_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     theatre = Theatre(main=[asks("strike")])
     chat = await waiting_chat(theatre)
     with pytest.raises(Waiting):

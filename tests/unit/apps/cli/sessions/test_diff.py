@@ -56,7 +56,7 @@ def test_diff_names_both_branches() -> None:
     ]
 
 
-def test_one_branch_can_be_a_prefix_of_the_other() -> None:
+def test_diff_reports_that_one_branch_ends_at_an_entry_of_the_other() -> None:
     assert "- entry 1 ends there." in lines(branch(0, 1), branch(0, 1, 2))
 
 
@@ -65,7 +65,7 @@ def test_same_branch_has_no_difference() -> None:
     assert line == "entry 1 and entry 1 end the same branch of 2 entries."
 
 
-def test_branches_of_different_roots_share_nothing() -> None:
+def test_branches_of_different_roots_share_no_entry() -> None:
     told = lines(branch(0, 1), branch(7))
     assert told[0] == "No shared entries: each branch has its own root."
     assert difference(branch(0), branch(7)).parting is None

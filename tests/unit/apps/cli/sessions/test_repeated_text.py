@@ -28,7 +28,7 @@ async def test_number_of_texts_to_search_for_is_bounded() -> None:
     assert len(telling_texts([entry])) == 100
 
 
-async def test_credential_after_many_equal_ones_is_sought() -> None:
+async def test_credential_after_many_repeats_of_another_is_searched_for() -> None:
     text = "token=ab12cd34ef56\n" * 150 + "password=Tr0ub4dor&3x"
     async with perdure.open("memory:") as store:
         session = await store.create()
@@ -37,7 +37,9 @@ async def test_credential_after_many_equal_ones_is_sought() -> None:
     assert telling_texts([entry]) == ("ab12cd34ef56", "Tr0ub4dor&3x")
 
 
-async def test_repeats_on_other_branches_and_in_labels_are_found_without_removed_ones() -> None:
+async def test_repeats_are_found_on_other_branches_and_in_labels_but_not_in_removed_labels() -> (
+    None
+):
     async with perdure.open("memory:") as store:
         session = await store.create()
         first = await session.append(perdure.user(LINE))

@@ -24,7 +24,7 @@ def own() -> None:
     """Return a command of the group itself."""
 
 
-def test_group_gives_one_command_or_all_in_order() -> None:
+def test_group_returns_one_command_or_all_commands_in_order() -> None:
     group = Group({"later": "perdure.apps.flow.init:init", "never": "perdure.missing:none"})
     group.command("own")(own)
     assert [each.name for each in group.commands("own")] == ["own"]

@@ -130,7 +130,7 @@ def test_every_argument_and_option_is_described() -> None:
                 )
 
 
-def test_help_repeats_nothing() -> None:
+def test_option_help_repeats_no_fact_shown_beside_it() -> None:
     doubled: list[str] = []
     for line, command in COMMANDS.items():
         for each in command.parameters:
@@ -163,7 +163,7 @@ def test_documented_exit_codes_are_the_existing_ones() -> None:
                 assert meaning, f"{line}: {code} means something"
 
 
-def test_page_fits_the_terminal() -> None:
+def test_help_page_fits_the_terminal() -> None:
     for (line, command), width in itertools.product(COMMANDS.items(), [60, 100]):
         with case((line, width)):
             assert command.examples, f"{line}: its docstring needs a section `Examples:`"

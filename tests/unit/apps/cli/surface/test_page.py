@@ -20,7 +20,7 @@ COMMAND = Command(
 )
 
 
-def test_page_has_all_sections_in_order() -> None:
+def test_help_page_has_all_sections_in_order() -> None:
     assert list(page_lines(COMMAND, 72, Style())) == [
         "Usage: perdure run [OPTIONS] WHAT [MORE...]",
         "",

@@ -15,13 +15,13 @@ def bash(line: str, found: Completion, kind: str = "9") -> list[str]:
     return list(answer("bash", words, split_typed("bash", words)[1], found))
 
 
-def test_bash_passes_the_line_and_other_shells_the_words() -> None:
+def test_completion_reads_the_line_from_bash_and_words_from_other_shells() -> None:
     assert split_typed("bash", [BREAKS, "9", "perdure sessions 's"]) == (["sessions"], "s")
     assert split_typed("fish", ["sessions", "s"]) == (["sessions"], "s")
     assert split_typed("zsh", []) == ([], "")
 
 
-def test_bash_gets_text_after_its_last_word_break() -> None:
+def test_completion_for_bash_returns_text_after_the_last_word_break() -> None:
     assert bash("perdure chat -m scripted:e", ONE) == ["words", "echo"]
     assert bash("perdure chat -m s", ONE) == ["words", "scripted:echo"]
     assert bash("perdure chat --model=s", Completion((Candidate("--model=scripted:echo"),))) == [
@@ -30,7 +30,7 @@ def test_bash_gets_text_after_its_last_word_break() -> None:
     ]
 
 
-def test_bash_describes_candidates_only_if_it_inserts_none() -> None:
+def test_completion_for_bash_describes_candidates_only_if_none_is_inserted() -> None:
     assert bash("perdure x 1", TWO) == ["words", "12  (user: hello)", "17  (tool)"]
     assert bash("perdure x 1", TWO, kind="37") == ["words", "12", "17"]
 

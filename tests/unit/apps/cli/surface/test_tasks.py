@@ -9,7 +9,7 @@ from perdure.apps.cli.surface.tasks import TASKS, remedy_for, task_hint
 from tests.fakes.samples import case
 
 
-def test_each_task_is_an_existing_command_and_its_word_is_not() -> None:
+def test_each_task_word_stands_for_a_command_of_another_name() -> None:
     for word in TASKS:
         with case(word):
             assert word not in COMMANDS
@@ -18,7 +18,7 @@ def test_each_task_is_an_existing_command_and_its_word_is_not() -> None:
                 assert list(shape_of(command_line(words)).at(words).words) == words
 
 
-def test_unknown_command_of_a_known_task_names_the_command() -> None:
+def test_unknown_command_with_a_task_word_suggests_the_command() -> None:
     hint = task_hint("No such command 'search'.", "")
     assert hint == "there is no command 'search': use `perdure sessions search`"
     hint = task_hint("No such command 'delete'. Did you mean 'list'?", "sessions")
@@ -39,7 +39,7 @@ def test_other_mistakes_get_no_hint(message: str, group: str) -> None:
     assert task_hint(message, group) is None
 
 
-def test_task_word_in_a_group_suggests_another_command_than_alone() -> None:
+def test_task_word_in_a_group_and_without_a_group_suggests_different_commands() -> None:
     hint = task_hint("No such command 'archive'. Did you mean 'search'?", "sessions", ["search"])
     assert hint is not None
     assert "use `perdure sessions end`, and list without the ended ones: `perdure sessions" in hint
@@ -55,7 +55,7 @@ def test_misspelled_task_suggests_its_command_unless_a_command_is_closer() -> No
     assert task_hint("No such command 'sreve'.", "", commands) is None
 
 
-def test_choice_that_begins_or_resembles_one_suggests_it() -> None:
+def test_invalid_choice_suggests_a_choice_with_the_same_beginning_or_spelling() -> None:
     said = "Invalid value for 'PROGRAM': {} is not one of 'claude-code', 'codex', 'pi'."
     for typed, meant in (("claude", "claude-code"), ("Codx", "codex"), ("p", "pi")):
         told = remedy_for(said.format(repr(typed)), "continue-in")
@@ -65,7 +65,7 @@ def test_choice_that_begins_or_resembles_one_suggests_it() -> None:
         assert remedy_for(said.format(repr(typed)), "continue-in") is None
 
 
-def test_remedy_belongs_to_one_command_and_a_whole_option() -> None:
+def test_remedy_applies_only_to_its_command_and_to_the_whole_option_name() -> None:
     told = remedy_for("unknown option --to (Possible options: --json, --store)", "store copy")
     assert told == "unknown option --to; TARGET has no option: `perdure store copy TARGET`"
     assert remedy_for("unknown option --tokens", "store copy") is None

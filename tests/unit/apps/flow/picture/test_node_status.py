@@ -34,7 +34,7 @@ def test_last_node_is_completed_after_reading_its_inputs() -> None:
     assert stands(log)["end"] == "active"
 
 
-def test_nodes_of_a_backward_handoff_are_backward() -> None:
+def test_both_nodes_of_a_backward_handoff_have_status_backward() -> None:
     log = FlowLog(LINE)
     log.work("owner-intake", "build").claim("build", "owner-intake=>build")
     log.hand("build", "owner-intake", artifact="why.md")

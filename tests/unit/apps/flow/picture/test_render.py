@@ -88,12 +88,12 @@ def test_mermaid_and_dot_quote_characters_that_end_a_label() -> None:
     assert '  "a\\"b" -> "c";' in dot
 
 
-def test_state_colours_mermaid_and_dot() -> None:
+def test_node_state_sets_the_colour_in_mermaid_and_dot() -> None:
     state = FlowLog(LINE).claim("owner-intake").state
     assert '  n0["owner-intake<br/>owner"]:::active' in render(LINE, "mermaid", PLAIN, 80, state)
     assert any('fillcolor="#ffe08a"' in line for line in render(LINE, "dot", PLAIN, 80, state))
 
 
-def test_circle_is_drawn_too() -> None:
+def test_graph_with_a_cycle_is_drawn() -> None:
     circle = graph("a>b", "b>a")
     assert len(list(lines(circle, PLAIN, 80))) == 4

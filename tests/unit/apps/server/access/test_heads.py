@@ -27,7 +27,9 @@ CHANGES: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_only_one_of_many_changes_of_one_head_is_made(tmp_path: Path, name: str) -> None:
+async def test_only_one_of_many_changes_with_the_same_etag_is_made(
+    tmp_path: Path, name: str
+) -> None:
     method, path, body = CHANGES[name]
     address = f"sqlite:///{tmp_path / 'a.db'}"
     async with served(tmp_path, ["one"], address=address) as server:
@@ -121,7 +123,7 @@ async def test_change_that_cannot_check_the_head_is_refused(tmp_path: Path) -> N
         assert (await server.http.get(url)).headers["etag"] == shown.headers["etag"]
 
 
-async def test_session_is_ended_only_at_its_head(tmp_path: Path) -> None:
+async def test_session_is_ended_only_if_the_etag_is_current(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         url = f"/v1/sessions/{await server.said('hi')}"
         etag = (await server.http.get(url)).headers["etag"]

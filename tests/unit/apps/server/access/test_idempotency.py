@@ -23,7 +23,7 @@ async def said_in(server: Served, session: str) -> list[str]:
     return [each["text"] for each in shown.json()["items"]]
 
 
-async def test_message_with_the_same_key_is_sent_once(tmp_path: Path) -> None:
+async def test_message_with_the_same_idempotency_key_is_sent_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         both = await asyncio.gather(
             *(server.http.post("/v1/messages", json={"text": "hi"}, headers=KEY) for _ in range(2))
@@ -37,7 +37,7 @@ async def test_message_with_the_same_key_is_sent_once(tmp_path: Path) -> None:
         assert await said_in(server, session) == ["hi", "one"]
 
 
-async def test_key_with_another_body_is_refused(tmp_path: Path) -> None:
+async def test_idempotency_key_with_another_body_is_refused(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         first = await server.http.post("/v1/messages", json={"text": "hi"}, headers=KEY)
         other = await server.http.post("/v1/messages", json={"text": "ho"}, headers=KEY)
@@ -47,7 +47,7 @@ async def test_key_with_another_body_is_refused(tmp_path: Path) -> None:
         assert (await said_in(server, first.json()["sessionId"]))[0] == "hi"
 
 
-async def test_same_key_of_another_token_is_independent(tmp_path: Path) -> None:
+async def test_same_idempotency_key_of_another_token_is_independent(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         other = await server.client("write")
         sent = [
@@ -57,7 +57,7 @@ async def test_same_key_of_another_token_is_independent(tmp_path: Path) -> None:
         assert len({each.json()["sessionId"] for each in sent}) == 2
 
 
-async def test_key_is_known_after_a_restart(tmp_path: Path) -> None:
+async def test_repeated_message_after_a_restart_gets_the_first_response(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/store.db"
     async with served(tmp_path, ["one"], address=address) as server:
         token = server.token("write")
@@ -70,7 +70,7 @@ async def test_key_is_known_after_a_restart(tmp_path: Path) -> None:
         assert await said_in(server, first.json()["sessionId"]) == ["hi", "one"]
 
 
-async def test_changes_of_a_session_with_same_key_are_made_once(tmp_path: Path) -> None:
+async def test_session_changes_with_the_same_idempotency_key_are_made_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         fork = f"/v1/sessions/{session}/fork"
@@ -160,7 +160,7 @@ async def test_invalid_idempotency_key_is_rejected(tmp_path: Path, key: str) -> 
         assert (refused.status_code, refused.json()["code"]) == (400, "idempotency_key_invalid")
 
 
-async def test_facts_are_remembered_and_corrected_once(tmp_path: Path) -> None:
+async def test_facts_are_remembered_and_corrected_once_per_idempotency_key(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         url = "/v1/memory/facts"
         made = [await server.http.post(url, json={"text": "a"}, headers=KEY) for _ in range(3)]
@@ -178,7 +178,9 @@ async def test_facts_are_remembered_and_corrected_once(tmp_path: Path) -> None:
         assert theirs.json()["id"] != made[0].json()["id"]
 
 
-async def test_question_is_answered_once_with_a_key_and_without(tmp_path: Path) -> None:
+async def test_repeated_answer_is_stored_once_with_or_without_an_idempotency_key(
+    tmp_path: Path,
+) -> None:
     call = perdure.assistant(perdure.tool_call("c1", "refund", {"order": "7"}))
     async with served(tmp_path, [call, "done"], agents=[ASKING]) as server:
         sent = await server.http.post("/v1/messages", json={"text": "hi"})
@@ -203,7 +205,7 @@ async def refund(order: str) -> str:
 ASKING = perdure.Agent("desk", model="scripted:desk", tools=[refund])
 
 
-async def test_route_without_idempotency_rejects_a_key(tmp_path: Path) -> None:
+async def test_route_without_idempotency_support_rejects_an_idempotency_key(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         refused = await server.http.post("/v1/store/verify", headers=KEY)
         assert (refused.status_code, refused.json()["code"]) == (400, "idempotency_unsupported")

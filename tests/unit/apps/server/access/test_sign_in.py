@@ -16,7 +16,7 @@ def signing_in(folder: Path, times: list[int]) -> SignIn:
     return SignIn(TokenFile(folder / "tokens.json"), lambda: times[-1], os.urandom, "shop")
 
 
-def test_code_signs_in_once(tmp_path: Path) -> None:
+def test_sign_in_code_works_only_once(tmp_path: Path) -> None:
     here = signing_in(tmp_path, [0])
     code = here.code()
     token = here.by_code(code)
@@ -28,7 +28,7 @@ def test_code_signs_in_once(tmp_path: Path) -> None:
             here.by_code(wrong)
 
 
-def test_code_survives_a_token_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_sign_in_code_stays_valid_if_the_token_file_cannot_be_written(tmp_path: Path) -> None:
     here = signing_in(tmp_path / "tokens", [0])
     (tmp_path / "tokens").write_text("a file where the folder should be")
     code = here.code()
@@ -40,7 +40,7 @@ def test_code_survives_a_token_file_that_cannot_be_written(tmp_path: Path) -> No
     assert here.by_token(here.by_code(code))
 
 
-def test_code_expires(tmp_path: Path) -> None:
+def test_sign_in_code_expires(tmp_path: Path) -> None:
     times = [0]
     here = signing_in(tmp_path, times)
     code = here.code()
@@ -49,7 +49,7 @@ def test_code_expires(tmp_path: Path) -> None:
         here.by_code(code)
 
 
-def test_sign_out_revokes_only_token_of_console(tmp_path: Path) -> None:
+def test_sign_out_revokes_only_the_token_of_that_console(tmp_path: Path) -> None:
     here = signing_in(tmp_path, [0])
     mine = here.by_code(here.code())
     here.out(mine)

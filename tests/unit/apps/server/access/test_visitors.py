@@ -78,7 +78,7 @@ async def test_visitor_sees_texts_but_no_tool_data(tmp_path: Path) -> None:
             assert hidden not in seen
 
 
-async def test_visitor_has_no_other_permission(tmp_path: Path) -> None:
+async def test_visitor_can_only_send_messages_and_watch_its_session(tmp_path: Path) -> None:
     async with served(tmp_path, ["One."], agents=[DESK, OTHER]) as server:
         client = await visitor(server)
         own = (await client.post("/v1/messages", json={"text": "hi"})).json()["sessionId"]
@@ -184,7 +184,7 @@ def test_signing_needs_signing_key_and_short_expiry() -> None:
         sign_visitor(KEY, "a", now_s=SIGNED, valid_s=visitors.LONGEST_S + 1)
 
 
-def test_payload_is_plain_json() -> None:
+def test_payload_of_a_visitor_token_is_plain_json() -> None:
     payload = sign_visitor(KEY, "shop-ana", now_s=SIGNED).split(".")[1]
     raw = visitors.base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
     expected = {"session": "shop-ana", "exp": SIGNED + visitors.DEFAULT_S, "subject": None}

@@ -8,7 +8,7 @@ import pytest
 from perdure.apps.server.flows.inputs import NewConsent, NewFlow, role_for
 
 
-def test_flow_needs_only_workspace() -> None:
+def test_flow_start_requires_only_a_workspace() -> None:
     new = msgspec.json.decode(b'{"workspace":"/p"}', type=NewFlow)
     assert (new.mode, new.workflow, new.consent) == ("workflow", "workflow.yaml", "no-access")
 

@@ -22,7 +22,7 @@ async def test_page_and_its_modules_are_served_without_token(tmp_path: Path) -> 
         assert "javascript" in module.headers["content-type"]
 
 
-async def test_files_named_by_the_page_are_cached_and_others_are_not(
+async def test_console_files_that_the_page_refers_to_are_cached_and_others_are_not(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path) as server:
@@ -49,7 +49,7 @@ async def test_page_requests_every_module_that_it_needs(tmp_path: Path) -> None:
     assert asked == {name for name in files if not name.startswith("widget/")} - apart
 
 
-async def test_no_file_outside_of_console_is_served(tmp_path: Path) -> None:
+async def test_server_serves_no_file_outside_the_console_folder(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         for path in ("../application.py", "..%2fapplication.py", "%2e%2e/problems.py", "nothing"):
             got = await server.http.get(f"/console/{path}")
@@ -65,7 +65,7 @@ def test_third_party_libraries_have_their_recorded_hashes() -> None:
         assert re.search(rf"\| {re.escape(file.name)} .* {digest} \|", recorded), file.name
 
 
-def test_page_loads_nothing_from_other_hosts_and_has_no_inline_script() -> None:
+def test_console_page_loads_no_file_from_other_hosts_and_has_no_inline_script() -> None:
     page = (FOLDER / "index.html").read_text()
     assert not re.search(r"<script(?![^>]* src=)", page)
     assert " style=" not in page

@@ -80,7 +80,7 @@ async def test_flow_is_started_followed_and_answered_over_a_socket(tmp_path: Pat
         assert "Which train?" in "".join(spoken)
 
 
-async def test_late_client_gets_the_whole_feed_and_starts_nothing(tmp_path: Path) -> None:
+async def test_late_socket_client_gets_the_whole_feed_and_starts_no_run(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path)
         async with client(server, server.token("read")) as first:
@@ -109,7 +109,7 @@ async def test_invalid_message_gets_error_and_socket_stays_open(tmp_path: Path) 
         assert "open_flow" in (await socket.until("error", id="m2"))["message"]
 
 
-async def test_caller_without_required_right_is_rejected(tmp_path: Path) -> None:
+async def test_caller_without_the_required_permission_is_rejected(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path)
         async with client(server, server.token("read")) as reader:

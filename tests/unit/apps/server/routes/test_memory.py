@@ -26,7 +26,7 @@ async def test_fact_is_remembered_corrected_and_deleted(tmp_path: Path) -> None:
         assert (await ana.get("/v1/memory/facts")).json()["items"] == []
 
 
-async def test_lists_of_facts_and_episodes_continue_after_a_cursor(tmp_path: Path) -> None:
+async def test_pages_of_facts_and_episodes_begin_after_a_cursor(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two", "three"]) as server:
         for number in range(3):
             text = {"text": f"Fact {number}"}
@@ -48,7 +48,7 @@ async def test_lists_of_facts_and_episodes_continue_after_a_cursor(tmp_path: Pat
             assert (await server.http.get(path, params={"after": "x"})).status_code == 422
 
 
-async def test_recall_gives_reasons(tmp_path: Path) -> None:
+async def test_recall_returns_the_reasons_of_each_hit(tmp_path: Path) -> None:
     async with served(tmp_path, ["The Seaview has the better pool"]) as server:
         ana, bob = await server.client(subject="ana"), await server.client(subject="bob")
         sent = await ana.post("/v1/messages", json={"text": "Which hotel did we choose?"})
@@ -68,7 +68,7 @@ async def test_source_of_fact_must_be_visible(tmp_path: Path) -> None:
         assert (await server.http.post("/v1/memory/facts", json=new)).status_code == 201
 
 
-async def test_records_are_never_made_for_a_person_other_than_that_of_the_token(
+async def test_request_cannot_create_data_for_a_subject_other_than_that_of_its_token(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, ["one"]) as server:

@@ -21,7 +21,9 @@ async def test_message_is_answered_in_its_session(tmp_path: Path) -> None:
         assert (again.status_code, again.json()["isNew"]) == (200, False)
 
 
-async def test_message_with_image_is_stored_and_other_bytes_are_refused(tmp_path: Path) -> None:
+async def test_message_with_an_image_is_stored_but_bytes_of_other_types_are_refused(
+    tmp_path: Path,
+) -> None:
     image = b"\x89PNG\r\n\x1a\n" + b"0" * 32
     data = base64.b64encode(image).decode()
     async with served(tmp_path, ["seen"]) as server:

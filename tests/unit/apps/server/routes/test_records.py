@@ -50,7 +50,9 @@ async def test_tool_calls_and_usage_are_listed(tmp_path: Path) -> None:
         assert (await server.http.get("/v1/edits")).json()["items"] == []
 
 
-async def test_records_of_all_sessions_need_unrestricted_token(tmp_path: Path) -> None:
+async def test_tool_calls_and_usage_of_all_sessions_need_an_unrestricted_token(
+    tmp_path: Path,
+) -> None:
     async with served(tmp_path) as server:
         ana = await server.client(subject="ana")
         for url in ("/v1/tool-calls", "/v1/usage", "/v1/activity", "/v1/edits", "/v1/store"):

@@ -93,7 +93,7 @@ async def test_messages_are_paged_backwards_with_labels_and_siblings(tmp_path: P
         assert not earlier["hasMore"]
 
 
-async def test_entries_are_read_after_seq(tmp_path: Path) -> None:
+async def test_entries_after_a_given_seq_are_returned(tmp_path: Path) -> None:
     async with served(tmp_path, ["hello"]) as server:
         session = await server.said("hi")
         url = f"/v1/sessions/{session}/entries"

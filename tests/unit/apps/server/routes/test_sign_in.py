@@ -15,7 +15,7 @@ from perdure.server import Role
 from tests.fakes.served import served
 
 
-async def test_cookie_is_set_and_protected(tmp_path: Path) -> None:
+async def test_sign_in_sets_a_protected_cookie(tmp_path: Path) -> None:
     codes = SignIn(TokenFile(tmp_path / "tokens.json"), SystemClock().now_ms, os.urandom)
     async with (
         served(tmp_path, ["hi"], signing_in=codes) as server,

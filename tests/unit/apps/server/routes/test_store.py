@@ -40,7 +40,7 @@ async def test_maintenance_shows_backups_and_retention(tmp_path: Path) -> None:
         assert (await writer.get("/v1/store/maintenance")).status_code == 403
 
 
-async def test_listed_agents_are_those_of_the_token(tmp_path: Path) -> None:
+async def test_agent_list_contains_only_agents_of_the_token(tmp_path: Path) -> None:
     agents = [perdure.Agent(name, model="scripted:desk") for name in ("a", "b")]
     async with served(tmp_path, agents=agents) as server:
         only = await server.client(agent="b")

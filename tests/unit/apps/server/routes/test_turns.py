@@ -50,7 +50,7 @@ async def test_running_turn_is_aborted(tmp_path: Path) -> None:
         assert turn["status"] == "aborted"
 
 
-async def test_cancel_adds_no_episode_and_end_adds_one(tmp_path: Path) -> None:
+async def test_cancelling_a_session_adds_no_episode_but_ending_it_adds_one(tmp_path: Path) -> None:
     async with served(tmp_path, [CALL, "over"], agents=[waiting_agent(asyncio.Event())]) as server:
         for action, state, episodes in (("cancel", "idle", 0), ("end", "ended", 1)):
             sent = await server.http.post("/v1/messages", json={"text": "go"})
@@ -62,7 +62,7 @@ async def test_cancel_adds_no_episode_and_end_adds_one(tmp_path: Path) -> None:
             assert len(found.json()["items"]) == episodes
 
 
-async def test_idle_session_is_not_steered_and_cancelled_only_once(tmp_path: Path) -> None:
+async def test_idle_session_rejects_steering_and_is_cancelled_only_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["hello"]) as server:
         session = await server.said("hi")
         url = f"/v1/sessions/{session}"

@@ -113,7 +113,7 @@ async def test_child_over_its_budget_gives_no_answer() -> None:
     assert theatre.players.called == ["main", "main"]
 
 
-async def test_child_has_no_more_tools_or_permissions_than_parent() -> None:
+async def test_invoked_agent_gets_no_tool_or_permission_that_its_parent_lacks() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(
         tools=("invoke_agent", "read_file"),
@@ -131,7 +131,7 @@ async def test_child_has_no_more_tools_or_permissions_than_parent() -> None:
     assert msgspec.convert(snapshot["permissions"], Permissions).scope == "sandboxed"
 
 
-async def test_narrowed_session_narrows_its_children() -> None:
+async def test_children_of_a_restricted_session_are_restricted_too() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     runtime = theatre.runtime(
         lead(tools=("invoke_agent", "read_file", "git_status")),
@@ -150,14 +150,14 @@ async def test_unknown_agent_error_lists_the_agents() -> None:
     assert "there is no agent 'nobody'; there are: lead, scout" in result(theatre)
 
 
-async def test_session_invokes_at_most_its_limit_of_agents() -> None:
+async def test_session_invokes_at_most_the_allowed_number_of_agents() -> None:
     theatre = Theatre(main=[invokes(), invokes(), words("ok")], scout=[words("a"), words("b")])
     await run(theatre, theatre.runtime(lead(max_agents=1), scout()))
     assert "has invoked its 1 agents" in result(theatre)
     assert len(await children_of(theatre.memory, StreamId("s"))) == 1
 
 
-async def test_agents_nest_at_most_to_the_limit() -> None:
+async def test_invoked_agents_nest_at_most_to_the_limit() -> None:
     deeper = Agent("lead", model="p:main", tools=("invoke_agent",), max_depth=1)
     theatre = Theatre(main=[invokes("lead", "deeper"), words("below"), words("above")])
     await run(theatre, theatre.runtime(deeper))
@@ -166,7 +166,7 @@ async def test_agents_nest_at_most_to_the_limit() -> None:
     assert below.tools == ()
 
 
-async def test_grandchildren_count_for_all_ancestors() -> None:
+async def test_spending_of_grandchildren_counts_in_the_totals_of_all_ancestors() -> None:
     middle = Agent("middle", model="p:middle", tools=("invoke_agent",))
     theatre = Theatre(
         main=[invokes("middle"), words("ok")],
@@ -243,7 +243,7 @@ async def test_answered_question_of_child_continues_its_turn() -> None:
     assert result(theatre) == "not written"
 
 
-async def test_child_resumed_by_a_person_preserves_its_part_of_the_budget() -> None:
+async def test_child_resumed_by_a_person_keeps_the_rest_of_the_parent_budget() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=9_000, on_exceed="fail")
     runtime = theatre.runtime(parent, scout())

@@ -29,7 +29,7 @@ permissions = st.builds(
 
 @given(permissions, permissions)
 @settings(max_examples=40, deadline=None)
-def test_child_has_only_permissions_of_itself_and_its_parent(
+def test_child_has_only_permissions_that_it_and_its_parent_have(
     child: Permissions, parent: Permissions
 ) -> None:
     both = within(child, parent)
@@ -47,7 +47,7 @@ def test_child_has_only_permissions_of_itself_and_its_parent(
     assert within(child, child) == msgspec.structs.replace(child)
 
 
-def test_child_has_only_credentials_that_both_have() -> None:
+def test_child_has_only_credentials_that_it_and_its_parent_have() -> None:
     def with_secret(name: str) -> Permissions:
         return Permissions(
             allowed_domains=("a.example.org",),
@@ -65,7 +65,7 @@ def test_child_has_only_credentials_that_both_have() -> None:
     st.sampled_from(get_args(OnExceed)),
 )
 @settings(max_examples=40, deadline=None)
-def test_child_never_gets_more_than_the_rest_of_its_parent(
+def test_child_never_gets_more_budget_than_its_parent_has_left(
     own: int, limit: int, spent: int, on_exceed: OnExceed
 ) -> None:
     budget = child_budget(Budget(own), Budget(limit, on_exceed), limit, Spending(spent))
@@ -78,7 +78,7 @@ def test_child_never_gets_more_than_the_rest_of_its_parent(
         assert not own or budget.max_cost_microcents <= own or on_exceed == "warn"
 
 
-def test_child_gets_only_tools_that_both_have() -> None:
+def test_child_gets_only_tools_that_it_and_its_parent_have() -> None:
     parent = Agent(
         "p", model="scripted:echo", tools=["read_file", "git_status", "invoke_agent"], max_depth=1
     )

@@ -14,7 +14,7 @@ def written(folder: Path, name: str, id: str | None = None) -> Path:
     return file
 
 
-def test_agents_are_found_in_the_project_before_the_folder_of_the_person(tmp_path: Path) -> None:
+def test_agent_of_the_project_is_preferred_to_agent_of_the_user(tmp_path: Path) -> None:
     written(tmp_path / "user", "a")
     written(tmp_path / "project", "b")
     found = agents_found({"project": tmp_path / "project", "user": tmp_path / "user"})
@@ -39,7 +39,7 @@ def test_duplicate_id_is_an_error_that_names_both_files(tmp_path: Path) -> None:
         agent_named("a", found)
 
 
-def test_invalid_file_fails_only_its_own_id(tmp_path: Path) -> None:
+def test_invalid_agent_file_affects_only_its_own_id(tmp_path: Path) -> None:
     written(tmp_path / "p", "good")
     (tmp_path / "p" / "bad.agent.yaml").write_text("id: bad\n")
     found = agents_found({"project": tmp_path / "p"})

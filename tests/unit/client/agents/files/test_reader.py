@@ -206,7 +206,7 @@ def test_all_errors_of_agent_file_are_reported() -> None:
             assert found == lines, faults_of(HEAD + text)
 
 
-def test_error_that_follows_from_another_is_not_reported() -> None:
+def test_agent_file_error_caused_by_another_error_is_not_reported() -> None:
     for text, fault in [
         ("memory: {type: all, window_size: 4}\n", "line 4: 'all' is not one of"),
         (
@@ -259,7 +259,7 @@ def test_reference_to_a_secret_is_not_masked() -> None:
     }
 
 
-def test_file_is_read_or_rejected_with_a_reason(tmp_path: Path) -> None:
+def test_agent_file_is_read_or_rejected_with_a_reason(tmp_path: Path) -> None:
     file = tmp_path / "helper.agent.yaml"
     with pytest.raises(ConfigError, match="cannot be read"):
         agent_in(file)
