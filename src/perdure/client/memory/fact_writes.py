@@ -93,6 +93,72 @@ async def remember(
     return await find_fact(store, fact)
 
 
+async def remember_once(
+    store: SessionStore,
+    outside: Outside,
+    new: NewFact,
+    *,
+    subject: str | None,
+    agent: str | None,
+    key: str | None,
+) -> Fact:
+    """Remember `new`, unless its subject has this fact already. Raises: as `Memory.remember`."""
+    body, sources = await _remembered(store, new, agent)
+    subject = subject if subject is not None else _subject_of(sources)
+    stream = await require_stream(store, outside, subject)
+    while True:
+        state = await store.state(stream)
+        known = _repeated_fact(await store.notes(stream, FACT_KINDS), body)
+        with suppress(HeadConflict):  # another fact was remembered meanwhile
+            if known is not None:
+                await _add_sources(store, outside, _KnownFact(known, state), new)
+                return await find_fact(store, known.id)
+            return await remember(
+                store,
+                outside,
+                new,
+                subject=subject,
+                agent=agent,
+                key=key,
+                expected_head=state.head,
+            )
+
+
+def _repeated_fact(notes: Sequence[Entry], body: FactRemembered) -> StoredFact | None:
+    """Return the fact in the `notes` of its stream that says the same as `body`."""
+    text = msgspec.json.encode(body.text)
+    if not any(text in note.body for note in notes):  # much faster than decoding all
+        return None
+    return next((each for each in _facts_of(notes).values() if _is_repeated(each, body)), None)
+
+
+def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
+    """Return whether `body` says the same as the newest version of `known`.
+
+    A fact that is remembered without sources must not be erased with those of a known fact.
+    """
+    newest, other = known.versions[-1], known.versions[-1].body
+    is_as_lasting = bool(body.sources) or not newest.sources
+    return is_as_lasting and (
+        (other.text, other.agent, other.said_by, other.valid_from, other.valid_to)
+        == (body.text, body.agent, body.said_by, body.valid_from, body.valid_to)
+    )
+
+
+async def _add_sources(
+    store: SessionStore, outside: Outside, known: _KnownFact, new: NewFact
+) -> None:
+    """Append a version of `known` that has the sources of `new` too, if that changes it.
+
+    Raises: HeadConflict.
+    """
+    newest = known.stored.versions[-1]
+    added = tuple(each for each in new.sources if each not in newest.sources)
+    if newest.is_received or (added and newest.sources):
+        sources = newest.sources and (*newest.sources, *added)
+        await _commit_correction(store, outside, known, new, given=sources, key=None)
+
+
 async def fact_entry(store: SessionStore, new: NewFact, agent: str | None) -> NewEntry:
     """Return the entry that remembers `new`. Raises: as `Memory.remember`."""
     return new_side((await _remembered(store, new, agent))[0])

@@ -157,13 +157,13 @@ class Memory:
 
         `source` are the entries that say so, or their ids: if all of them are erased, so is the
         fact. `agent` limits it to one agent. It is true from `valid_from` until `valid_to`; a time
-        without a zone is local. Repeating a call with its `idempotency_key` returns the first fact.
-        Durable: when this returns.
-        Raises: SecretPasted for text that looks like a credential; EntryNotFound; WrongArgument;
-        LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
+        without a zone is local. If a fact has the same text, agent, `said_by` and times, the call
+        adds the `source` and returns it, as does a repeated call with its `idempotency_key`.
+        Durable: when this returns. Raises: SecretPasted for text like a credential; EntryNotFound;
+        WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
         require_subject(subject)
-        return await fact_writes.remember(
+        return await fact_writes.remember_once(
             self.backend,
             self.outside,
             _new_fact(text, source, said_by, valid_from, valid_to),

@@ -102,6 +102,46 @@ async def test_repeated_call_with_same_key_returns_first_fact(store: Store) -> N
         await memory.remember("likes coffee", subject="ana", idempotency_key="k")
 
 
+async def test_same_fact_remembered_twice_is_stored_once(store: Store) -> None:
+    memory = store.memory
+    first = await memory.remember("likes “thé”", subject="ana")
+    assert await memory.remember("likes “thé”", subject="ana") == first
+    said = await (await store.create(subject="ana")).append(user("I like tea"))
+    assert await memory.remember("likes “thé”", source=said) == first  # it depends on no source
+    assert await memory.facts(subject="ana") == [first]
+    others = [
+        await memory.remember("likes “thé”", subject="bob"),
+        await memory.remember("likes “thé”", subject="ana", agent="helper"),
+        await memory.remember("likes “thé”", subject="ana", said_by="tool"),
+        await memory.remember("likes “thé”", subject="ana", valid_to=LATER),
+        await memory.remember("likes “Thé”", subject="ana"),
+    ]
+    assert len({first.id, *(each.id for each in others)}) == 6
+    await memory.forget(first.id)
+    assert (await memory.remember("likes “thé”", subject="ana")).id != first.id
+
+
+async def test_same_fact_from_another_source_gets_this_source_too(store: Store) -> None:
+    session = await store.create(subject="ana")
+    one, two = await session.append(user("I like tea"), user("Tea again"))
+    first = await store.memory.remember("likes tea", source=one)
+    second = await store.memory.remember("likes tea", source=[two, one])
+    assert (second.id, second.sources) == (first.id, (one.id, two.id))
+    assert await store.memory.remember("likes tea", source=two) == second
+    await session.erase_entries([one])
+    (left,) = await store.memory.facts(subject="ana")
+    assert (left.id, left.sources) == (first.id, (two.id,))
+    lasting = await store.memory.remember("likes tea", subject="ana")
+    assert (lasting.id != first.id, lasting.sources) == (True, ())
+
+
+async def test_same_fact_remembered_concurrently_is_stored_once(store: Store) -> None:
+    calls = (store.memory.remember("likes tea", subject="ana") for _ in range(5))
+    facts = await asyncio.gather(*calls)
+    assert len({fact.id for fact in facts}) == 1
+    assert len(await store.memory.facts(subject="ana")) == 1
+
+
 async def test_correction_keeps_sources_unless_it_has_others(store: Store) -> None:
     session = await store.create()
     one, two = await session.append(user("I like tea"), user("No, milk"))
