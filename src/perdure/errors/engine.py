@@ -182,7 +182,7 @@ class QueueFull(EngineError):
         *,
         has_worker: bool = True,
     ) -> None:
-        advice = "" if has_worker else "no worker runs, start `perdure worker MODULE:FACTORY`; "
+        advice = "" if has_worker else "no worker runs, start a worker; "
         super().__init__(
             f"{waiting} turns of namespace {namespace!r} wait for workers, and {most} may: "
             f"{advice}try again in {retry_after_s} s (nothing was written)"

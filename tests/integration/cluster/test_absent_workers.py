@@ -14,7 +14,7 @@ from tests.fakes.workers import until
 
 pytestmark = pytest.mark.full_only
 
-SAID = "turns wait because no worker runs: start `perdure worker MODULE:FACTORY`"
+SAID = "turns wait because no worker runs: start a worker"
 
 
 @pytest.fixture(autouse=True)

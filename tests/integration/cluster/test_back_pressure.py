@@ -182,7 +182,7 @@ async def test_error_for_full_queue_names_the_missing_worker(store: Store) -> No
         turns = [(await runtime.start(HELPER)).send("hello") for _ in range(MOST + 1)]
         found = await asyncio.gather(*(each.stored() for each in turns), return_exceptions=True)
         (full,) = [each for each in found if each is not None]
-        assert "no worker runs, start `perdure worker MODULE:FACTORY`; try again" in str(full)
+        assert "no worker runs, start a worker; try again" in str(full)
         for turn, error in zip(turns, found, strict=True):
             if error is None:
                 turn.abort()

@@ -25,6 +25,7 @@ ADVICE: Mapping[str, str] = {
     "resume it with Runtime.resume": "resume it with `perdure chat --session {stream}`",
     "continue it once with Runtime.resume": "continue it once with `perdure chat --session ID`",
     "give it up with Session.abandon_turn": "give it up with `perdure sessions abandon {stream}`",
+    "start a worker;": "start `perdure worker MODULE:FACTORY`;",
     "encrypt it first": "encrypt it with `perdure store rekey`",
     "Store.reindex rebuilds": "`perdure store reindex` rebuilds",
     "Memory.facts lists the facts": "`perdure memory facts --all` lists the facts",

@@ -49,6 +49,6 @@ class AbsentWorkers:
         if not self._has_warned:  # another turn has perhaps just warned
             self._has_warned = True
             _log.warning(
-                "turns wait because no worker runs: start `perdure worker MODULE:FACTORY` for this "
-                'store and namespace (runner="embedded" runs turns in this process)'
+                "turns wait because no worker runs: start a worker for this store and namespace, "
+                'as in docs/guides/cluster.md (runner="embedded" runs turns in this process)'
             )

@@ -86,6 +86,11 @@ def test_each_advice_replaces_a_text_of_the_library() -> None:
             "(lock_timeout_s)",
             "2 s (store.lock_timeout_s",
         ),
+        (
+            errors.QueueFull("n", 2, 1, 5, has_worker=False),
+            "start a worker;",
+            "start `perdure worker MODULE:FACTORY`; try again in 5 s",
+        ),
         (errors.SearchIndexDamaged("f"), "Store.reindex", "`perdure store reindex` rebuilds"),
     ],
 )
