@@ -313,6 +313,10 @@ MISTAKES = (
     ("schedule delete nope", 2, "use `perdure schedule cancel ID`"),
     ("sessions export S", 2, "there is no command 'export' of `perdure sessions`: use `perdure"),
     ("sessions erase-entries S 2", 2, "use `perdure sessions erase ID ENTRY`"),
+    ("sessions help", 2, "`perdure sessions --help` prints the help of the group"),
+    ("sessions erase S S --yes", 2, "S is a session, and after the first ID come its entries:"),
+    ("sessions erase S nope --yes", 3, "no entry 'nope' in session 'S'; `perdure sessions tree"),
+    ("sessions erase S --certificate . --yes", 2, ". is a folder: name a new file for the"),
     (
         "sessions erase S --certificate file.txt --yes",
         4,

@@ -29,7 +29,7 @@ from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.text import safe
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import AmbiguousId
+from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.stores.retention.erase import Certificate, ErasedSession, ForkPolicy, Range
@@ -172,9 +172,12 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
     async with common.existing_store() as opened:
         session = None if named[0] is None else await _whole(opened, named[0])
         if session is not None and asked.entries:
-            return await _erase_entries(
-                await opened.open(session), asked, common, is_preview=is_preview
-            )
+            handle = await opened.open(session)
+            try:
+                return await _erase_entries(handle, asked, common, is_preview=is_preview)
+            except EntryNotFound:
+                await _require_no_session(opened, asked.entries)
+                raise
         if is_preview:
             rows = await bulk_erase.reached(opened, session, asked.subject, asked.forks)
             ids = [row.info.id for row in rows]
@@ -192,6 +195,17 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
                 by=asked.by,
             )
     return _finish(done, asked.file, common)
+
+
+async def _require_no_session(store: Store, entries: Sequence[str]) -> None:
+    """Raises: UsageMistake if one of `entries` is the id of a session."""
+    for each in entries:
+        with suppress(SessionNotFound, AmbiguousId):
+            if await store.find(each) == each:
+                raise UsageMistake(
+                    f"{each} is a session, and after the first ID come its entries: erase one "
+                    "session at a time, or several with filters such as --query or --cwd"
+                )
 
 
 async def _erase_entries(
@@ -280,6 +294,8 @@ def _place_for(file: Path | None) -> Path | None:
     """
     if file is None:
         return None
+    if file.is_dir():
+        raise UsageMistake(f"{file} is a folder: name a new file for the certificate")
     try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError as error:

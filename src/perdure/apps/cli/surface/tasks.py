@@ -126,6 +126,8 @@ def commands_hint(message: str, group: str, commands: Collection[str]) -> str | 
     unknown = _UNKNOWN.match(message)
     if unknown is None or not group or message.endswith("?"):
         return None
+    if unknown[1] == "help":
+        return f"`perdure {group} --help` prints the help of the group"
     known = ", ".join(commands)
     return f"there is no command {unknown[1]!r} of `perdure {group}`; its commands: {known}"
 
