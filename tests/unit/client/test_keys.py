@@ -62,7 +62,7 @@ def test_missing_or_damaged_key_file_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no modes there")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
-def test_key_file_readable_by_others_is_rejected(tmp_path: Path, mode: int) -> None:
+def test_key_file_readable_by_other_users_is_rejected(tmp_path: Path, mode: int) -> None:
     file = tmp_path / "key"
     write_key_file(file, FIRST)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -90,7 +90,7 @@ def test_keyring_stores_a_key_by_the_absolute_path(
         assert keyring_keys(ADDRESS) == keyring_keys(f"sqlite:///{tmp_path}/x.db") == (FIRST,)
 
 
-def test_next_key_is_tried_after_current_key_until_it_replaces_it() -> None:
+def test_new_key_is_tried_after_the_current_key_until_it_replaces_that_key() -> None:
     with memory_keyring() as keyring:
         keep_key(ADDRESS, FIRST)
         assert keep_next_key(ADDRESS, SECOND)

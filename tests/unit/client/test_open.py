@@ -48,7 +48,7 @@ async def test_store_in_memory_exists_until_the_end_of_its_block() -> None:
         (None, "open takes str as namespace, not None"),
     ],
 )
-async def test_namespace_is_a_name(namespace: Any, told: str) -> None:
+async def test_invalid_namespace_name_is_rejected(namespace: Any, told: str) -> None:
     with pytest.raises((ConfigError, WrongArgument), match=told):
         async with open_store("memory:", namespace=namespace):
             raise AssertionError("it was opened")
@@ -107,7 +107,7 @@ def test_open_without_unfinished_erasures_loads_no_erasure(tmp_path: Path) -> No
     assert not [name for name in loaded if name.startswith("perdure.stores.sqlite.retention.")]
 
 
-async def test_memory_takes_no_name() -> None:
+async def test_address_of_a_memory_store_accepts_no_name() -> None:
     with pytest.raises(ConfigError, match="memory:"):
         async with open_store("memory:mine"):
             raise AssertionError("it was opened")
@@ -278,7 +278,7 @@ async def test_awaited_open_returns_store_that_must_be_closed(tmp_path: Path) ->
         assert [info.id for info in await again.recent()] == [session.id]
 
 
-async def test_store_used_before_it_is_opened_raises_error_with_the_correct_code() -> None:
+async def test_store_used_before_opening_raises_an_error_that_shows_the_correct_code() -> None:
     opening: Any = open_store("memory:")
     with pytest.raises(AttributeError, match=r"no 'create': use `async with perdure\.open"):
         opening.create()
@@ -296,7 +296,7 @@ def test_program_that_never_closes_an_awaited_store_ends(tmp_path: Path) -> None
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_plain_with_raises_error_with_the_correct_code() -> None:
+def test_plain_with_statement_raises_an_error_that_shows_the_correct_code() -> None:
     opening: Any = open_store("memory:")
     with (
         pytest.raises(TypeError, match=r"async with perdure\.open.*perdure\.blocking\.open"),

@@ -15,7 +15,7 @@ SCRIPT = "from perdure.client.processes import this_process; print(this_process(
 
 
 @linux
-def test_running_process_is_not_dead() -> None:
+def test_running_process_is_reported_as_alive() -> None:
     assert f"pid {os.getpid()} on " in this_process()
     assert not is_gone(this_process())
 

@@ -37,7 +37,7 @@ async def test_path_of_any_entry_can_be_read(session: Session) -> None:
     assert await session.path("s/0") == [a]
 
 
-async def test_newest_messages_come_oldest_first(session: Session) -> None:
+async def test_newest_messages_are_returned_oldest_first(session: Session) -> None:
     await session.append(*(user(str(n)) for n in range(5)), assistant("end"))
     assert [m.text for m in await session.messages(last=2)] == ["4", "end"]
     assert len(await session.messages()) == 6

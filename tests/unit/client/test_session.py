@@ -60,7 +60,7 @@ async def test_one_item_returns_entry_and_several_return_list(session: Session) 
     assert (session.head, session.leaf) == (2, more[1].id)
 
 
-async def test_text_is_not_a_message(session: Session) -> None:
+async def test_text_instead_of_a_message_is_rejected(session: Session) -> None:
     with pytest.raises(TypeError, match=r"user\('hello'\)"):
         await session.append(cast("Item", "hello"))
     assert await session.path() == []
@@ -91,7 +91,7 @@ async def test_unknown_parent_is_refused(session: Session, reference: str) -> No
         await session.append(user("a"), parent=reference)
 
 
-async def test_note_is_no_parent(session: Session) -> None:
+async def test_side_entry_cannot_be_a_parent(session: Session) -> None:
     entry = await session.append(user("a"))
     label = await session.label(entry, "x")
     with pytest.raises(InvalidEntry, match="is a note"):
@@ -153,7 +153,9 @@ async def test_idempotency_key_appends_once(session: Session) -> None:
         await session.append_many([user("other")], idempotency_key="k")
 
 
-async def test_handle_sees_earlier_commits_of_others(store: Store, session: Session) -> None:
+async def test_handle_includes_commits_of_other_handles_after_its_append(
+    store: Store, session: Session
+) -> None:
     other = await store.open("s")
     await other.append(user("first"))
     await other.rename("Renamed")
@@ -217,7 +219,9 @@ async def test_label_and_title_can_be_removed(session: Session, nothing: str | N
     assert (await session.info()).name == "a"
 
 
-async def test_title_of_two_lines_is_stored_unchanged_and_listed_on_one(session: Session) -> None:
+async def test_title_of_two_lines_is_stored_unchanged_and_listed_on_one_line(
+    session: Session,
+) -> None:
     await session.rename("  Tide\n\n tables ")
     info = await session.info()
     assert (info.title, info.name) == ("Tide\n\n tables", "Tide tables")

@@ -79,7 +79,7 @@ async def test_sessions_are_listed_by_their_newest_activity(
     assert [info.id for info in await store.recent(query="sEC")] == ["new"]
 
 
-async def test_reading_or_renaming_a_session_is_no_activity(
+async def test_reading_or_renaming_a_session_does_not_change_its_activity_time(
     store: Store, clock: ManualClock
 ) -> None:
     session = await store.create()
@@ -98,7 +98,7 @@ async def test_sessions_of_roles_and_subagents_are_listed_only_on_request(store:
     assert {info.id for info in await store.recent(scope="all")} == {"mine", "theirs"}
 
 
-async def test_continue_takes_newest_session_of_folder_or_store(
+async def test_continue_recent_opens_the_newest_session_of_folder_or_store(
     store: Store, clock: ManualClock
 ) -> None:
     await store.create(id="here", cwd="/here")

@@ -167,7 +167,9 @@ async def test_entry_appended_during_a_read_is_not_missed(clock: ManualClock) ->
         assert seqs(await take(watch, 2)) == [0, 1]
 
 
-async def test_cancelled_watcher_takes_no_page_from_the_others(session: Session) -> None:
+async def test_other_watchers_get_every_page_after_one_watcher_is_cancelled(
+    session: Session,
+) -> None:
     watches = [session.watch(after=-1) for _ in range(3)]
     waiting = [asyncio.ensure_future(take(watch, 1)) for watch in watches]
     await asyncio.sleep(0)

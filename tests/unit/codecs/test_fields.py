@@ -40,7 +40,7 @@ def test_name_is_a_nonempty_text() -> None:
     assert fields.name_in({"id": ""}, "id") is None
 
 
-def test_boolean_is_no_number() -> None:
+def test_boolean_is_not_read_as_a_number() -> None:
     assert fields.number_in({"n": True}, "n") is None
     assert fields.count_in({"n": True}, "n") == 0
 

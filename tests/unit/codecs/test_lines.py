@@ -18,7 +18,7 @@ from perdure.codecs.lines import (
 
 
 @given(st.binary())
-def test_lines_joined_by_line_feeds_are_the_file(content: bytes) -> None:
+def test_lines_joined_by_line_feeds_equal_the_file(content: bytes) -> None:
     lines = list(lines_of(content))
     assert b"\n".join(line.content for line in lines) == content.removesuffix(b"\n")
     assert [line.number for line in lines] == list(range(1, len(lines) + 1))
@@ -98,7 +98,7 @@ def test_unbalanced_brackets_are_rejected() -> None:
     st.binary(max_size=200)
     | st.dictionaries(st.text(), st.floats()).map(json.dumps).map(str.encode)
 )
-def test_plain_fields_are_returned_if_line_has_no_problem(line: bytes) -> None:
+def test_plain_fields_of_a_line_without_a_problem_equal_its_read_value(line: bytes) -> None:
     fields = plain_fields(line)
     is_plain = isinstance(read_line(line).value, dict) and read_line(line).problem is None
     assert fields == (read_line(line).value if is_plain else None)
@@ -118,7 +118,7 @@ def test_any_read_line_round_trips(line: bytes) -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists))
-def test_everything_python_writes_as_json_is_read(value: object) -> None:
+def test_any_json_written_by_python_is_read(value: object) -> None:
     assert read_line(json.dumps(value).encode()).is_json
 
 

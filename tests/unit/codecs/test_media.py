@@ -74,7 +74,7 @@ def test_remote_address_is_no_media(address: str | None) -> None:
     assert media.blobs == ()
 
 
-def test_unknown_part_keeps_all_but_signatures() -> None:
+def test_unknown_part_keeps_all_fields_except_signatures() -> None:
     part = unknown_part({"type": "new", "thoughtSignature": "s", "signature": "s", "text": "t"})
     assert msgspec.json.decode(part.raw) == {"type": "new", "text": "t"}
     assert msgspec.json.decode(unknown_part([1]).raw) == [1]
@@ -92,13 +92,15 @@ DATA_ADDRESS = "data:image/png;base64,"
         [DATA_ADDRESS + "AA\nBB", "words"],
     ],
 )
-def test_media_bytes_in_unknown_part_stay_in_original(item: object) -> None:
+def test_media_bytes_of_an_unknown_part_are_stored_only_in_the_import_original(
+    item: object,
+) -> None:
     part = unknown_part(item)
     assert inline_in((part,)) is None
     assert b"AA" not in bytes(part.raw)
 
 
-def test_rest_of_part_with_media_bytes_stays() -> None:
+def test_unknown_part_is_kept_without_its_media_bytes() -> None:
     part = unknown_part({"type": "x", "name": "n", "of": {"type": "base64", "data": "A", "n": 1}})
     kept = msgspec.json.decode(bytes(part.raw))
     assert kept == {"type": "x", "name": "n", "of": {"type": "base64", "data": None, "n": 1}}

@@ -69,7 +69,7 @@ def test_own_custom_record_is_in_tree_only_if_marked() -> None:
     assert custom_body("pi", "perdure.future", in_tree) == Custom("perdure.future", in_tree)
 
 
-def test_unknown_record_keeps_all_but_its_envelope() -> None:
+def test_unknown_record_keeps_all_fields_except_its_envelope() -> None:
     said = unknown_record("pi", {"type": "new", "id": "1", "x": 2}, ("type", "id"))
     assert said.body == Custom("pi:new", {"x": 2})
     assert said.unknown == "'new' is stored without effect"
@@ -87,7 +87,7 @@ def test_missing_reference_is_omitted() -> None:
     assert reference("from_id", {"fromId": ""}, "fromId") == ()
 
 
-def test_codecs_read_their_own_title() -> None:
+def test_each_codec_reads_the_title_it_wrote() -> None:
     for codec in (OPERATOR, PI):
         said = codec.said(msgspec.json.decode(codec.line(codec.title("Tide"))), Media())
         assert said.body == SessionInfoChanged(title="Tide")

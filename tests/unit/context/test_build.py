@@ -59,7 +59,7 @@ def test_omitted_message_that_a_compaction_retained_is_counted() -> None:
     assert context.dropped == 1
 
 
-def test_newest_settings_on_branch_apply() -> None:
+def test_newest_settings_on_the_branch_apply() -> None:
     context = build_context(
         window_on(
             ModelChange("openai:a"),
@@ -105,7 +105,7 @@ def test_scenario_26_usage_from_before_the_compaction_is_stale() -> None:
     assert build_context(log.window()).tokens < 200
 
 
-def test_all_zero_usage_is_no_usage() -> None:
+def test_usage_of_all_zeros_counts_as_no_usage() -> None:
     """#5526"""
     window = window_on(user("x" * 400_000), assistant("ok", usage=Usage()))
     assert build_context(window).tokens > 100_000
@@ -126,7 +126,7 @@ def test_unreadable_entries_are_skipped_and_counted() -> None:
 # Budgets -----------------------------------------------------------------------------------------
 
 
-def test_within_the_budget_nothing_is_dropped() -> None:
+def test_context_within_the_budget_drops_no_message() -> None:
     window = window_on(*exchanges("1", "2"))
     assert build_context(window, budget_tokens=10_000) == build_context(window)
 

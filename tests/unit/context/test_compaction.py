@@ -62,11 +62,13 @@ def test_context_is_too_full_above_four_fifths_of_the_window(
 
 
 @pytest.mark.parametrize(("tokens", "is_full"), [(83_616, False), (83_617, True)])
-def test_reserve_replaces_share(tokens: int, is_full: bool) -> None:
+def test_reserved_tokens_replace_the_share_as_compaction_trigger(
+    tokens: int, is_full: bool
+) -> None:
     assert should_compact(tokens, 100_000, reserve_tokens=16_384) is is_full
 
 
-def test_share_can_be_set() -> None:
+def test_compaction_trigger_share_can_be_set() -> None:
     assert should_compact(51, 100, trigger=0.5)
     assert not should_compact(51, 100, trigger=0.9)
 
@@ -92,7 +94,7 @@ def test_empty_session_gives_no_plan() -> None:
     assert plan_compaction(TreeLog().window()) is None
 
 
-def test_nothing_new_since_compaction_gives_no_plan() -> None:
+def test_context_without_new_messages_since_compaction_gives_no_plan() -> None:
     log = TreeLog()
     _, kept = log.extend(user(BIG), user(BIG))
     log.append(Compaction("so far", kept))
@@ -132,7 +134,7 @@ def test_newest_messages_within_limit_stay() -> None:
     assert plan.tokens_before == 400
 
 
-def test_scale_applies_to_kept_part() -> None:
+def test_token_scale_applies_to_the_kept_part() -> None:
     said = [user(BIG), assistant(BIG), user(BIG), assistant(BIG)]
     window = window_on(*said)
     plan = plan_compaction(window, keep_recent_tokens=200, scale=2.0)
@@ -248,7 +250,7 @@ def test_plan_can_keep_no_message() -> None:
     assert texts(plan.history) == ["a", "b"]
 
 
-def test_results_alone_cannot_be_cut() -> None:
+def test_context_of_tool_results_only_cannot_be_compacted() -> None:
     assert plan_of(tool_result("1", BIG), tool_result("2", BIG), keep=50) is None
 
 
@@ -347,7 +349,7 @@ def test_files_come_from_removed_calls_and_earlier_summaries() -> None:
     assert plan.modified_files == ("done.py", "old.py", "tried.py")
 
 
-def test_default_keeps_twenty_thousand_tokens() -> None:
+def test_compaction_keeps_twenty_thousand_tokens_by_default() -> None:
     log = TreeLog()
     ids: list[EntryId] = []
     for _ in range(5):

@@ -60,11 +60,11 @@ def test_history_without_a_message_to_answer_is_a_problem(said: list[Message]) -
         [user("hi"), Message("assistant", (PICTURE,))],
     ],
 )
-def test_openai_refuses(said: list[Message]) -> None:
+def test_history_that_openai_refuses_has_problems(said: list[Message]) -> None:
     assert openai_problems(said)
 
 
-def test_anthropic_refuses() -> None:
+def test_history_that_anthropic_refuses_has_problems() -> None:
     for said in [
         [assistant("hello")],
         [user("a"), user("b")],
@@ -105,5 +105,5 @@ def test_anthropic_refuses() -> None:
         [user("hi"), assistant(thinking("hm"), "yes")],
     ],
 )
-def test_google_refuses(said: list[Message]) -> None:
+def test_history_that_google_refuses_has_problems(said: list[Message]) -> None:
     assert google_problems(said)

@@ -55,7 +55,7 @@ def test_without_history_only_turn_prefix_is_summarised() -> None:
     assert "[User]: request" in prompt_of(request)
 
 
-def test_focus_is_at_end_of_every_request() -> None:
+def test_focus_text_is_at_the_end_of_every_summary_request() -> None:
     for request in summary_requests(SPLIT, "m", focus=" the database \n"):
         assert prompt_of(request).endswith(f"\n\n{prompts.FOCUS}the database")
     for request in summary_requests(SPLIT, "m", focus=" "):

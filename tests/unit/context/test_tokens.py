@@ -93,7 +93,7 @@ def test_empty_context_takes_no_tokens() -> None:
     assert context_tokens([]) == 0
 
 
-def test_scale_moves_towards_reported_usage() -> None:
+def test_token_scale_moves_towards_reported_usage() -> None:
     scale = 1.0
     for _ in range(40):
         scale = corrected_scale(scale, estimated=round(1_000 * scale), reported=1_500)
@@ -101,7 +101,7 @@ def test_scale_moves_towards_reported_usage() -> None:
 
 
 @pytest.mark.parametrize(("estimated", "reported"), [(0, 10), (10, 0), (-1, 5), (5, -1)])
-def test_useless_numbers_do_not_change_scale(estimated: int, reported: int) -> None:
+def test_unusable_token_counts_do_not_change_the_scale(estimated: int, reported: int) -> None:
     assert corrected_scale(1.3, estimated, reported) == 1.3
 
 
@@ -110,5 +110,5 @@ def test_useless_numbers_do_not_change_scale(estimated: int, reported: int) -> N
     st.integers(min_value=-10, max_value=10**9),
     st.integers(min_value=-10, max_value=10**9),
 )
-def test_scale_stays_in_bounds(scale: float, estimated: int, reported: int) -> None:
+def test_token_scale_stays_in_bounds(scale: float, estimated: int, reported: int) -> None:
     assert SCALE_MIN <= corrected_scale(scale, estimated, reported) <= SCALE_MAX

@@ -109,7 +109,7 @@ def test_two_calls_with_same_id_get_results_in_order() -> None:
     assert results_in(sent[1]) == [("1", "for a"), ("1_2", "for b")]
 
 
-def test_new_id_never_collides() -> None:
+def test_new_call_id_never_equals_an_existing_id() -> None:
     said = [assistant(tool_call(id_, "a")) for id_ in ("1", "1", "1_2", "1_2", "1")]
     used = [id_ for message in repair(*said) for id_ in ids_in(message)]
     assert len(set(used)) == 5
@@ -204,7 +204,7 @@ def test_text_after_calls_moves_before_them() -> None:
     ]
 
 
-def test_empty_result_says_so() -> None:
+def test_empty_tool_result_is_sent_as_a_text_that_says_so() -> None:
     sent = repair(assistant(tool_call("1", "a")), tool_result("1", " \n"))
     assert results_in(sent[1]) == [("1", prompts.NO_OUTPUT)]
 

@@ -24,7 +24,7 @@ def history(*said: Message) -> tuple[ContextMessage, ...]:
     return valid_history([ContextMessage(m, EntryId(f"s/{n}")) for n, m in enumerate(said)])
 
 
-def test_neighbours_of_one_role_are_merged_part_by_part() -> None:
+def test_neighbouring_messages_of_one_role_are_merged_part_by_part() -> None:
     sent = valid(user("a"), user("b", "c"), assistant("d"), assistant("e"))
     assert sent == [user("a", "b", "c"), assistant("d", "e")]
 

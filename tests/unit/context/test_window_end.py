@@ -43,7 +43,9 @@ def at_limit(
 
 
 @pytest.mark.parametrize("usage", [None, Usage(120)])
-def test_end_of_window_of_any_length_suffices(usage: Usage | None) -> None:
+def test_context_is_built_from_equally_many_end_entries_at_any_window_length(
+    usage: Usage | None,
+) -> None:
     found: set[int] = set()
     for count in (20, 200):
         log = TreeLog()
@@ -54,7 +56,7 @@ def test_end_of_window_of_any_length_suffices(usage: Usage | None) -> None:
     assert max(found) < 16
 
 
-def test_message_limit_alone_needs_end_only() -> None:
+def test_message_limit_without_budget_reads_only_the_window_end() -> None:
     log = TreeLog()
     log.extend(*exchanges(100))
     assert needed(log, None, 6) < 12
@@ -69,7 +71,7 @@ def growing_reports(count: int, per_message: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("per_message", [1, 20, 50, 500])
-def test_reports_of_long_window_need_end_only(per_message: int) -> None:
+def test_context_with_usage_reports_reads_only_the_window_end(per_message: int) -> None:
     found: set[int] = set()
     for count in (100, 400):
         log = TreeLog()
@@ -119,7 +121,7 @@ def test_pinned_entries_before_end_are_included() -> None:
     ("first", "last", "is_enough"),
     [(0, 4, True), (1, 4, True), (2, 4, False), (1, 3, False), (1, 2, False)],
 )
-def test_pinned_result_needs_its_call_and_all_results_of_it(
+def test_pinned_result_makes_the_context_read_its_call_and_all_results(
     first: int, last: int, is_enough: bool
 ) -> None:
     log = TreeLog()
@@ -143,7 +145,7 @@ def test_summary_stays_before_end() -> None:
     assert "so far" in found.messages[0].message.text
 
 
-def test_pinned_failed_answer_needs_next_answer() -> None:
+def test_pinned_failed_answer_makes_the_context_read_the_next_answer() -> None:
     log = TreeLog()
     failed = assistant("oops", stop_reason="error")
     _, pinned, *_ = log.extend(user("hello"), failed, assistant("fine"), *exchanges(50))
@@ -154,7 +156,7 @@ def test_pinned_failed_answer_needs_next_answer() -> None:
     assert context_of_end(end_of(window, 16), pins, near, budget_tokens=BUDGET) is None
 
 
-def test_texts_of_long_window_with_old_pin_need_end_only() -> None:
+def test_text_only_context_with_old_pin_reads_only_the_window_end() -> None:
     log = TreeLog()
     asked, called, *_ = log.extend(user("look"), assistant(tool_call("far", "read", {})))
     log.extend(tool_result("far", "it is red"), assistant("red"), *exchanges(50))

@@ -29,7 +29,7 @@ def test_value_with_line_break_is_dropped(value: str) -> None:
     assert sendable({"X-A": value}) == {}
 
 
-def test_first_spelling_of_a_header_wins() -> None:
+def test_first_spelling_of_a_repeated_header_is_used() -> None:
     assert sendable({"X-A": "1", "x-a": "2"}) == {"X-A": "1"}
 
 
@@ -37,5 +37,5 @@ def test_number_of_headers_is_limited() -> None:
     assert len(sendable({f"x-{n}": "1" for n in range(100)})) == MAX_HEADERS
 
 
-def test_without_removes_headers_case_insensitively() -> None:
+def test_headers_are_removed_regardless_of_case() -> None:
     assert without({"AUTHORIZATION": "x", "A": "1"}, ["authorization"]) == {"A": "1"}

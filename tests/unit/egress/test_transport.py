@@ -14,7 +14,7 @@ async def says(*addresses: str) -> list[str]:
     return list(addresses)
 
 
-async def test_name_with_one_closed_address_is_rejected() -> None:
+async def test_host_name_with_one_blocked_address_is_rejected() -> None:
     backend = PinnedBackend(lambda h, p: says("1.1.1.1", "10.0.0.1"), is_local_open=False)
     with pytest.raises(EgressDenied):
         await backend.connect_tcp("example.com", 443)
@@ -26,7 +26,7 @@ async def test_unix_socket_is_rejected() -> None:
         await backend.connect_unix_socket("/var/run/docker.sock")
 
 
-async def test_name_is_requested_at_the_checked_address() -> None:
+async def test_request_to_a_host_name_connects_to_the_checked_address() -> None:
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> list[str]:

@@ -37,7 +37,7 @@ async def recorded(store: Store) -> list[Episode]:
     return sorted(episodes_in(notes, infos), key=lambda episode: (episode.session, episode.last))
 
 
-async def test_end_and_episode_are_one_commit() -> None:
+async def test_session_end_and_its_episode_are_in_one_commit() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         session = await store.create(title="Trip", subject="ana")
         await session.append(user("Hello"), assistant("Hi"))

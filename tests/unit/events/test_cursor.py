@@ -23,7 +23,7 @@ def test_consecutive_numbers_have_no_gap() -> None:
     assert [gaps.missed_count(token(n)) for n in (1, 2, 3)] == [0, 0, 0]
 
 
-def test_jump_in_numbers_gives_count_of_missing_events() -> None:
+def test_jump_in_event_numbers_gives_the_number_of_missing_events() -> None:
     gaps = Gaps()
     assert gaps.missed_count(token(1)) == 0
     assert gaps.missed_count(token(5)) == 3
@@ -39,7 +39,7 @@ def test_snapshot_replaces_earlier_events() -> None:
     assert gaps.missed_count(token(8)) == 0
 
 
-def test_repetition_is_reported_and_changes_nothing() -> None:
+def test_repeated_event_is_reported_and_does_not_move_the_cursor() -> None:
     gaps = Gaps()
     gaps.missed_count(token(1))
     gaps.missed_count(token(2))

@@ -9,7 +9,7 @@ from perdure.session.ids import StreamId
 S, F = StreamId("s"), StreamId("f")
 
 
-def test_event_names_its_session_or_its_flow() -> None:
+def test_event_contains_the_id_of_its_session_or_flow() -> None:
     moment = "1970-01-01T00:00:00.005Z"
     assert head_of(S, "session", "x", 5) == {"sessionId": "s", "type": "x", "timestamp": moment}
     assert head_of(F, "flow", "x", 5) == {"flowId": "f", "type": "x", "timestamp": moment}
@@ -24,7 +24,7 @@ def test_event_draft_belongs_to_its_session_or_flow() -> None:
     "draft",
     [EventDraft("agent:token", 1, "a"), EventDraft("agent:token", 1, "a", session_id=S, flow_id=F)],
 )
-def test_9_25_ambiguous_event_draft_is_rejected_without_number(
+def test_9_25_ambiguous_event_draft_is_rejected_and_uses_no_number(
     draft: EventDraft,
 ) -> None:
     bus = LiveBus()

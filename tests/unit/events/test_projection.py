@@ -238,7 +238,7 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
 ]
 
 
-def test_kinds_have_their_own_payload() -> None:
+def test_each_entry_kind_has_its_own_event_payload() -> None:
     for body, type_, payload in SAYINGS:
         with case((body, type_, payload)):
             assert told(body) == [(type_, payload)]

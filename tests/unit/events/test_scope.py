@@ -7,7 +7,7 @@ import asyncio
 from perdure.events.scope import scope, within
 
 
-def test_inner_scope_extends_outer_until_block_end() -> None:
+def test_inner_event_scope_extends_the_outer_scope_until_its_block_ends() -> None:
     with within(flow="f", role="writer", node=None):
         with within(session="s", turn=3):
             assert scope() == {"flow": "f", "role": "writer", "session": "s", "turn": 3}
@@ -15,7 +15,7 @@ def test_inner_scope_extends_outer_until_block_end() -> None:
     assert scope() == {}
 
 
-async def test_tasks_started_inside_inherit_scope() -> None:
+async def test_tasks_started_in_a_scope_block_inherit_the_scope() -> None:
     async def task(name: str) -> object:
         with within(turn=name):
             await asyncio.sleep(0)

@@ -59,7 +59,7 @@ async def test_provider_without_a_key_reports_the_variable_to_set(provider: str)
 
 
 @pytest.mark.parametrize("provider", KEYS)
-async def test_key_in_the_environment_is_enough(provider: str) -> None:
+async def test_provider_needs_only_its_key_in_the_environment(provider: str) -> None:
     router = models({KEYS[provider]: SECRET})
     client = router.client_for(f"{provider}:a/b")
     assert type(client).__name__ == CLIENTS[provider]
@@ -67,14 +67,14 @@ async def test_key_in_the_environment_is_enough(provider: str) -> None:
     await router.aclose()
 
 
-async def test_key_in_the_keyring_is_enough() -> None:
+async def test_provider_needs_only_its_key_in_the_keyring() -> None:
     router = default_models({}, ManualClock(), keyring={"anthropic": SECRET}.get)
     assert type(router.client_for("anthropic:x")).__name__ == "AnthropicMessages"
     await router.aclose()
 
 
 @pytest.mark.parametrize("provider", KEYS)
-async def test_own_server_needs_no_key(provider: str) -> None:
+async def test_private_server_address_needs_no_key(provider: str) -> None:
     variable = PROVIDERS[provider].url_variables[0]
     router = models({variable: "http://127.0.0.1:1/v1"})
     assert type(router.client_for(f"{provider}:a/b")).__name__ == CLIENTS[provider]

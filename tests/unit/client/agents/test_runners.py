@@ -15,7 +15,7 @@ def test_default_runner_is_embedded() -> None:
     assert isinstance(runner_of(None, {RUNNER: "workers"}), DbosRunner)
 
 
-def test_argument_outranks_environment() -> None:
+def test_runner_argument_has_priority_over_the_environment() -> None:
     assert isinstance(runner_of("embedded", {RUNNER: "workers"}), EmbeddedRunner)
 
 

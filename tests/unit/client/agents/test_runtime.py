@@ -84,7 +84,7 @@ async def test_undefined_variable_fails_start_and_leaves_nothing() -> None:
     assert await stage.store.recent() == []
 
 
-async def test_agents_are_named_by_id_and_known_ids_are_listed() -> None:
+async def test_agent_is_selected_by_id_and_unknown_id_error_lists_known_ids() -> None:
     stage = Stage(says("hi"))
     runtime = stage.runtime(Agent("a", model=MODEL), Agent("b", model=MODEL))
     assert (await runtime.start("b")).agent.id == "b"
@@ -104,7 +104,7 @@ async def test_callback_of_wrong_signature_fails_the_constructor(name: str) -> N
     assert no.value.argument == name
 
 
-async def test_session_can_narrow_but_not_widen_its_agent() -> None:
+async def test_session_can_restrict_but_not_extend_permissions_of_its_agent() -> None:
     stage = Stage(says("hi"))
     agent = Agent("a", model=MODEL, tools=[look])
     assert (await stage.runtime().start(agent, tools=[])).agent.registry.names == ()
@@ -112,7 +112,7 @@ async def test_session_can_narrow_but_not_widen_its_agent() -> None:
         await stage.runtime().start(agent, tools=["look", "leap"])
 
 
-async def test_taken_id_is_refused() -> None:
+async def test_session_id_in_use_is_refused() -> None:
     stage = Stage()
     await stage.chat(id="mine")
     with pytest.raises(SessionExists):
@@ -238,7 +238,7 @@ async def test_session_with_turn_in_another_process_cannot_be_taken_over() -> No
     assert (await other.turn).end == "aborted"
 
 
-async def test_leaving_block_waits_for_turns_and_failing_block_suspends_them() -> None:
+async def test_leaving_runtime_waits_for_turns_but_an_exception_suspends_them() -> None:
     stage = Stage(says("slowly"), says(Hang()))
     agent = Agent("a", model=MODEL)
     async with stage.runtime(agent) as runtime:

@@ -29,14 +29,14 @@ async def created(store: MemoryStore, header: StreamHeader, *entries: NewEntry) 
     await store.commit(Commit(writes=(write,), at=1))
 
 
-async def test_own_session_is_in_force() -> None:
+async def test_settings_of_own_session_are_in_force() -> None:
     for marks in (OWN, OTHER, TRUSTED):
         store = store_with(marks)
         await begun(store)
         assert await authority_of(store, S) == Authority(STARTED)
 
 
-async def test_session_of_another_user_is_not_in_force() -> None:
+async def test_settings_of_a_session_of_another_user_are_not_in_force() -> None:
     store = store_with(OTHER)
     await begun(store)
     store.marks = OWN
@@ -45,7 +45,7 @@ async def test_session_of_another_user_is_not_in_force() -> None:
     assert known.withheld == "unknown"
 
 
-async def test_foreign_agent_after_own_agent_is_not_in_force() -> None:
+async def test_agent_bound_by_another_user_after_own_agent_is_not_in_force() -> None:
     store = store_with(OWN)
     await begun(store)
     store.marks = OTHER
@@ -54,7 +54,7 @@ async def test_foreign_agent_after_own_agent_is_not_in_force() -> None:
     assert (await authority_of(store, S)).agent == "unknown"
 
 
-async def test_foreign_answer_in_open_turn_invalidates_only_that_turn() -> None:
+async def test_answer_of_another_user_in_open_turn_invalidates_only_that_turn() -> None:
     store = store_with(OWN)
     await begun(store)
     store.marks = OTHER
@@ -74,7 +74,7 @@ async def test_received_entries_are_not_in_force_even_in_a_trusted_store() -> No
     assert (await authority_of(store, S)).agent == "imported"
 
 
-async def test_fork_of_an_import_is_not_in_force() -> None:
+async def test_settings_of_a_fork_of_an_import_are_not_in_force() -> None:
     store = store_with(TRUSTED)
     await created(store, StreamHeader(S, 1, received=2), new_side(STARTED), new_tree(user("a")))
     fork = ForkPoint(S, EntryId("s/1"), 1, "tree")

@@ -78,7 +78,7 @@ async def test_fork_inherits_omitted_fields(session: Session, clock: ManualClock
     assert info.created_at == START_MS + 5000
 
 
-async def test_labels_are_inherited_as_of_fork(session: Session) -> None:
+async def test_fork_inherits_the_labels_at_the_time_of_forking(session: Session) -> None:
     entry = await session.append(user("a"))
     await session.label(entry, "before")
     copy = await session.fork()

@@ -27,7 +27,7 @@ async def grown(store: Store) -> tuple[Session, list[Entry]]:
     return session, entries
 
 
-async def test_left_by_lists_removed_and_pinned_entries(store: Store) -> None:
+async def test_left_by_lists_entries_that_a_compaction_removed_or_pinned(store: Store) -> None:
     session, entries = await grown(store)
     await session.pin(entries[0])
     left = await session.left_by()
@@ -40,7 +40,7 @@ async def test_left_by_lists_removed_and_pinned_entries(store: Store) -> None:
     assert await session.left_by() is None
 
 
-async def test_note_cannot_be_pinned(store: Store) -> None:
+async def test_side_entry_cannot_be_pinned(store: Store) -> None:
     session, entries = await grown(store)
     note = await session.label(entries[0], "x")
     with pytest.raises(InvalidEntry, match="not part of the conversation"):

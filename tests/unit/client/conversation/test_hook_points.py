@@ -158,7 +158,7 @@ async def test_hook_cannot_change_stored_messages_through_request() -> None:
     assert [part.args for part in sent if isinstance(part, ToolCallPart)] == [{"what": "lamp"}]
 
 
-async def test_hook_supplies_or_changes_result() -> None:
+async def test_tool_hook_can_supply_or_change_a_result() -> None:
     RAN.clear()
     stage = Stage(says(calls("change")), says("ok"), says(calls("change")), says("ok"))
     chat = await stage.chat([change])
@@ -248,7 +248,7 @@ async def test_failing_or_short_compaction_hook_is_ignored(
     assert (compaction.reason, compaction.summary[:7]) == ("manual", "## Goal")
 
 
-async def test_fork_hook_blocks_or_observes() -> None:
+async def test_fork_hook_can_block_or_observe_a_fork() -> None:
     stage = Stage(says("hi"))
     chat = await stage.chat()
     told: list[str] = []
@@ -261,7 +261,7 @@ async def test_fork_hook_blocks_or_observes() -> None:
     assert told == [fork.id]
 
 
-async def test_navigation_hook_blocks_summarises_or_observes() -> None:
+async def test_tree_hook_can_block_summarise_or_observe_a_move() -> None:
     stage = Stage(says("hi"))
     chat = await stage.chat()
     await chat.send("hello")

@@ -12,7 +12,7 @@ from tests.fakes.players import Theatre, words
 AT = 1_700_000_000_000
 
 
-def test_id_of_child_depends_only_on_its_call() -> None:
+def test_id_of_a_child_session_depends_only_on_its_call() -> None:
     parent = StreamId("s")
     first = child_id(parent, AT, "s/4:0")
     assert first == child_id(parent, AT, "s/4:0") == stream_id(first)

@@ -23,7 +23,9 @@ from tests.fakes.chats import MODEL, Stage, says, until
 from tests.fakes.clock import ManualClock, SeededRandom
 
 
-async def test_whole_arguments_and_diff_come_from_log_and_file(tmp_path: Path) -> None:
+async def test_question_details_contain_whole_arguments_and_diff_from_log_and_file(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.txt").write_text("old\n")
     content = "new line\n" * 2000
     args = json.dumps({"path": "a.txt", "content": content})

@@ -93,7 +93,7 @@ def test_question_is_found_by_session_prefix_and_whole_number() -> None:
             find_question(typed, asked)
 
 
-async def test_session_find_resolves_a_seq_and_a_shared_one(store: Store) -> None:
+async def test_session_find_resolves_an_own_seq_and_a_shared_seq(store: Store) -> None:
     session = await store.create(id="s")
     first, _ = await session.append(user("a"), user("b"))
     fork = await session.fork(at=first, id="f")

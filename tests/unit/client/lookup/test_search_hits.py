@@ -5,7 +5,7 @@ from __future__ import annotations
 import perdure
 
 
-async def test_old_labels_do_not_take_the_places_of_other_hits() -> None:
+async def test_removed_labels_do_not_reduce_the_number_of_other_hits() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         await session.append(perdure.user("The tide comes in at noon, so we leave at ten"))

@@ -25,7 +25,7 @@ def test_session_folder_is_read_from_the_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.db", "a.db-wal", "a.db-shm", "sub/../a.db"])
-def test_file_of_a_database_is_part_of_its_store(tmp_path: Path, name: str) -> None:
+def test_database_file_and_its_side_files_are_part_of_the_store(tmp_path: Path, name: str) -> None:
     (tmp_path / "sub").mkdir()
     address = f"sqlite:///{tmp_path}/a.db"
     assert is_part_of(tmp_path / name, address)

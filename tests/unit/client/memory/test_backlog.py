@@ -49,7 +49,7 @@ async def test_all_texts_get_vectors_once_after_any_number_of_wake_ups() -> None
     assert len(embedder.asked) == 70
 
 
-async def test_stopped_work_is_continued(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stopped_embedding_is_continued(caplog: pytest.LogCaptureFixture) -> None:
     embedder = Counting()
     async with perdure.open("memory:") as store:
         await fill(store)

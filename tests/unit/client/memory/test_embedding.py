@@ -67,7 +67,7 @@ async def sizes(store: Store) -> list[int]:
     return [state.size for state in (await store.backend.search.vector_models()).values()]
 
 
-async def test_other_embedders_are_removed_only_on_request() -> None:
+async def test_vectors_of_other_embedders_are_removed_only_on_request() -> None:
     async with perdure.open("memory:") as store:
         await fill(store)
         first = store.memory.with_embedder(LODGING)
@@ -88,7 +88,7 @@ class Slow(WordEmbedder):
         return await super().embed(texts)
 
 
-async def test_texts_are_embedded_while_others_append_and_recall(tmp_path: Path) -> None:
+async def test_texts_are_embedded_during_concurrent_appends_and_recalls(tmp_path: Path) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
         await fill(store, 200)
         old = store.memory.with_embedder(LODGING)

@@ -26,7 +26,7 @@ LINES = [
 ]
 
 
-async def test_lines_become_facts_once_and_wrong_ones_are_reported(
+async def test_imported_lines_become_facts_once_and_invalid_lines_are_reported(
     store: Store, tmp_path: Path
 ) -> None:
     file = tmp_path / "facts.jsonl"

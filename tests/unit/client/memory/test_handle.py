@@ -43,7 +43,7 @@ async def test_recall_without_numpy_gives_the_same_hits(tmp_path: Path) -> None:
     assert done.stdout.strip() == str([hit.text for hit in hits])
 
 
-async def test_recall_limited_to_sessions_finds_nothing_in_others() -> None:
+async def test_recall_limited_to_sessions_returns_no_hit_from_other_sessions() -> None:
     async with perdure.open("memory:") as store:
         one, other = await store.create(), await store.create()
         for session in (one, other):

@@ -73,7 +73,7 @@ async def test_facts_and_summaries_are_recalled_in_their_scope_only() -> None:
         assert kinds(shown) == {("fact", "a hotel for all")}
 
 
-async def test_session_filter_returns_only_facts_with_source_in_them() -> None:
+async def test_recall_with_session_filter_returns_only_facts_from_those_sessions() -> None:
     async with perdure.open("memory:") as store:
         trip = await with_trip(store)
         entry = await store.entry(f"{trip}/0")
@@ -121,7 +121,9 @@ async def test_facts_and_summaries_are_recalled_by_their_meaning() -> None:
         assert len(embedder.asked) == asked + 1, "only the question gets a new vector"
 
 
-async def test_recall_embeds_only_few_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recall_embeds_only_a_limited_number_of_facts_and_summaries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(embedding, "STATEMENTS", 2)
     embedder = WordEmbedder("few:1", alike=[("inn", "hotel")])
     async with perdure.open("memory:") as store:

@@ -62,7 +62,7 @@ async def test_fact_of_another_agent_is_neither_listed_nor_changed() -> None:
         assert await store.memory.fact(other.id) == other
 
 
-async def test_denied_call_changes_nothing() -> None:
+async def test_denied_memory_call_changes_no_fact() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         fact = await store.memory.remember("likes tea", subject="ana")
         await run(store, says("forget", fact=fact.id), subject="ana", answer="deny")
@@ -71,7 +71,7 @@ async def test_denied_call_changes_nothing() -> None:
         assert await store.memory.facts(subject="ana") == []
 
 
-async def test_tools_never_change_or_recall_another_subject() -> None:
+async def test_memory_tools_never_change_or_recall_facts_of_another_subject() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         fact = await store.memory.remember("likes tea", subject="ana")
         for change in (says("forget", fact=fact.id), says("correct", fact=fact.id, text="x")):

@@ -65,7 +65,7 @@ def test_digest_ignores_reasoning_and_fields_added_by_provider() -> None:
 
 
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
-def test_odd_bodies_are_read_without_error(api: str) -> None:
+def test_unusual_request_bodies_are_read_without_error(api: str) -> None:
     known = cast("Api", api)
     for body in (b"", b"[]", b"\xff", b"null", b'{"messages": 1, "input": {}, "choices": [1]}'):
         request, response = request_of(known, body), response_of(known, body)

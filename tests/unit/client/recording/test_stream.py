@@ -32,7 +32,7 @@ def read(data: bytes, size: int, api: Api = "chat") -> StreamedResponse:
     return streamed
 
 
-def test_response_is_same_for_any_cut_of_bytes() -> None:
+def test_recorded_response_is_the_same_for_any_split_of_the_bytes() -> None:
     whole = read(STREAM, len(STREAM))
     assert whole.is_complete
     message = read_response("chat", whole.fields).message
@@ -42,7 +42,7 @@ def test_response_is_same_for_any_cut_of_bytes() -> None:
         assert read(STREAM, size).fields == whole.fields
 
 
-def test_part_of_a_stream_is_not_complete() -> None:
+def test_stream_without_its_end_is_not_complete() -> None:
     part = read(STREAM[: len(chunk({"content": "Gr"}))], 3)
     assert not part.is_complete
     message = read_response("chat", part.fields).message

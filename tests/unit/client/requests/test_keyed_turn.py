@@ -27,7 +27,7 @@ async def asked(store: Store, session: str) -> list[str]:
     return [message.text for message in messages if message.role == "user"]
 
 
-async def test_repeated_message_gets_reply_of_first_call(store: Store) -> None:
+async def test_repeated_message_with_one_key_gets_the_reply_of_the_first_call(store: Store) -> None:
     models = ScriptedModel(["One.", "Two."])
     async with Runtime(store, [AGENT], models=models) as runtime:
         chat = await runtime.start("local")
@@ -125,7 +125,7 @@ async def test_message_repeated_during_another_turn_is_stored_once(store: Store)
     assert await asked(store, chat.id) == ["First.", "Second."]
 
 
-async def test_key_of_another_message_is_refused(store: Store) -> None:
+async def test_idempotency_key_of_another_message_is_refused(store: Store) -> None:
     async with Runtime(store, [AGENT], models=ScriptedModel(["One."])) as runtime:
         chat = await runtime.start("local")
         await chat.send("Count.", idempotency_key="k")
@@ -134,7 +134,7 @@ async def test_key_of_another_message_is_refused(store: Store) -> None:
     assert await asked(store, chat.id) == ["Count."]
 
 
-async def test_same_key_in_another_session_is_independent(store: Store) -> None:
+async def test_same_message_key_in_another_session_is_independent(store: Store) -> None:
     async with Runtime(store, [AGENT], models=ScriptedModel(["One."])) as runtime:
         first, second = await runtime.start("local"), await runtime.start("local")
         assert (await first.send("Count.", idempotency_key="k")).text == "One."
@@ -153,7 +153,7 @@ async def test_aborted_keyed_turn_stays_aborted(store: Store) -> None:
         assert (await chat.send("Count.", idempotency_key="k")).end == "aborted"
 
 
-async def test_suspended_turn_with_same_key_is_continued(store: Store) -> None:
+async def test_suspended_turn_is_continued_by_a_message_with_the_same_key(store: Store) -> None:
     ran = asyncio.Event()
 
     async def slow() -> str:
@@ -176,7 +176,7 @@ async def test_suspended_turn_with_same_key_is_continued(store: Store) -> None:
     assert await asked(store, chat.id) == ["Work."]
 
 
-async def test_closed_runtime_starts_nothing(store: Store) -> None:
+async def test_closed_runtime_rejects_every_call_that_starts_a_turn(store: Store) -> None:
     async with Runtime(store, [AGENT], models=ScriptedModel(["One."] * 9)) as runtime:
         chat = await runtime.start("local")
         await chat.send("Count.")

@@ -98,7 +98,7 @@ def test_due_time_can_be_datetime_or_milliseconds() -> None:
             due_at_of(wrong)
 
 
-async def test_closed_runtime_leaves_message_to_scheduler_of_another(
+async def test_message_of_a_closed_runtime_is_sent_by_the_scheduler_of_another_runtime(
     store: Store, clock: Hastened
 ) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:

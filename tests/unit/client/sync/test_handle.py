@@ -34,7 +34,7 @@ def test_async_only_attributes_are_missing(store: blocking.Store) -> None:
             getattr(store, name)
 
 
-def test_handle_made_from_another_object_is_rejected() -> None:
+def test_blocking_handle_rejects_an_object_of_another_type() -> None:
     with pytest.raises(WrongArgument, match=r"a handle of perdure\.blocking"):
         blocking.Runtime("memory:")  # pyright: ignore[reportArgumentType] - the mistake
 

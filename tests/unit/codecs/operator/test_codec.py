@@ -65,6 +65,6 @@ def test_no_text_contains_unescaped_line_end(key: str, text: str) -> None:
     assert json.loads(line) == {key: text}
 
 
-def test_other_values_stay_unchanged() -> None:
+def test_values_without_a_special_format_stay_unchanged() -> None:
     value = {"b": [1, 2.0, None, True], "a": {"é": "漢字"}}
     assert to_line(value).decode() == '{"b":[1,2.0,null,true],"a":{"é":"漢字"}}'

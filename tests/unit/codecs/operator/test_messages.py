@@ -32,7 +32,7 @@ def parts_of(*parts: object) -> tuple[Part, ...]:
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool", "system"])
-def test_roles_are_ours(role: str) -> None:
+def test_message_roles_are_converted_to_perdure_roles(role: str) -> None:
     message = message_of(said(role, {"type": "text", "content": "x"}), Media())
     assert isinstance(message, Message)
     assert (message.role, message.text if role != "tool" else "x") == (role, "x")
@@ -98,7 +98,7 @@ def test_thinking_is_read_without_its_signature() -> None:
     )
 
 
-def test_calls_and_results() -> None:
+def test_tool_calls_and_results_are_converted_to_parts() -> None:
     call = {"type": "tool_call", "id": "c", "name": "f", "kind": "read", "args": {"a": None}}
     result = {"type": "tool_result", "id": "c", "content": "no", "is_error": True}
     assert parts_of(call, result) == (
@@ -123,7 +123,7 @@ def test_unknown_part_is_kept(part: object) -> None:
     assert [type(found) for found in parts_of(part)] == [UnknownPart]
 
 
-def test_one_part_may_hold_several_images() -> None:
+def test_one_part_can_contain_several_images() -> None:
     media = Media()
     address = f"data:image/png;base64,{PNG}"
     image = {"type": "image", "images": [PNG, address, "https://example.org/a.png", 5]}

@@ -11,5 +11,5 @@ from perdure.session.messages import StopReason
 
 
 @pytest.mark.parametrize("reason", get_args(StopReason))
-def test_stop_reason_is_read_as_written(reason: StopReason) -> None:
+def test_written_stop_reason_is_read_back_unchanged(reason: StopReason) -> None:
     assert STOP_REASONS[WORDS[reason]] == reason

@@ -38,7 +38,7 @@ def test_perdure_record_is_side_entry_and_leaf_record_moves_leaf() -> None:
     assert said(type="custom", customType="todo", data=1) == Custom("todo", 1)
 
 
-def test_displayed_perdure_message_gets_its_role_back() -> None:
+def test_message_exported_as_custom_record_is_read_with_its_role() -> None:
     for role in ("system", "context"):
         shown = said(type="custom_message", customType=f"perdure.{role}", content="x")
         assert shown == Message(role, (TextPart("x"),))

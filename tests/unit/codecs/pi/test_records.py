@@ -56,7 +56,7 @@ def record_of(body: Message | TreeBody) -> dict[str, Any]:
     return records[0]
 
 
-def test_keys_have_order_of_pi() -> None:
+def test_record_keys_are_written_in_the_order_of_pi() -> None:
     line = record_line(PI, record_of(user("hi")), "11111111", "00000000", AT)
     assert line == (
         b'{"type":"message","id":"11111111","parentId":"00000000",'
@@ -75,7 +75,7 @@ def test_header_has_the_keys_of_version_3() -> None:
     assert "parentSession" not in header("id", 0, "/x", None)
 
 
-def test_ids_have_place_of_pi() -> None:
+def test_ids_are_written_at_the_position_that_pi_uses() -> None:
     message = place_record({"type": "message", "message": {}}, "b", "a", 0)
     assert list(message) == ["type", "id", "parentId", "timestamp", "message"]
     custom = place_record(PI.custom("todo", None), "b", None, 0)
@@ -181,7 +181,7 @@ def test_retained_tail_is_written_as_messages() -> None:
     assert "firstKeptEntryId" not in record
 
 
-def test_other_kinds_have_records_too() -> None:
+def test_entry_kinds_besides_messages_are_written_as_records() -> None:
     assert record_of(BranchSummary("s"))["fromId"] == "root"
     assert record_of(BranchSummary("s", EntryId("s/0")))["fromId"] == "00000000"
     assert record_of(ModelChange("openai:gpt:x")) == {

@@ -110,7 +110,7 @@ def pinned_at(log: TreeLog, *pins: EntryId) -> Conversation:
     return conversation_of(window)
 
 
-def test_result_of_pinned_call_needs_new_conversation() -> None:
+def test_result_of_a_pinned_call_makes_the_conversation_be_rebuilt() -> None:
     log = TreeLog()
     _, call = log.extend(user("look at this"), assistant(tool_call("c", "look")))
     conversation = pinned_at(log, call)
@@ -119,7 +119,7 @@ def test_result_of_pinned_call_needs_new_conversation() -> None:
     assert conversation.extend(log.entries[2:]) is None
 
 
-def test_result_of_unpinned_call_extends_conversation() -> None:
+def test_result_of_an_unpinned_call_extends_the_built_conversation() -> None:
     for pin in range(5):
         log = TreeLog()
         log.extend(*exchange("c0"), assistant(tool_call("c1", "look")))
@@ -139,7 +139,7 @@ def test_result_of_unpinned_call_extends_conversation() -> None:
             assert (said.messages, said.tokens) == (told.messages, told.tokens)
 
 
-def test_reused_id_is_not_pinned() -> None:
+def test_later_call_with_the_id_of_a_pinned_call_is_not_pinned() -> None:
     log = TreeLog()
     log.extend(*exchange("c"))
     conversation = pinned_at(log, log.entries[1].id)

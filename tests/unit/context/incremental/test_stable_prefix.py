@@ -45,7 +45,7 @@ def told(made: Settled) -> dict[str, object]:
 _OF_IDS = ("answered", "sent")
 
 
-def test_piecewise_settling_equals_single_step() -> None:
+def test_settling_messages_in_several_steps_equals_one_step() -> None:
     said = numbered(
         user("one"),
         user("two"),
@@ -89,7 +89,7 @@ def test_appended_items_form_one_sequence(added: list[list[int]], place: int) ->
     assert layers.after(place) == whole[place + 1 :]
 
 
-def test_long_sequence_has_few_layers() -> None:
+def test_long_sequence_has_few_internal_layers() -> None:
     layers = Layers[int]().and_then(tuple(range(10_000)))
     (longest,) = layers.layers
     for n in range(1_000):
@@ -99,7 +99,7 @@ def test_long_sequence_has_few_layers() -> None:
     assert len(layers) == 11_000
 
 
-def test_sequence_is_a_value() -> None:
+def test_extending_a_sequence_does_not_change_the_original() -> None:
     before = Layers[int]().and_then((1, 2, 3))
     assert before.and_then((4,)).whole() == (1, 2, 3, 4)
     assert before.and_then((5,)).whole() == (1, 2, 3, 5)

@@ -9,7 +9,7 @@ def says(*texts: str, is_cut: bool = False) -> Message:
     return Message("assistant", parts, stop_reason="aborted" if is_cut else "stop")
 
 
-def test_text_is_that_of_newest_answer() -> None:
+def test_answer_text_is_the_text_of_the_newest_answer() -> None:
     assert said_in([user("go"), says("one"), says("two")]) == AnswerText("two")
 
 

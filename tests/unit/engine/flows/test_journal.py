@@ -66,7 +66,7 @@ async def test_decision_on_outdated_state_is_repeated() -> None:
     assert max(seen) == 3
 
 
-async def test_empty_decision_appends_nothing() -> None:
+async def test_empty_decision_appends_no_entry() -> None:
     _, log = await journal(STARTED)
     assert (await log.append(lambda _: [])).head == 0
 

@@ -34,7 +34,7 @@ async def started() -> MemoryStore:
     return store
 
 
-async def test_equal_request_is_stored_once() -> None:
+async def test_repeated_equal_flow_request_is_stored_once() -> None:
     store = await started()
     first = await store_flow_request(store, FLOW, WANTED, 1)
     assert await store_flow_request(store, FLOW, WANTED, 2) == first
@@ -42,7 +42,7 @@ async def test_equal_request_is_stored_once() -> None:
     assert [each.seq for each in await store.open_of_all(FlowRequested.kind)] == [first]
 
 
-async def test_other_request_replaces_the_open_one() -> None:
+async def test_different_flow_request_replaces_the_open_one() -> None:
     store = await started()
     first = await store_flow_request(store, FLOW, WANTED, 1)
     second = await store_flow_request(store, FLOW, MOVED, 2)

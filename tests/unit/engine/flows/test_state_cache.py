@@ -77,7 +77,7 @@ async def test_next_read_reads_only_new_entries() -> None:
     assert store.given == 1002 + 2
 
 
-async def test_other_flow_with_same_id_is_folded_from_start() -> None:
+async def test_state_of_another_flow_with_the_same_id_is_computed_from_the_start() -> None:
     for bodies in ([STARTED], [STARTED, PARKED], [STARTED, PARKED, CLAIMED]):
         store = store_of()
         await begun(store, STARTED, CLAIMED)
@@ -138,7 +138,7 @@ def held(states: StateCache, flows: Sequence[str]) -> list[str]:
     return [flow for flow, each in found.items() if each is not None]
 
 
-def test_states_are_cached_if_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flow_states_are_cached_up_to_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_cache, "MOST_ENTRIES", 10)
     states = StateCache()
     for each in (kept("a", 6), kept("b", 5), kept("c", 4), kept("a", 5)):

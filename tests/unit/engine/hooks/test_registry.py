@@ -119,7 +119,7 @@ async def test_failing_guard_blocks_without_revealing_details() -> None:
     assert isinstance((await hooks.ask(SessionShutdown("s")))[1], Block)
 
 
-async def test_answer_of_wrong_type_is_failure() -> None:
+async def test_hook_result_of_a_wrong_type_counts_as_failure() -> None:
     hooks = Hooks()
     hooks.on("tool_result", lambda point: "text")
     assert (await hooks.ask(ANSWERED)) == (ANSWERED, None)

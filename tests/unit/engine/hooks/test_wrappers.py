@@ -54,7 +54,7 @@ async def look() -> str:
     return "seen"
 
 
-async def test_no_hooks_change_nothing() -> None:
+async def test_model_call_and_tool_without_hooks_are_unchanged() -> None:
     models = HookedModels(Words(), Hooks(), "s")
     deltas = [delta async for delta in models.stream(REQUEST)]
     assert deltas == [TextDelta("one "), TextDelta("two"), StreamEnd("stop")]

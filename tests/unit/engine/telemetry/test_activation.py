@@ -15,13 +15,15 @@ from perdure.engine.turns.observer import SILENCE
 from tests.fakes.clock import ManualClock
 
 
-def test_program_with_opentelemetry_is_observed() -> None:
+def test_program_with_opentelemetry_sends_telemetry() -> None:
     observer = chosen_observer({}, ManualClock())
     assert isinstance(observer, Isolated)
     assert isinstance(observer.observer, SpanObserver)
 
 
-def test_program_with_broken_opentelemetry_is_not_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_with_broken_opentelemetry_sends_no_telemetry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(*_: object, **__: object) -> object:
         raise RuntimeError("no meters")
 
@@ -29,7 +31,7 @@ def test_program_with_broken_opentelemetry_is_not_observed(monkeypatch: pytest.M
     assert chosen_observer({}, ManualClock()) is SILENCE
 
 
-def test_program_without_opentelemetry_is_not_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_without_opentelemetry_sends_no_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     assert chosen_observer({}, ManualClock()) is SILENCE
 

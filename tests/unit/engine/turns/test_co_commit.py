@@ -88,7 +88,7 @@ async def test_turn_and_participant_share_first_and_last_commit() -> None:
     assert await stage.memory.blob(blob_hash(b"an artifact")) == b"an artifact"
 
 
-async def test_participant_that_rejects_start_leaves_no_turn() -> None:
+async def test_commit_participant_that_rejects_the_start_prevents_the_turn() -> None:
     stage, companion, chat = await place()
     companion.refused = TurnStarted
     with pytest.raises(LookupError):
@@ -98,7 +98,7 @@ async def test_participant_that_rejects_start_leaves_no_turn() -> None:
     assert (await stage.memory.state(S)).open_turn is None
 
 
-async def test_participant_that_rejects_end_leaves_turn_open() -> None:
+async def test_commit_participant_that_rejects_the_end_leaves_the_turn_open() -> None:
     stage, companion, chat = await place()
     companion.refused = TurnFinished
     with pytest.raises(LookupError):
@@ -107,7 +107,7 @@ async def test_participant_that_rejects_end_leaves_turn_open() -> None:
     assert await notes(stage) == ["made", "turn_started"]
 
 
-async def test_participant_is_called_again_after_its_stream_moved() -> None:
+async def test_commit_participant_is_called_again_after_its_stream_changed() -> None:
     stage, companion, chat = await place()
     companion.rival = "somebody else"
     await run(chat, companion)
@@ -120,7 +120,7 @@ async def test_participant_is_called_again_after_its_stream_moved() -> None:
     assert (await stage.memory.maintenance.verify()).is_ok
 
 
-async def test_participant_is_called_only_under_lease() -> None:
+async def test_commit_participant_is_called_only_under_the_lease() -> None:
     stage, companion, chat = await place()
     await stage.memory.acquire_lease(S, "elsewhere", 60_000)
     with pytest.raises(LeaseHeld):

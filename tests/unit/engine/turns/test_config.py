@@ -18,7 +18,7 @@ def test_missing_limit_is_default_limit(none: int) -> None:
     assert Limits(none, none, none) == Limits(MAX_TURNS, MAX_TOOL_ROUNDS, MAX_CORRECTABLE_ROUNDS)
 
 
-def test_set_limit_stays() -> None:
+def test_given_limit_is_not_replaced_by_the_default() -> None:
     assert Limits(max_turns=3, max_tool_rounds=0).max_turns == 3
 
 

@@ -29,7 +29,7 @@ def environment(stage: Stage) -> Environment:
     )
 
 
-def test_claim_has_configured_owner_and_duration() -> None:
+def test_lease_claim_has_the_configured_owner_and_duration() -> None:
     claim = environment(Stage()).claim
     assert (claim.owner, claim.ttl_ms, claim.stream) == ("here", 77, "s")
     assert not claim.is_gone("anybody")

@@ -139,7 +139,7 @@ async def test_running_turn_cannot_be_abandoned() -> None:
     await chat.abort()
 
 
-async def test_new_turn_inherits_log_state_at_any_length() -> None:
+async def test_new_turn_restores_the_session_state_from_a_log_of_any_length() -> None:
     stage = Stage(*[says(str(n), usage=Usage(1, 1, cost_microcents=n)) for n in range(1, 9)])
     chat = await stage.chat()
     for _ in range(4):
@@ -188,7 +188,7 @@ async def test_only_foreign_appends_since_last_turn_are_read() -> None:
     assert branch.leaf == added.id
 
 
-async def test_many_foreign_entries_cause_full_read() -> None:
+async def test_many_entries_of_other_writers_cause_a_full_read() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.send("hi")

@@ -74,7 +74,7 @@ async def test_rejected_request_is_closed_with_its_reason(store: Store) -> None:
             await require_unanswered(store.backend, chat.id, request, head)
 
 
-async def test_newest_stop_request_for_turn_or_its_request_counts(store: Store) -> None:
+async def test_newest_stop_request_for_a_turn_or_its_request_is_found(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         other = await append(chat, store, TurnRequested(SAID))

@@ -58,7 +58,7 @@ async def at_the_gate(*more: str) -> tuple[Stage, Gate, Chat]:
     return stage, gate, chat
 
 
-async def test_foreign_entries_during_turn_recompute_step() -> None:
+async def test_entries_of_other_writers_during_a_turn_cause_its_step_to_be_recomputed() -> None:
     stage, gate, chat = await at_the_gate("done")
     other = await stage.store.open("s")
     for n in range(5):

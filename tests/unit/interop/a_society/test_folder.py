@@ -38,7 +38,7 @@ def test_missing_flow_fields_have_defaults(tmp_path: Path) -> None:
     assert [role.role for role in found.roles] == ["owner"]
 
 
-def test_wait_for_consent_becomes_wait_for_reply(tmp_path: Path) -> None:
+def test_imported_wait_for_consent_becomes_a_wait_for_a_reply(tmp_path: Path) -> None:
     waiting = {
         "plan": {"role": "owner", "reason": "consent"},
         "build": {"role": "developer", "reason": "prompt-human"},

@@ -37,7 +37,9 @@ def test_dot_files_are_omitted_and_reported(tmp_path: Path) -> None:
     assert all(why.endswith("its name begins with a dot") for why in read.left_out.values())
 
 
-def test_only_requested_files_are_read_and_missing_ones_are_reported(tmp_path: Path) -> None:
+def test_only_requested_record_files_are_read_and_missing_files_are_reported(
+    tmp_path: Path,
+) -> None:
     read = read_record(record(tmp_path), ["plan.md", "gone.md"])
     assert list(read.files) == ["plan.md"]
     assert list(read.left_out) == ["gone.md"]

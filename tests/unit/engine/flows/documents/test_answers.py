@@ -46,7 +46,7 @@ def test_answer_is_stored_without_file_locks(
     assert kept.artifact.problem is None
 
 
-def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+def test_answer_file_is_never_written_through_a_link(tmp_path: Path) -> None:
     record, outside = tmp_path / "record", tmp_path / "outside"
     record.mkdir()
     outside.mkdir()

@@ -62,7 +62,7 @@ def test_placeholders_in_inputs_and_answers_are_not_filled() -> None:
     assert message(workflow, "b", {"a": opener}, x=opener, secret="no") == f"{opener} {opener}"
 
 
-def test_named_nodes_are_placeholders_and_predecessors() -> None:
+def test_nodes_used_by_a_prompt_are_its_placeholder_nodes_and_predecessors() -> None:
     workflow = document("in>a", "a>b", "b>out", prompts={"b": "{{run.outputs.z}}"})
     node = node_of(workflow, "b")
     assert isinstance(node, AgentNode)

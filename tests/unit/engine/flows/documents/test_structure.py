@@ -115,7 +115,7 @@ def test_missing_agent_is_reported_once_with_remedies() -> None:
     assert "there are: other" in fault
 
 
-def test_without_a_file_faults_have_no_lines() -> None:
+def test_faults_of_a_document_without_a_file_have_no_line_numbers() -> None:
     workflow = document("in>a", "a>out", prompts={"a": "{{inputs.x}}"})
     faults = in_order(faults_of(LocatedWorkflow(workflow), (), ()))
     assert faults == ("inputs.x is not declared under `inputs` (there are: none)",)

@@ -99,7 +99,7 @@ def test_input_connected_to_output_completes_flow() -> None:
     assert last_bodies(log.state) == (NodePassed("out"), FlowCompleted())
 
 
-def test_flow_of_roles_is_not_affected() -> None:
+def test_document_rules_do_not_affect_a_flow_of_roles() -> None:
     log = FlowLog(graph_of(document("in>a", "a>out")))
     assert last_bodies(log.state) == ()
 

@@ -49,7 +49,7 @@ def test_undelivered_input_is_omitted() -> None:
     assert inputs_of(state, B) == {"owner-intake=>build": "old.md"}
 
 
-def test_long_input_is_named_only() -> None:
+def test_long_input_is_mentioned_only_by_its_name() -> None:
     texts = NodeTexts(contracts(), (), {"plan.md": "word " * 5_000})
     frame = node_frame(at_build(), "dev", B, texts, ToCompact(window_tokens=8_000))
     assert "plan.md\nRead the file again" in frame.before

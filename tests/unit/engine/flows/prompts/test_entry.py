@@ -49,7 +49,7 @@ def test_first_entry_message_has_contract() -> None:
     )
 
 
-def test_17_later_entry_message_has_only_news() -> None:
+def test_17_later_entry_message_contains_only_new_information() -> None:
     log = FlowLog(FORK).claim("o").hand("o", "a", artifact="plan.md").claim("a", "o=>a")
     log.hand("a", "o", artifact="why-not.md")
     text = told(log, "o", **{"why-not": "too long"})

@@ -109,7 +109,7 @@ def test_choice_is_parsed_from_text(words: str, choice: Choice) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "big", "default model=p:m", "model=", "model=a model=b"])
-def test_text_without_choice_is_rejected(words: str) -> None:
+def test_answer_text_without_a_choice_is_rejected(words: str) -> None:
     with pytest.raises(InvalidEntry, match="default"):
         choice_in(words)
 

@@ -84,7 +84,7 @@ def test_20_flow_stays_open_while_node_waits_for_rework() -> None:
     assert "node y waits for a handoff" in obstacles(log.state, "z")
 
 
-def test_reply_to_other_node_of_same_role_is_work_left() -> None:
+def test_reply_to_another_node_of_the_role_counts_as_remaining_work() -> None:
     flow = graph("o>n", "o>b", "b>n", "n>z", "b>z", n="owner", z="owner")
     log = FlowLog(flow).work("o", "n", "b").claim("n", "o=>n").add(HandoffAwaited("n"))
     log.work("b", "z").claim("b").add(NodeParked("b", "b", "prompt-human")).claim("z", "b=>z")
@@ -92,7 +92,7 @@ def test_reply_to_other_node_of_same_role_is_work_left() -> None:
     assert is_work_left(log.add(HumanReplied("n", "go on", "me")).state, "z")
 
 
-def test_finished_but_unclosed_flow_is_stalled() -> None:
+def test_flow_with_all_nodes_done_but_not_closed_is_stalled() -> None:
     log = FlowLog(graph("o>z")).work("o", "z").claim("z", "o=>z").hand("z")
     assert stall(log.state) == (
         "no node can go on: every node has done its work, and nobody closed it"

@@ -39,12 +39,12 @@ def finished(log: FlowLog, node: str, yaml: str, *unhealthy: str) -> SideBody:
     return node_finished(log.state, node, Ended("stop", text), found, unhealthy)
 
 
-def test_handoff_is_made() -> None:
+def test_handoff_signal_at_the_end_of_a_turn_makes_the_handoff() -> None:
     made = finished(at_a(), "a", "target_node_id: end\nartifact_path: done.md")
     assert made == HandoffMade("a", (HandoffTarget("end", "done.md"),))
 
 
-def test_question_parks_the_node() -> None:
+def test_question_signal_parks_the_node() -> None:
     assert finished(at_a(), "a", "type: prompt-human") == NodeParked("a", "a", "prompt-human")
 
 

@@ -31,7 +31,7 @@ def looking_back() -> FlowLog:
     return log.add(ForwardPassClosed("end"), ImprovementChosen("parallel", "me", "i.yaml", order))
 
 
-def test_changed_work_is_not_claimed() -> None:
+def test_work_that_changed_meanwhile_is_not_claimed() -> None:
     log = FlowLog(LINE).work("owner-intake", "a")
     part = node_part(log)
     assert part.claim(log.state) == NodeClaimed("a", "a", FLOW, "handoff", ("owner-intake=>a",))
@@ -67,7 +67,7 @@ def test_node_part_returns_artifacts_and_only_last_node_is_closing() -> None:
     assert NodePart("owner", "end", FLOW).is_closing(log.state)
 
 
-def test_changed_reflection_is_not_claimed() -> None:
+def test_reflection_that_changed_meanwhile_is_not_claimed() -> None:
     log = looking_back()
     part = ReflectionPart("a", FLOW, RoleWork("a"))
     assert part.claim(log.state) == ImprovementClaimed("a", FLOW)

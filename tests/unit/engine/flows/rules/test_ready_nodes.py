@@ -66,7 +66,7 @@ def test_reentered_join_waits_for_all_inputs_again() -> None:
     assert "z" in ids(log.state)
 
 
-def test_3_partial_fan_out_continues_and_owes_rest() -> None:
+def test_3_node_with_handoffs_to_some_successors_owes_the_other_handoffs() -> None:
     log = FlowLog(FORK).work("o", "a")
     assert ids(log.state) == ["o", "a"]
     assert work_of(log.state, "o").cause == "owed"
@@ -116,7 +116,7 @@ def test_10_earlier_node_of_a_role_runs_first() -> None:
     assert ids(log.hand("a", "z").state) == ["b", "z"]
 
 
-def test_11_handoff_to_role_waiting_elsewhere_stays_queued() -> None:
+def test_11_handoff_to_a_role_whose_other_node_waits_stays_queued() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a")
     log.add(NodeParked("a", "dev", "prompt-human"))
@@ -141,7 +141,7 @@ def test_13_handoff_wakes_node_that_waits_for_person() -> None:
     assert work_of(log.state, "z").delivered == ("b=>z",)
 
 
-def test_14_reply_precedes_handoff() -> None:
+def test_14_reply_is_delivered_before_a_handoff() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
     log.add(NodeParked("z", "z", "prompt-human")).work("b", "z").add(HumanReplied("z", "go", "me"))
     work = work_of(log.state, "z")

@@ -15,7 +15,7 @@ from tests.fakes.flow_log import FlowLog, graph
 GOOD = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
 
 
-def test_good_graph_and_a_single_owner_have_no_faults() -> None:
+def test_valid_graph_and_graph_of_a_single_owner_have_no_faults() -> None:
     assert faults_of(GOOD) == []
     assert faults_of(Graph("alone", (FlowNode("owner-intake", "owner"),))) == []
 
@@ -58,7 +58,7 @@ def test_good_graph_and_a_single_owner_have_no_faults() -> None:
         ),
     ],
 )
-def test_bad_graph_has_faults(bad: Graph, fault: str) -> None:
+def test_invalid_graph_has_faults(bad: Graph, fault: str) -> None:
     assert fault in faults_of(bad)
 
 

@@ -73,7 +73,7 @@ async def test_media_are_sent_as_bytes_and_missing_media_are_reported() -> None:
     assert len(model.requests) == 1
 
 
-async def test_missing_picture_lets_every_model_try() -> None:
+async def test_missing_picture_fails_each_model_of_the_chain_without_a_request() -> None:
     stage, model = Stage(), Listening()
     agent = Agent("a", model="m:x", fallbacks=["m:y"])
     chat = await Runtime(stage.store, models=model).start(agent, id="s")

@@ -62,7 +62,7 @@ def test_every_call_is_checked_against_current_spending() -> None:
     assert course.state.finished.failure == "budget_exceeded"
 
 
-def test_no_limit_needs_no_price() -> None:
+def test_turn_without_a_budget_needs_no_price() -> None:
     called = ModelCalled(1, "p:m", tokens_estimated=10**9)
     assert overrun_of(called, CONFIG, Spending(10**12)) is None
 
@@ -103,7 +103,7 @@ def test_retry_after_budget_approval_is_same_call() -> None:
     assert course.state.limit_microcents == 2 * most
 
 
-def test_unknown_price_is_allowed_per_model() -> None:
+def test_permission_for_an_unknown_price_applies_to_one_model() -> None:
     paused = msgspec.structs.replace(CONFIG, budget=Budget(10))
     course = Course(paused)
     (asked,) = course.log.bodies(Question)
@@ -139,7 +139,7 @@ def test_abort_during_question_writes_only_one_outcome() -> None:
     assert course.state.finished.end == "aborted"
 
 
-def test_lost_call_is_counted_by_estimate() -> None:
+def test_usage_of_a_lost_call_is_estimated() -> None:
     course = Course(config(0))
     course.happens(inputs.Lost(has_begun=True, partial=assistant("so far, so good")))
     lost = course.log.bodies(ModelFinished)[0]

@@ -92,7 +92,7 @@ def test_rate_limit_parks_all_models_of_provider() -> None:
     assert course.state.finished.failure == "provider_rate_limit"
 
 
-def test_only_model_is_never_skipped() -> None:
+def test_model_without_fallback_is_never_skipped() -> None:
     course = Course()
     course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=7.0)))
     assert course.state.parked == {}

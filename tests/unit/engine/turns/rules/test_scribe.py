@@ -13,7 +13,7 @@ from perdure.session.notes import Queued
 from tests.fakes.turn_log import TurnLog, empty_state
 
 
-def test_state_is_fold_of_written_entries() -> None:
+def test_turn_state_includes_every_written_entry() -> None:
     scribe = Scribe(empty_state(), at=0)
     started = scribe.side(TurnStarted(1, "a"))
     ahead = scribe.ahead()
