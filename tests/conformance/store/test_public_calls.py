@@ -102,6 +102,15 @@ async def test_newer_entry_takes_over_alias(opened: Store) -> None:
     (newer,) = await session.append_many([user("2")], aliases=["here"])
     assert (await session.entry("here")).id == newer.id
     assert (await opened.entry("here")).id == newer.id
+    with pytest.raises(WrongArgument, match="two items have the same alias"):
+        await session.append_many([user("3"), user("4")], aliases=["there", "there"])
+
+
+async def test_alias_of_several_sessions_finds_entry_of_each_session(opened: Store) -> None:
+    sessions = [await opened.create() for _ in range(2)]
+    made = [await each.append_many([user("1")], aliases=["here"]) for each in sessions]
+    for session, (entry,) in zip(sessions, made, strict=True):
+        assert (await session.entry("here")).id == entry.id
 
 
 async def test_aliases_that_do_not_match_items_are_rejected(opened: Store) -> None:

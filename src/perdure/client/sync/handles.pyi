@@ -279,8 +279,8 @@ class Session(Handle[AsyncSession]):
 
         `contents` are the bytes of handles in `items`, stored beside the log. Contents without a
         handle are rejected. `aliases` contains a name or None for each item: `entry` finds an entry
-        by its alias. A `Note` among the items is about the item before it; as the first item, it is
-        about the session.
+        by its alias. A known alias of the session moves to the new entry. A `Note` among the items
+        is about the item before it; as the first item, it is about the session.
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and returns the first call's entries, with `Appended.is_replay`.
         Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
