@@ -112,10 +112,14 @@ async def chatting(
     size: tuple[int, int] = (80, 24),
     permissions: Permissions | None = None,
     drafts: Drafts | None = None,
+    terminal: int | None = None,
 ) -> AsyncGenerator[Seen]:
-    """Run a chat in `folder` for the duration of the block."""
+    """Run a chat in `folder` for the duration of the block.
+
+    Only the text typed ahead comes from `terminal`.
+    """
     answering = answering_in(store, scenario, permissions)
-    program = ChatProgram(answering, session, folder, drafts=drafts)
+    program = ChatProgram(answering, session, folder, drafts=drafts, terminal=terminal)
     try:
         async with answering.runtime, program.run_test(size=size, notifications=True) as pilot:
             seen = Seen(program, pilot)

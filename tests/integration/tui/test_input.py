@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from textual import events
 
 from perdure import user
@@ -243,6 +244,42 @@ async def test_unsent_draft_is_restored_only_in_its_session(store: Store, tmp_pa
         await seen.press("!", "ctrl+d")
     assert drafts.take(one.id) == "to one!"
     assert drafts.take(str(tmp_path)) == ""
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_draft_and_text_typed_during_the_start_are_both_kept(
+    store: Store, tmp_path: Path, is_new: bool
+) -> None:
+    session = None if is_new else (await store.create(cwd=str(tmp_path))).id
+    drafts = Drafts(tmp_path / "drafts", "store", os.getpid())
+    drafts.keep(session or str(tmp_path), "a draft")
+    ours, theirs = os.openpty()
+    os.write(ours, b"typed early")
+    async with chatting(store, tmp_path, session=session, drafts=drafts, terminal=theirs) as seen:
+        composer = seen.program.input.composer
+        await seen.until(lambda: composer.text == "a draft\ntyped early")
+        await seen.press("!")
+        os.close(ours)  # the terminal is gone
+        await seen.until(lambda: seen.program.return_code is not None)
+    os.close(theirs)
+    assert drafts.take(session or str(tmp_path)) == "a draft\ntyped early!"
+    assert [*(tmp_path / "drafts").iterdir()] == []
+
+
+async def test_line_entered_during_the_start_is_sent_without_the_draft(
+    store: Store, tmp_path: Path
+) -> None:
+    drafts = Drafts(tmp_path / "drafts", "store", os.getpid())
+    drafts.keep(str(tmp_path), "a draft")
+    ours, theirs = os.openpty()
+    os.write(ours, b"hello\r")
+    async with chatting(store, tmp_path, drafts=drafts, terminal=theirs) as seen:
+        await seen.shows("you wrote “hello”")
+        await seen.idle()
+        assert seen.program.input.composer.text == "a draft"
+    os.close(ours)
+    os.close(theirs)
+    assert await said(store) == ["hello"]
 
 
 async def test_file_with_typed_name_is_attached_or_reported(store: Store, tmp_path: Path) -> None:

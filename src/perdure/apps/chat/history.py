@@ -65,16 +65,19 @@ class Drafts:
         self._place = place
         self._process = process
 
-    def take(self, session: str) -> str:
-        """Remove and return the newest unsent text of `session` from a process that has ended."""
+    def take(self, session: str, known: str = "") -> str:
+        """Remove and return the unsent texts of `session` from processes that have ended.
+
+        They are joined, the oldest first, without the text `known`.
+        """
         found: list[tuple[float, str]] = []
         with suppress(OSError):
             self._remove_old()
             for file in self._files(session):
-                if text := self._text_in(file):
+                if (text := self._text_in(file)) and text != known:
                     found.append((file.stat().st_mtime, text))
                 file.unlink()
-        return max(found, default=(0.0, ""))[1]
+        return "\n".join(text for _, text in sorted(found))
 
     def keep(self, session: str, text: str) -> None:
         """Store `text`, so that it survives a kill of this process; empty text removes the file."""

@@ -69,6 +69,7 @@ class ScreenDisplay:
         self.gauge = Gauge()
         self._program = program
         self._drafts = drafts
+        self._kept_as = self._draft_name()
 
     async def ask(self, asked: Asked) -> Given:
         """Show the question instead of the text field, and return the answer."""
@@ -155,17 +156,26 @@ class ScreenDisplay:
         return str(self.conversation.folder) if chat is None else chat.id
 
     def _offer_draft(self) -> None:
-        """Show the text that was not sent before the chat of this session was killed."""
-        if self._drafts is None or self.input.composer.text:
+        """Show the text that was not sent before the chat of this session was killed.
+
+        Text that was typed while the session opened follows it.
+        """
+        composer = self.input.composer
+        if self._drafts is None:
             return
-        if text := self._drafts.take(self._draft_name()):
-            self.input.composer.show_text(text)
+        if text := self._drafts.take(self._draft_name(), composer.text):
+            composer.show_text("\n".join(filter(None, (text, composer.text))))
             self.teller.remark("the text that was not sent last time is back; Ctrl-C clears it")
+        self.keep_draft()
 
     def keep_draft(self) -> None:
         """Store the text of the text field in case the terminal is killed."""
-        if self._drafts is not None:
-            self._drafts.keep(self._draft_name(), self.input.composer.text)
+        if self._drafts is None:
+            return
+        if (name := self._draft_name()) != self._kept_as:
+            self._drafts.keep(self._kept_as, "")  # the text was typed while `name` opened
+        self._kept_as = name
+        self._drafts.keep(name, self.input.composer.text)
 
     @contextlib.contextmanager
     def working(self, text: str) -> Generator[None]:

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import perdure
@@ -35,6 +36,16 @@ def test_draft_of_a_running_process_is_not_offered(tmp_path: Path) -> None:
     assert ours.take("s") == ""
     child.communicate(b"\n")
     assert ours.take("s") == "mine"
+
+
+def test_drafts_of_several_processes_are_offered_together(tmp_path: Path) -> None:
+    for number, text in enumerate(("older", "newer", "known")):
+        Drafts(tmp_path, "store", ENDED + number).keep("s", text)
+        (file,) = tmp_path.glob(f"*.{ENDED + number}")
+        os.utime(file, (time.time(), time.time() - 10 + number))
+    ours = Drafts(tmp_path, "store", os.getpid())
+    assert ours.take("s", "known") == "older\nnewer"
+    assert ours.take("s") == ""
 
 
 def test_saving_empty_text_removes_the_draft(tmp_path: Path) -> None:
