@@ -331,10 +331,10 @@ def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
     match item:
         case Message():
             if isinstance(item.foreign, dict):  # other types are rejected when it is written
-                settled_data(item.foreign)
+                settled_data(item.foreign, "foreign")
             return embedded_base64.stored_message(item) if item.role in _OF_TOOLS else (item, ())
         case InFlightMessage():
-            settled_data(item.foreign)
+            settled_data(item.foreign, "foreign")
             return settled_message(item)
         case Custom():
             data = settled_data(item.data)
@@ -348,7 +348,7 @@ def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
             fields = cast("dict[str, object]", data.value)
             return msgspec.structs.replace(item, data=fields), data.contents
         case CustomMessage():
-            data = settled_data(item.details)
+            data = settled_data(item.details, "details")
             return msgspec.structs.replace(item, details=data.value), data.contents
         case _:
             return item, ()

@@ -37,6 +37,9 @@ _object = msgspec.json.Decoder()
 _DEEPEST = 50
 """Data nested deeper is searched for itself."""
 
+_PLACE_CHARS = 80
+"""Errors name the place of a value up to about this length."""
+
 
 class Settled(msgspec.Struct, frozen=True):
     """A durable value, and the distinct contents it names by handle."""
@@ -77,9 +80,10 @@ def media_part(inline: InlineMedia) -> MediaPart:
     return MediaPart(inline.mime_type, handle, len(inline.content), inline.name)
 
 
-def settled_data(value: object) -> Settled:
+def settled_data(value: object, name: str = "data") -> Settled:
     """Return `value`, plain data of an extension, with a handle for each `InlineMedia` in it.
 
+    Errors name the place of a wrong value, as ``data['key'][0]``; `name` is that of `value`.
     Shape: the same object if it contains no `InlineMedia`.
     Raises: WrongArgument for values that JSON cannot represent, for bytes that were not passed as
     media (raw, or as a ``data:`` address), and for data that contains itself.
@@ -87,7 +91,7 @@ def settled_data(value: object) -> Settled:
     if _is_durable(value, 0):
         return Settled(value, ())
     contents: dict[bytes, None] = {}
-    return Settled(_taken_out(value, contents, ()), tuple(contents))
+    return Settled(_taken_out(value, contents, (), name), tuple(contents))
 
 
 def _is_durable(value: object, depth: int) -> bool:
@@ -120,65 +124,80 @@ def _is_text(value: object) -> bool:
     return type(value) is str and (value.isascii() or is_utf8(value))
 
 
-def _taken_out(value: object, contents: dict[bytes, None], above: tuple[int, ...]) -> object:
+def _taken_out(
+    value: object, contents: dict[bytes, None], above: tuple[int, ...], place: str
+) -> object:
     if isinstance(value, msgspec.Raw):  # checked at construction
         return value
     if isinstance(value, InlineMedia):
         contents[value.content] = None
         return msgspec.to_builtins(media_part(value))
     if isinstance(value, bytes | bytearray | memoryview):
-        raise WrongArgument("raw bytes cannot be in a log: give them as perdure.media(...)")
+        raise WrongArgument(f"{place} is bytes, which cannot be in a log: give perdure.media(...)")
     if isinstance(value, str):
         if _DATA_URL.match(value):
-            raise WrongArgument("a data: address cannot be in a log: give it as perdure.media(...)")
-        _require_utf8(value)
+            raise WrongArgument(
+                f"{place} is a data: address, which cannot be in a log: give perdure.media(...)"
+            )
+        _require_utf8(value, place)
         return value
     if id(value) in above:
-        raise WrongArgument("data that holds itself cannot be in a log")
+        raise WrongArgument(f"{place} holds itself, which JSON cannot: leave it out")
     within = (*above, id(value))
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
         for key in fields:
-            _require_text_key(key)
-        taken = {key: _taken_out(item, contents, within) for key, item in fields.items()}
+            _require_text_key(key, place)
+        taken = {
+            key: _taken_out(item, contents, within, _below(place, f"{key!r:.40}"))
+            for key, item in fields.items()
+        }
         return fields if all(taken[key] is fields[key] for key in fields) else taken
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
-        kept = [_taken_out(item, contents, within) for item in items]
+        kept = [
+            _taken_out(item, contents, within, _below(place, f"{number}"))
+            for number, item in enumerate(items)
+        ]
         return items if all(a is b for a, b in zip(kept, items, strict=True)) else kept
-    _require_json(value)
+    _require_json(value, place)
     return value
 
 
-def _require_text_key(key: object) -> None:
+def _below(place: str, key: str) -> str:
+    return f"{place}[{key}]" if len(place) < _PLACE_CHARS else place
+
+
+def _require_text_key(key: object, place: str) -> None:
     """Reject a key that JSON would convert to text. Raises: WrongArgument."""
     if not isinstance(key, str):
         raise WrongArgument(
-            f"data is JSON, whose keys are text: {key!r:.40} is of type {type(key).__name__}; "
+            f"{place} is JSON, whose keys are text: {key!r:.40} is of type {type(key).__name__}; "
             "make it a text"
         )
-    _require_utf8(key)
+    _require_utf8(key, place)
 
 
-def _require_utf8(text: str) -> None:
+def _require_utf8(text: str, place: str) -> None:
     if not is_utf8(text):
-        raise WrongArgument("data is JSON, which cannot hold half of a character pair")
+        raise WrongArgument(f"{place} is JSON, which cannot hold half of a character pair")
 
 
-def _require_json(value: object) -> None:
+def _require_json(value: object, place: str) -> None:
     """Reject a value that would differ after being read back. Raises: WrongArgument."""
     if value is None or isinstance(value, bool | msgspec.Struct | msgspec.UnsetType):
         return
     if isinstance(value, float) and not math.isfinite(value):
-        raise WrongArgument(f"data is JSON, which cannot hold {value}: give it as text or None")
+        raise WrongArgument(f"{place} is JSON, which cannot hold {value}: give it as text or None")
     if isinstance(value, int | float) and type(value) in (int, float):
         if is_kept(value):
             return
         raise WrongArgument(
-            "data holds a number of more than 64 bits: give it as text, or in raw_json"
+            f"{place} is a number of more than 64 bits: give it as text, or in raw_json"
         )
+    advice = "a list" if isinstance(value, set | frozenset) else "text or a number"
     raise WrongArgument(
-        f"data is JSON, which has no {type(value).__name__}: give it as text or a number"
+        f"{place} is JSON, which has no {type(value).__name__}: give it as {advice}"
     )
 
 

@@ -77,11 +77,21 @@ def test_data_with_cycle_or_bytes_is_rejected_without_content() -> None:
         settled_data(loop)
     shared = {"x": 1}
     assert settled_data([shared, shared]).contents == ()
-    with pytest.raises(ValueError, match="raw bytes"):
+    with pytest.raises(ValueError, match=r"^data\['a'\] is bytes"):
         settled_data({"a": b"secret"})
     with pytest.raises(ValueError, match="data: address") as caught:
         settled_data({"a": "data:image/png;base64,c2VjcmV0"})
     assert "c2VjcmV0" not in str(caught.value)
+
+
+def test_wrong_value_in_data_is_named_with_a_remedy_that_fits() -> None:
+    wrong: dict[str, object] = {"fine": 1, "when": {1, 2}}
+    with pytest.raises(
+        WrongArgument, match=r"^data\['when'\] is JSON, .* no set: give it as a list$"
+    ):
+        settled_data(wrong)
+    with pytest.raises(WrongArgument, match=r"^foreign\['o'\]\[1\]\['p'\] is JSON, .* no object: "):
+        settled_data({"o": [0, {"p": object()}]}, "foreign")
 
 
 @pytest.mark.parametrize("depth", [1, 49, 50, 51, 200])
@@ -95,10 +105,10 @@ def test_data_is_checked_at_every_depth(depth: int) -> None:
     assert settled_data(plain).value is plain
     assert settled_data(nested(PICTURE)).contents == (PNG,)
     for wrong in (b"secret", "data:image/png;base64,c2VjcmV0", {7: "x"}, 2**64, {1, 2}):
-        with pytest.raises(WrongArgument, match=r"in a log|data (is JSON|holds)"):
+        with pytest.raises(WrongArgument, match=r"^data.* (in a log|is JSON|is a number of)"):
             settled_data(nested(wrong))
     for absent in (math.nan, -math.inf, "\ud800", {"\ud800": 1}):
-        with pytest.raises(WrongArgument, match="data is JSON, which cannot hold"):
+        with pytest.raises(WrongArgument, match=r"^data.* is JSON, which cannot hold"):
             settled_data(nested(absent))
 
 
