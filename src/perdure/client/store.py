@@ -218,7 +218,7 @@ class Store:
         else:
             id = StreamId(session)
         backing = StoredSession(self.backend)
-        state = await backing.log.state(id)
+        state = await identifiers.state_of(self.backend, id)
         if state.info.status == "erased":
             raise Erased(id)
         if state.header.kind == "memory":
@@ -594,7 +594,7 @@ class Store:
         exactly one of `session`, `subject` and `everything` is given.
         """
         if [session is not None, subject is not None, everything].count(True) != 1:
-            raise WrongArgument("say what to erase: a session, a subject, or everything")
+            raise WrongArgument("erase exactly one of session, subject and everything=True")
         if session is not None:
             return await erasing.erase_session(
                 self.backend,

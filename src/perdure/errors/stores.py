@@ -12,12 +12,15 @@ class StoreError(PerdureError):
 
 
 class SessionNotFound(StoreError):
-    """No such stream in this namespace."""
+    """No such stream in this namespace. With `is_prefix`, a longer id begins with `stream`."""
 
     code = "session_not_found"
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(f'no session {stream!r} here; Store.recent(scope="all") lists them')
+    def __init__(self, stream: str, *, is_prefix: bool = False) -> None:
+        advice = 'Store.recent(scope="all") lists them'
+        if is_prefix:
+            advice = f"ids must be complete: Store.find({stream!r}) completes this one"
+        super().__init__(f"no session {stream!r} here; {advice}")
         self.stream = stream
 
 

@@ -16,7 +16,7 @@ from msgspec import Meta
 from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import WrongArgument
 from perdure.models.catalogue import require_model_name
-from perdure.session.argument_checks import check_fields, takes_declared
+from perdure.session.argument_checks import NamedParameters, check_fields, takes_declared
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 
 _TOKENS = 1_000_000
@@ -44,7 +44,7 @@ def dollars(amount: str | float | Decimal) -> int:
 MicrocentsPerMillion = Annotated[int, Meta(ge=0)]
 
 
-class Price(ShortRepr, frozen=True):
+class Price(ShortRepr, frozen=True, metaclass=NamedParameters):
     """The price of a model per million tokens, as in price lists.
 
     Units: micro-cents per million tokens (`dollars` makes them). Cached tokens without a separate

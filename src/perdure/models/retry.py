@@ -8,10 +8,10 @@ from msgspec import Meta
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import ModelError, RateLimited
-from perdure.session.argument_checks import check_fields
+from perdure.session.argument_checks import NamedParameters, check_fields
 
 
-class RetryPolicy(ShortRepr, frozen=True):
+class RetryPolicy(ShortRepr, frozen=True, metaclass=NamedParameters):
     """The maximum number of calls for one answer, and the growth of the waits between them.
 
     Units: `first_wait_s` and `cap_s` seconds. `max_attempts` includes the first call. `jitter` is

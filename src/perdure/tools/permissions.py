@@ -19,7 +19,7 @@ from perdure.egress.destinations import destination_of, host_name
 from perdure.errors import ConfigError, EgressDenied
 from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.secrets.references import names_in
-from perdure.session.argument_checks import check_fields, takes_declared
+from perdure.session.argument_checks import NamedParameters, check_fields, takes_declared
 from perdure.tools.commands import canonical, is_allowed, rule_words
 
 Scope = Literal["sandboxed", "project", "full"]
@@ -94,7 +94,9 @@ _FORBIDDEN_BEGIN = (
 )
 
 
-class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Permissions(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=NamedParameters
+):
     """The access rights of an agent's built-in tools.
 
     `scope`: ``sandboxed`` is the working directory, ``project`` also the directories `roots`,

@@ -65,9 +65,9 @@ async def test_erase_all_erases_everything() -> None:
 
 async def test_erase_accepts_exactly_one_target() -> None:
     async with perdure.open("memory:") as store:
-        with pytest.raises(ValueError, match="say what to erase"):
+        with pytest.raises(ValueError, match=r"^erase exactly one of session, subject and "):
             await store.erase()
-        with pytest.raises(ValueError, match="say what to erase"):
+        with pytest.raises(ValueError, match=r"^erase exactly one of session, subject and "):
             await store.erase("s", subject="ann")
 
 

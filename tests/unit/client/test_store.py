@@ -141,3 +141,18 @@ async def test_closed_store_raises(store: Store) -> None:
     await store.close()
     with pytest.raises(StoreUnavailable):
         await session.append(user("late"))
+
+
+async def test_open_with_the_beginning_of_an_id_names_the_call_that_completes_it(
+    store: Store,
+) -> None:
+    await store.create(id="trip-one")
+    told = r"^no session 'trip' here; ids must be complete: Store\.find\('trip'\) "
+    with pytest.raises(SessionNotFound, match=told):
+        await store.open("trip")
+    await store.create(id="trip-two")
+    with pytest.raises(SessionNotFound, match=told):
+        await store.open("trip")
+    with pytest.raises(SessionNotFound, match=r"lists them$"):
+        await store.open("rip")
+    assert (await store.open_or_create("trip")).id == "trip"

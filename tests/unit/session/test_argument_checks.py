@@ -109,6 +109,16 @@ def test_missing_argument_is_pythons_own_error() -> None:
             "Greeter.names has no parameter 'cont'; did you mean 'count'?",
         ),
         (perdure.open, "namspace", "open has no parameter 'namspace'; did you mean 'namespace'?"),
+        (
+            perdure.Limits,
+            "max_turn",
+            "Limits has no parameter 'max_turn'; did you mean 'max_turns'?",
+        ),
+        (
+            perdure.Budget,
+            "max_usd",
+            "Budget has no parameter 'max_usd'; it takes max_cost_microcents, on_exceed",
+        ),
         (perdure.tool, "effct", "tool has no parameter 'effct'; did you mean 'effect'?"),
     ],
 )

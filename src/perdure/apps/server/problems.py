@@ -72,6 +72,7 @@ _REUSE = (
 _NO_TURN = "no turn runs in this session; POST /v1/messages starts one"
 
 ADVICE: Mapping[str, str] = {
+    "ids must be complete: Store.find({stream!r}) completes this one": "ids must be complete",
     'Store.recent(scope="all") lists them': "GET /v1/sessions?scope=all lists them",
     "follow_up is not possible while the turn is idle": _NO_TURN,
     "steer is not possible while the turn is idle": _NO_TURN,

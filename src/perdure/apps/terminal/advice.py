@@ -9,6 +9,7 @@ from perdure.errors import PerdureError
 
 ADVICE: Mapping[str, str] = {
     'Store.recent(scope="all") lists them': "`perdure sessions list --all` shows them",
+    "Store.find({stream!r}) completes this one": "`perdure sessions list --all` shows them",
     "Session.tree lists them": "`perdure sessions tree {stream}` lists them",
     "Store.verify lists all faults": "run `perdure store verify` for all faults",
     "see Store.verify": "run `perdure store verify`",

@@ -16,7 +16,7 @@ from perdure.bounds.short_repr import ShortRepr, short_repr
 from perdure.client.clock import absolute
 from perdure.errors import ConfigError, LimitExceeded, WrongArgument
 from perdure.secrets.pasted_keys import apply_paste_policy
-from perdure.session.argument_checks import check_fields
+from perdure.session.argument_checks import NamedParameters, check_fields
 from perdure.session.notes import WorkspaceChanged
 from perdure.tools.permissions import Scope
 from perdure.workflow.templates import context_names, with_context
@@ -29,7 +29,7 @@ _HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")
 """The format of git's HEAD file; a link of that name may lead to any other file."""
 
 
-class Selection(ShortRepr, frozen=True):
+class Selection(ShortRepr, frozen=True, metaclass=NamedParameters):
     """A selection in an editor: lines of a file, counted from 1, inclusive.
 
     Raises: WrongArgument when the selection ends before it begins.
@@ -52,7 +52,7 @@ _OWN_NAMES = ("working_dir", "git_ref", "active_file", "selection")
 """Names of ``{{ctx.name}}`` that the workspace gives itself; no variable may have one."""
 
 
-class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
+class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=NamedParameters):
     """The workspace of a session, stored with it.
 
     `working_dir` is the folder of file tools; a relative path is below the current folder. Without

@@ -15,6 +15,7 @@ from perdure.errors import (
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.stores.protocol import StreamState
 from perdure.stores.session_store import SessionStore
 
 
@@ -31,6 +32,29 @@ async def find_stream(store: SessionStore, prefix: str) -> StreamId:
         if len(living) == 1:
             return living[0]
         raise AmbiguousId(prefix, tuple(living or known)) from None
+
+
+async def state_of(store: SessionStore, id: StreamId) -> StreamState:
+    """Return the state of the stream `id`.
+
+    Raises: SessionNotFound, which says if `id` is only the beginning of an id.
+    """
+    try:
+        return await store.state(id)
+    except SessionNotFound:
+        if not await _is_prefix(store, id):
+            raise
+    raise SessionNotFound(id, is_prefix=True)
+
+
+async def _is_prefix(store: SessionStore, id: str) -> bool:
+    try:
+        await store.find(id)
+    except AmbiguousId:
+        return True
+    except SessionNotFound:
+        return False
+    return True
 
 
 async def find_entry(store: SessionStore, reference: str) -> Entry:

@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import WrongArgument
-from perdure.session.argument_checks import check_fields
+from perdure.session.argument_checks import NamedParameters, check_fields
 from perdure.session.clock import moment_of, ms_of
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -36,7 +36,7 @@ _YEARS = 9
 """Every expression that ever matches does so within the time between two leap days."""
 
 
-class Recurring(ShortRepr, frozen=True):
+class Recurring(ShortRepr, frozen=True, metaclass=NamedParameters):
     """A message that starts a new session at each time of `cron`, in the zone `timezone`.
 
     Raises: WrongArgument for an expression that is invalid or never matches, an unknown zone, and

@@ -13,7 +13,7 @@ from perdure.errors.usage import WrongArgument
 from perdure.models.embedders.protocol import check_embedder
 from perdure.models.prices import Cost, unpriced
 from perdure.models.retry import RetryPolicy
-from perdure.session.argument_checks import check_fields
+from perdure.session.argument_checks import NamedParameters, check_fields
 from perdure.session.ledger import InterruptPolicy, ToolEffect, UnknownPolicy
 from perdure.session.messages import ToolCallPart
 from perdure.tools.approval import Bound, Decision
@@ -37,7 +37,7 @@ class SilenceLimits(ShortRepr, frozen=True):
     stream_idle_timeout_s: float | None = None
 
 
-class Limits(ShortRepr, frozen=True):
+class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
     """Limits that end a turn with an error. Zero or less means the default.
 
     `max_turns` counts the turns that a session ran under its own agent. `max_tool_rounds` counts
@@ -71,7 +71,7 @@ class Limits(ShortRepr, frozen=True):
 CompactionStrategy = Literal["tail", "node"]
 
 
-class CompactionSettings(ShortRepr, frozen=True):
+class CompactionSettings(ShortRepr, frozen=True, metaclass=NamedParameters):
     """Settings for the compaction of a context: when, and how much.
 
     `strategy` selects the entries to summarize. ``tail``: all entries older than the retained tail.
@@ -94,7 +94,7 @@ class CompactionSettings(ShortRepr, frozen=True):
         check_fields(self)
 
 
-class MemoryConfig(ShortRepr, frozen=True):
+class MemoryConfig(ShortRepr, frozen=True, metaclass=NamedParameters):
     """Settings for the memory of earlier sessions in a session's turns, with its limits.
 
     Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
@@ -164,7 +164,7 @@ _LEAST_COMPACTED = 1_000
 OnExceed = Literal["fail", "warn", "pause_for_approval"]
 
 
-class Budget(ShortRepr, frozen=True):
+class Budget(ShortRepr, frozen=True, metaclass=NamedParameters):
     """The amount a session may spend on models, and the reaction to a call that may exceed it.
 
     ``fail`` ends the turn, ``warn`` makes the call and warns once a turn, ``pause_for_approval``

@@ -19,7 +19,7 @@ from perdure.errors import ConfigError, EgressDenied, SecretPasted
 from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.secrets.references import names_in
 from perdure.secrets.shapes import is_secret_field
-from perdure.session.argument_checks import check_fields
+from perdure.session.argument_checks import NamedParameters, check_fields
 from perdure.session.ledger import UnknownPolicy
 
 CONNECT_TIMEOUT_S = 30.0
@@ -36,7 +36,9 @@ _header = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
-class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class McpServer(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=NamedParameters
+):
     """A server that provides tools to an agent, named ``mcp_{name}_{tool}``.
 
     The server is either a program or an endpoint. As a program, `command` is started with `args` in
