@@ -17,6 +17,7 @@ from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite import reads
 from perdure.stores.sqlite.retention.erase_plan import begin
+from perdure.stores.sqlite.retention.erase_records import certificate_with
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.store import SqliteStore
 from tests.conformance.store.building import erasure, labelled
@@ -137,6 +138,20 @@ async def test_erasure_changes_few_rows_per_transaction_at_any_length(
         assert sum(changes) > size
         widest.append(max(changes))
     assert widest[1] <= widest[0]
+
+
+async def test_new_certificate_takes_same_steps_after_many_erasures(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    steps: list[int] = []
+    for number in range(30):
+        name = StreamId(f"s{number}")
+        await create(store, name)
+        made = await store.retention.erase(erasure(name, id=f"e{number}"))
+        look = partial(certificate_with, namespace="default", id_=made.id)
+        steps.append(steps_of(path, look))
+    assert max(steps) <= steps[1], steps
 
 
 async def test_labels_of_a_deep_fork_read_only_streams_with_labels(

@@ -22,7 +22,7 @@ from perdure.stores.sqlite.retention.erase_plan import begin
 from perdure.stores.sqlite.retention.erase_records import (
     Open,
     backups_of,
-    certificates_of,
+    certificate_with,
     names_of,
     open_erasures,
 )
@@ -50,8 +50,7 @@ async def erase(
         is_composite=True,
     )
     await go_on(database, durability, clock)
-    found = await database.read(lambda tables: certificates_of(tables, namespace))
-    kept = next(certificate for certificate in found if certificate.id == begun.id)
+    kept = await database.read(lambda tables: certificate_with(tables, namespace, begun.id))
     return copies.with_file_names(kept, begun) if kept.id == request.id else kept
 
 

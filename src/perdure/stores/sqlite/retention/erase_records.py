@@ -16,6 +16,13 @@ SELECT certificate FROM erasure
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND is_removal = 0 ORDER BY no
 """
 
+_CERTIFICATE = """
+SELECT certificate FROM erasure
+WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND is_removal = 0 AND id = ?
+ORDER BY no DESC LIMIT 1
+"""
+"""Newest first: an erasure that just ended is the first row, however many there were before."""
+
 _INSERT = """
 INSERT INTO erasure (namespace, id, is_removal, is_done, certificate) VALUES (?, ?, ?, 0, ?)
 """
@@ -41,6 +48,11 @@ class Open(NamedTuple):
 def certificates_of(tables: Tables, namespace: str) -> list[Certificate]:
     """Return every certificate of the namespace, oldest first."""
     return [_certificate.decode(row[0]) for row in tables.rows(_CERTIFICATES, namespace)]
+
+
+def certificate_with(tables: Tables, namespace: str, id_: str) -> Certificate:
+    """Return the certificate of the stored erasure `id_` of the namespace."""
+    return _certificate.decode(tables.value(_CERTIFICATE, namespace, id_))
 
 
 def certificate_of(tables: Tables, erasure: Open) -> Certificate | None:
