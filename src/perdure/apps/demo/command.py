@@ -109,6 +109,8 @@ async def _play_recorded(file: Path, common: CommonOptions, *, is_served: bool) 
 
 
 async def _play_cluster(common: CommonOptions) -> int:
+    if common.store:
+        workers.require_shared(common.store)
     folder = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
     clock = SystemClock()
     begun = clock.steady_s()

@@ -78,6 +78,14 @@ class Shift(msgspec.Struct, frozen=True):
         return False
 
 
+def require_shared(address: str) -> None:
+    """Raises: UsageMistake for the address of a store that several machines cannot share."""
+    if address.partition(":")[0] in _LOCAL:
+        raise UsageMistake(
+            f"{address} is no PostgreSQL: --cluster needs --store postgresql://…, or no --store"
+        )
+
+
 @contextmanager
 def postgres(folder: Path) -> Generator[str]:
     """Yield the address of a PostgreSQL server in `folder`.
@@ -142,12 +150,8 @@ def _reason(error: Exception, logged: str) -> str:
 async def play(stage: Stage, address: str, namespace: str, folder: Path) -> str:
     """Run the acts on the store at `address`. Return the address of the store without a password.
 
-    Raises: UsageMistake for a store that several machines cannot share; it is not created.
+    Raises: ConfigError for a store that several machines cannot share.
     """
-    if address.partition(":")[0] in _LOCAL:
-        raise UsageMistake(
-            f"{address} is no PostgreSQL: --cluster needs --store postgresql://…, or no --store"
-        )
     async with (
         writable_store(address, namespace) as store,
         Runtime(store, [CLERK], runner="workers") as runtime,
