@@ -9,11 +9,12 @@ import pytest
 from perdure import assistant, user
 from perdure.apps.chat.attachments import attach
 from perdure.apps.chat.files import files_below
+from perdure.apps.chat.slash_commands import HELP
 from perdure.apps.cli.exits import PathNotFound
 from perdure.apps.terminal.outline import Row
 from perdure.apps.tui.completion import Offers, offers_for
 from perdure.apps.tui.gauge import Numbers, gauge_line
-from perdure.apps.tui.program import theme_of
+from perdure.apps.tui.program import KEYS, theme_of
 from perdure.apps.tui.tree_rows import folded_at, tree_state, unfolded, visible, with_visible
 from perdure.client.store import Store
 from perdure.errors import LimitExceeded, WrongArgument
@@ -119,3 +120,8 @@ def test_attachment_is_text_or_media_or_rejected(tmp_path: Path) -> None:
         file.truncate(17 * 1024 * 1024)
     with pytest.raises(LimitExceeded):
         attach("big.txt", tmp_path)
+
+
+def test_help_is_not_wrapped_in_80_columns() -> None:
+    lines = [*HELP.splitlines(), *KEYS.splitlines()]
+    assert [line for line in lines if len(line) > 75] == []

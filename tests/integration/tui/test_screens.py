@@ -140,6 +140,11 @@ async def test_session_picker_can_search_preview_and_continue_a_session(
         await seen.shows("nothing matches in this folder; Tab lists 1 session of other folders")
         await seen.press(*["backspace"] * 4)
         await seen.shows("The trip")
+        await seen.press(*"zebra")
+        await seen.shows("nothing matches in this folder or in other folders")
+        for key in ("↑↓ Move", "⏎ Continue it"):
+            assert key in seen.screen
+        await seen.press(*["backspace"] * 5)
         await seen.press("tab")
         await seen.shows("Bread", "Cake", "Soup")
         await seen.press(*"cake")

@@ -36,7 +36,7 @@ KEYS = """Enter                  send; during a turn: steer it
 Ctrl-J, Alt-Enter      begin a new line (so does a \\ before Enter)
 Up, Down               earlier messages
 @                      complete the name of a file, and attach it
-Tab, Shift-Tab         complete, or move to the tool calls; Enter unfolds one
+Tab, Shift-Tab         complete, or move to a tool call; Enter unfolds it
 Ctrl-O                 unfold or fold all tool calls
 Ctrl-R                 show or hide the model's reasoning
 Escape                 stop the turn or the command

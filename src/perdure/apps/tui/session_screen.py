@@ -34,9 +34,9 @@ class SessionScreen(ModalScreen[str | None]):
     """All sessions of `store`, sessions of `folder` first. Returns the chosen id; None: none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Continue it"),
+        Binding("enter", "choose", "Continue it", priority=True),  # before the text field
         Binding("up", "move(-1)", "Up", show=False, priority=True),
-        Binding("down", "move(1)", "Down", show=False, priority=True),
+        Binding("down", "move(1)", "Move", key_display="↑↓", priority=True),
         Binding("pageup", "move(-10)", "Up", show=False, priority=True),
         Binding("pagedown", "move(10)", "Down", show=False, priority=True),
         Binding("tab", "everywhere", "All folders or this one", priority=True),
@@ -52,7 +52,7 @@ class SessionScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         """Lay out the text field, the list, the preview and the keys."""
         yield Input(
-            placeholder='words of a title, id or folder, or "exact words"; Enter continues it',
+            placeholder='words of a title, id or folder, or "exact words"',
             compact=True,
         )
         yield OptionList(id="sessions", markup=False, compact=True)
@@ -141,10 +141,6 @@ class SessionScreen(ModalScreen[str | None]):
         self._state = found
         self._draw()
 
-    def on_input_submitted(self, _: Input.Submitted) -> None:
-        """Choose the selected session."""
-        self.action_choose()
-
     def action_choose(self) -> None:
         """Choose the selected session."""
         if (choice := self._choice()) is not None:
@@ -161,6 +157,8 @@ def _none_text(state: State) -> str:
         return "nothing matches"
     widened = after(state, "everywhere")
     count = len(widened.fitting) if isinstance(widened, State) else 0
+    if not count:
+        return "nothing matches in this folder or in other folders"
     found = count_of(count, "session")
     return f"nothing matches in this folder; Tab lists {found} of other folders"
 
