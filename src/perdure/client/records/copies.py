@@ -11,6 +11,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.messages import MESSAGE
+from perdure.session.notes import SessionStarted
 from perdure.stores.session_store import SessionStore
 
 
@@ -21,8 +22,10 @@ async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
     the fork was created. If the parent was erased, the fork has the only messages, and the result
     is 0.
     """
-    is_other = info.origin == "subagent" or info.is_role or info.source is not None
+    is_other = info.is_role or info.source is not None
     if info.parent is None or is_other:  # an imported session has its own marks: `is_copy`
+        return 0
+    if info.origin == "subagent" and await _was_invoked(store, info.id):
         return 0
     try:
         if (await store.state(info.id)).header.fork is not None:  # it shares entries
@@ -39,6 +42,15 @@ async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
                 return count
             count = entry.seq + 1
     return count
+
+
+async def _was_invoked(store: SessionStore, session: StreamId) -> bool:
+    """Return whether a call opened the session; a fork that copies such a session has its origin.
+
+    Only the first entry is read: many agents may be invoked in one long session.
+    """
+    first = await store.entries(session, limit=1)
+    return bool(first) and first[0].kind == SessionStarted.kind
 
 
 async def has_parent(store: SessionStore, info: SessionInfo) -> bool:

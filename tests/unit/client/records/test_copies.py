@@ -77,6 +77,28 @@ async def test_fork_of_erased_session_file_counts_copied_calls(tmp_path: Path) -
         assert await counts(store) == ONCE
 
 
+async def test_fork_of_invoked_agents_session_counts_copied_calls_once(tmp_path: Path) -> None:
+    helper = perdure.Agent("helper", model="x:y")
+    boss = perdure.Agent("boss", model="x:y", tools=["invoke_agent"])
+    call = assistant(tool_call("c1", "invoke_agent", {"agent": "helper", "input": "go"}))
+    said = [call, *(assistant(text) for text in "abc")]
+    models = ScriptedModel(
+        [msgspec.structs.replace(each, model="x:y", usage=USED) for each in said]
+    )
+    async with (
+        perdure.open(f"jsonl:///{tmp_path}", clock=ManualClock()) as store,
+        perdure.Runtime(store, agents=[boss, helper], models=models) as runtime,
+    ):
+        chat = await runtime.start("boss")
+        await chat.send("start")
+        (child,) = [each.id for each in await store.recent(scope="all") if each.id != chat.id]
+        before = (await store.usage())[0].calls
+        fork = await (await store.open(child)).fork()
+        assert (await store.usage())[0].calls == before
+        await (await runtime.resume(fork.id)).send("on")
+        assert (await store.usage())[0].calls == before + 1
+
+
 async def test_copied_stores_count_calls_of_forks_once(tmp_path: Path) -> None:
     async with (
         perdure.open(f"sqlite:///{tmp_path / 'a.db'}", clock=ManualClock()) as source,
