@@ -185,3 +185,10 @@ def test_demo_of_a_cluster_reports_why_postgresql_does_not_start(stage: World) -
         assert "invalid locale settings; check LANG and LC_*" in shown
         assert "--store postgresql://" in shown
         assert "bug in perdure" not in shown
+
+
+def test_demo_of_a_cluster_with_a_local_store_creates_nothing(stage: World) -> None:
+    before = sorted(stage.folder.iterdir())
+    refused = stage.run("demo", "--cluster", "--store", f"sqlite:///{stage.folder}/new.db")
+    assert (refused.code, "is no PostgreSQL: --cluster needs" in refused.err) == (2, True)
+    assert sorted(stage.folder.iterdir()) == before
