@@ -31,7 +31,9 @@ async def stored() -> MemoryStore:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_same_leaf_gives_the_same_file_and_command(program: Program) -> None:
+async def test_continuation_at_the_same_leaf_gives_the_same_file_and_command(
+    program: Program,
+) -> None:
     store = await stored()
     first = await continuation_of(store, SESSION, program, cwd="/srv/birds")
     assert first == await continuation_of(store, SESSION, program, cwd="/srv/birds")

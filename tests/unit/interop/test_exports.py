@@ -256,7 +256,7 @@ async def test_pi_session_exports_same_context_to_operator() -> None:
     assert roles == [each.message.role for each in here]
 
 
-async def test_tool_message_of_unknown_parts_is_exported_everywhere() -> None:
+async def test_tool_message_of_unknown_parts_is_exported_in_every_format() -> None:
     store = empty_store()
     unknown = UnknownPart(msgspec.Raw(b'{"type":"hologram"}'))
     entries = (

@@ -145,7 +145,7 @@ async def test_file_of_unknown_session_is_imported_whole(program: Program) -> No
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_mark_of_another_session_is_ignored(program: Program) -> None:
+async def test_export_mark_of_another_session_is_ignored(program: Program) -> None:
     store = await edited()
     await create(store, StreamId("other"))
     content = await written(store, program)

@@ -131,7 +131,7 @@ async def test_references_use_ids_of_the_imported_entries() -> None:
     assert kept.message.text.startswith("And how many are pears?")
 
 
-async def test_leaf_is_at_end_of_file() -> None:
+async def test_imported_leaf_is_the_last_entry_of_the_file() -> None:
     store = empty_store()
     await imported(store, claude_file("sidechain.jsonl"))
     await imported(store, pi_file("v2.jsonl"))
@@ -155,7 +155,7 @@ async def test_every_fixture_gives_valid_store() -> None:
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_path_names_the_source(tmp_path: Path) -> None:
+async def test_file_name_is_stored_as_the_name_of_the_import_source(tmp_path: Path) -> None:
     store = empty_store()
     path = tmp_path / "2026_x.jsonl"
     path.write_bytes(pi_file("v3.jsonl"))
@@ -249,7 +249,7 @@ async def test_import_in_pieces_equals_whole_import() -> None:
             assert (await pieces.state(report.session)).info.messages == report.messages
 
 
-async def test_only_new_part_is_added_and_stored() -> None:
+async def test_import_of_a_grown_file_adds_and_stores_only_its_new_part() -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     await imported(store, lines(content, 8))
@@ -268,7 +268,7 @@ async def test_leaf_moves_to_end_of_grown_file() -> None:
     assert (await texts(store, V3))[-1] == "Thanks"
 
 
-async def test_moved_leaf_stays() -> None:
+async def test_leaf_moved_in_perdure_stays_after_a_second_import() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     target = await store.resolve(V3, "b0000003")

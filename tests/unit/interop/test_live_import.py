@@ -226,7 +226,7 @@ async def test_truncated_file_loses_no_entries(desk: Desk) -> None:
     assert await desk.texts(V3) == before
 
 
-async def test_one_file_with_two_names_counts_once(desk: Desk) -> None:
+async def test_file_with_two_hard_links_is_imported_once(desk: Desk) -> None:
     path = desk.write("a.jsonl", pi_file("v3.jsonl"))
     (desk.folder / "b.jsonl").hardlink_to(path)
     assert told(await desk.look()) == [("a.jsonl", "imported", 19)]
@@ -269,7 +269,7 @@ async def test_session_with_open_turn_is_imported_after_its_end(desk: Desk) -> N
     assert told(await desk.look()) == [("a.jsonl", "imported", 12)]
 
 
-async def test_own_files_are_ignored(tmp_path: Path) -> None:
+async def test_files_of_the_store_are_not_imported(tmp_path: Path) -> None:
     own = tmp_path / "own"
     output = tmp_path / "output.jsonl"
     output.write_bytes(b"")

@@ -12,7 +12,7 @@ def first(count: int, foreign: str | None, line: bytes = b"line") -> list[str]:
     return list(islice(session_ids("pi", foreign, line), count))
 
 
-def test_source_keeps_its_valid_id() -> None:
+def test_source_with_a_valid_id_keeps_that_id() -> None:
     assert first(3, "0f6f3f0e-7d55") == ["0f6f3f0e-7d55", "0f6f3f0e-7d55.2", "0f6f3f0e-7d55.3"]
 
 

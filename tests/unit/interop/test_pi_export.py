@@ -97,7 +97,7 @@ async def test_side_entries_do_not_change_export() -> None:
 
 
 @pytest.mark.parametrize("name", ["v3.jsonl", "newer.jsonl", "damaged.jsonl"])
-async def test_additions_follow_original_lines(name: str) -> None:
+async def test_entries_added_in_perdure_follow_the_original_lines(name: str) -> None:
     store = empty_store()
     stream = (await imported(store, pi_file(name))).session
     before = await branch(store, stream)
@@ -139,7 +139,7 @@ async def test_new_ids_differ_from_ids_in_file() -> None:
     assert len(set(ids)) == len(ids)
 
 
-async def test_own_branch_has_its_parent() -> None:
+async def test_exported_branch_made_in_perdure_has_its_parent() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v2.jsonl"))).session
     target = await store.resolve(stream, "a0000002")
@@ -161,7 +161,7 @@ async def test_moved_leaf_is_written_as_marker() -> None:
     assert (await other.state(stream)).leaf == await other.resolve(stream, "b0000003")
 
 
-async def test_own_labels_and_title_are_written_at_end() -> None:
+async def test_labels_and_title_set_in_perdure_are_written_at_the_end() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     first = await store.resolve(stream, "b0000003")
@@ -255,7 +255,7 @@ async def test_transcript_is_exported_as_pi_file_with_same_branch(name: str) -> 
     assert (again.info.title, again.info.cwd) == (state.info.title, state.info.cwd)
 
 
-async def test_media_go_along() -> None:
+async def test_media_are_included_in_the_pi_export() -> None:
     store, other = empty_store(), empty_store()
     stream = (await imported(store, claude_file("tools.jsonl"))).session
     await imported(other, await exported(store, stream))
@@ -392,7 +392,7 @@ HALF = (
 WHOLE = HALF + b'{"type":"message"\n'
 
 
-async def test_half_written_line_is_not_exported_with_whole_one() -> None:
+async def test_half_written_line_is_not_exported_beside_its_complete_line() -> None:
     store, head = empty_store(), pi_file("v3.jsonl")
     stream = (await imported(store, head + HALF)).session
     await imported(store, head + WHOLE)
@@ -401,7 +401,7 @@ async def test_half_written_line_is_not_exported_with_whole_one() -> None:
     assert any("half-written" in warning for warning in made.warnings)
 
 
-async def test_half_written_line_is_exported_if_it_has_own_children() -> None:
+async def test_half_written_line_is_exported_if_perdure_entries_follow_it() -> None:
     store, head = empty_store(), pi_file("v3.jsonl")
     stream = (await imported(store, head + HALF)).session
     await say(store, "ours", stream=stream)

@@ -78,7 +78,7 @@ async def test_restored_session_is_identical_to_the_last_byte() -> None:
             assert (await other.maintenance.verify()).is_ok
 
 
-async def test_turns_are_restored() -> None:
+async def test_turns_of_a_session_are_restored() -> None:
     bundle = await with_turn(empty_store())
     other = empty_store()
     assert await restored(other, bundle) == ("s", len(bundle.entries), True)

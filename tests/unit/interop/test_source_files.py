@@ -74,7 +74,7 @@ def test_entries_of_one_line_are_distinguished() -> None:
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_place_in_another_file_version_does_not_match() -> None:
+def test_entry_from_another_file_version_does_not_match_by_position() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1), at=5)]
     assert known_items([item("z", 0, at=5)], entries, {}, {7}) == {}
     assert known_items([item("z", 0, at=5)], entries, {}, ()) == {}
@@ -97,7 +97,7 @@ def test_line_stored_as_opaque_before_is_a_new_entry() -> None:
     assert known_items([item("whole", 0, "x")], entries, {"x": EntryId("s/1")}, {0}) == {}
 
 
-def test_own_entries_are_matched_by_assigned_id() -> None:
+def test_entries_made_in_perdure_are_matched_by_their_assigned_id() -> None:
     own = entry(2, user("ours"), None)
     assert known_items([item("ours", 0, "y")], [own], {"y": own.id}, {0}) == {0: "s/2"}
 
@@ -118,7 +118,7 @@ def test_rewritten_file_is_matched_by_ids_then_content() -> None:
     assert known_items(items, entries, ids, ()) == {0: "s/1", 1: "s/2", 2: "s/3"}
 
 
-def test_own_messages_are_never_matched_by_content() -> None:
+def test_messages_written_in_perdure_are_never_matched_by_content() -> None:
     own = entry(1, user("a"), None, at=1)
     assert known_items([item("a", 0, at=1)], [own], {}, ()) == {}
 

@@ -57,7 +57,7 @@ def test_question_without_period_has_no_period(question: str) -> None:
     assert period_of(question, NOW) is None
 
 
-def test_closeness_decreases_with_the_distance() -> None:
+def test_closeness_to_a_period_decreases_with_the_distance_in_time() -> None:
     period = period_of("in May 2023", NOW)
     assert period is not None
     assert period.closeness(ms(2023, 5, 1)) == period.closeness(ms(2023, 5, 31)) == 1.0

@@ -14,7 +14,7 @@ def asked(text: str) -> Question:
     return question_of(text, NOW)
 
 
-def test_every_word_of_a_class_has_its_prefix() -> None:
+def test_every_word_of_a_word_class_begins_with_its_prefix() -> None:
     words = (
         "happy happily happiness running ran dies die skies sky agreed news universal university"
     )
@@ -25,7 +25,7 @@ def test_every_word_of_a_class_has_its_prefix() -> None:
                     assert not each.has(said) or said.startswith(each.prefix)
 
 
-def test_function_words_are_ignored_if_there_are_other_words() -> None:
+def test_function_words_of_a_question_are_ignored_if_it_has_other_words() -> None:
     assert [word.asked for word in asked("What did the two of them do there?").words] == ["two"]
     assert [word.asked for word in asked("Worüber hat er mit ihr geredet?").words] == ["geredet"]
 

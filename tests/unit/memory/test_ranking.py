@@ -25,7 +25,7 @@ def said(name: str, author: str | None, text: str) -> SaidText:
     return SaidText(name, author, text, START_MS)
 
 
-def test_every_speaker_named_in_question_counts() -> None:
+def test_texts_of_every_speaker_named_in_a_question_rank_higher() -> None:
     texts = [said("a", "Ana Maria", "the moon"), said("b", "Bob", "the moon")]
     texts.append(said("c", "Eve", "the moon"))
     for question, speakers in (
@@ -38,7 +38,7 @@ def test_every_speaker_named_in_question_counts() -> None:
         assert {name for name, each in found.items() if each.reasons.get("speaker")} == speakers
 
 
-def test_named_speakers_who_answer_each_other_count_more_among_several() -> None:
+def test_texts_of_named_speakers_who_answer_each_other_rank_higher_among_several() -> None:
     texts = [
         said("a", "Ana", "the moon"),
         said("e", "Eve", "the moon"),
@@ -53,7 +53,7 @@ def test_named_speakers_who_answer_each_other_count_more_among_several() -> None
     assert {each.reasons["speaker"] for each in between_two.values()} == {1.0}
 
 
-def test_words_of_a_long_text_count_less_at_its_neighbours() -> None:
+def test_words_of_a_long_text_raise_the_rank_of_neighbours_less() -> None:
     def of_neighbour(length: int) -> float:
         texts = [said("a", None, "moon " + "so " * (length - 1)), said("b", None, "so")]
         return ranked(texts, "the moon?")["b"].reasons["neighbours"]
@@ -61,7 +61,7 @@ def test_words_of_a_long_text_count_less_at_its_neighbours() -> None:
     assert of_neighbour(600) < 0.2 * of_neighbour(60)
 
 
-def test_reason_of_neighbours_includes_their_words() -> None:
+def test_neighbour_reason_of_a_hit_lists_the_words_of_the_neighbours() -> None:
     texts = [said("a", None, "the hotel"), said("b", None, "by the river"), said("c", None, "so")]
     found = ranked(texts, "Which hotel by the river?")
     assert found["c"].nearby == {"hotel", "river"}
@@ -75,7 +75,7 @@ def test_weight_of_zero_disables_a_reason() -> None:
     assert "speaker" not in found["a"].reasons
 
 
-def test_mentioned_speaker_name_counts_only_with_more_than_two_speakers() -> None:
+def test_speaker_name_in_a_text_counts_only_with_more_than_two_speakers() -> None:
     texts = [said("a", "Ana", "so be it"), said("b", "Bob", "we tell Ana of the moon")]
     assert "words" not in ranked(texts, "Who is Ana?").get("b", Ranked(0, 0, {})).reasons
 

@@ -48,7 +48,7 @@ def test_agent_scope_covers_one_agent_of_every_subject() -> None:
     assert not scope.covers(fact("ana", "other"))
 
 
-def test_namespace_scope_covers_everything() -> None:
+def test_namespace_scope_covers_all_subjects_and_agents() -> None:
     scope = MemoryFilter(name="namespace")
     assert scope.covers(fact("ana", "helper"))
     assert scope.covers(fact(None, None))

@@ -70,7 +70,7 @@ def test_question_with_zero_vector_has_no_similarity() -> None:
     assert similarity(corpus, Meaning(MODEL, (0.0, 0.0))) is None
 
 
-def test_vector_without_direction_is_rejected() -> None:
+def test_zero_vector_is_rejected() -> None:
     for wrong in ((0.0, 0.0), (), (float("inf"), 1.0), (float("nan"), float("nan"))):
         with pytest.raises(ValueError, match="no direction"):
             stored(wrong)

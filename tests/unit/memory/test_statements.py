@@ -61,7 +61,7 @@ def test_time_of_a_statement_affects_rank_but_is_not_a_match() -> None:
 
 
 @pytest.mark.parametrize("sums", [PlainSums, arrays.ArraySums])
-def test_sums_with_and_without_numpy_report_same_size_and_scope(sums: type[PlainSums]) -> None:
+def test_ranking_reports_same_sizes_with_and_without_numpy(sums: type[PlainSums]) -> None:
     texts = [SaidText("a", None, "the hotel", START_MS), SaidText("b", None, "so", START_MS)]
     corpus, _ = corpus_of([texts, [SaidText("c", None, "hotel hotel", START_MS)]])
     asked = question_of("Which hotel?", START_MS)

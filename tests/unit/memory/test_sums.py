@@ -43,7 +43,7 @@ def test_limited_ranking_is_start_of_full_ranking(sums: Sums) -> None:
 
 
 @EACH
-def test_sessions_out_of_scope_do_not_count(sums: Sums) -> None:
+def test_sessions_out_of_scope_do_not_affect_scores(sums: Sums) -> None:
     sessions = random_sessions(3)
     corpus, names = corpus_of(sessions)
     keys = tuple(session_key(f"s{number}") for number in (1, 4, 6))

@@ -54,7 +54,7 @@ def test_arguments_that_are_not_json_are_sent_unchanged() -> None:
 
 
 @pytest.mark.parametrize("text", ["say /tool x", "/tools", "/tool", "/toolx {}"])
-def test_other_text_calls_nothing(text: str) -> None:
+def test_echo_calls_no_tool_for_text_without_a_request(text: str) -> None:
     assert calls_for(text) == ()
 
 

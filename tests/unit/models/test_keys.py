@@ -90,7 +90,7 @@ def test_missing_keyring_library_gives_no_key(monkeypatch: pytest.MonkeyPatch) -
     assert in_keyring("openai") is None
 
 
-def test_failing_keyring_gives_no_key_and_leaks_nothing(
+def test_failing_keyring_gives_no_key_and_its_error_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = held({})

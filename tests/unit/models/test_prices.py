@@ -37,7 +37,7 @@ def test_invalid_amount_is_rejected(amount: str) -> None:
         dollars(amount)
 
 
-def test_token_classes_have_prices_and_cache_defaults_to_input() -> None:
+def test_each_token_class_has_a_price_and_cache_price_defaults_to_input_price() -> None:
     price = Price(dollars(3), dollars(15), cache_read=dollars("0.3"))
     million = 1_000_000
     assert price.cost_microcents(Usage(million)) == dollars(3)
@@ -58,7 +58,7 @@ def test_cost_is_additive_up_to_rounding(one: Usage, two: Usage) -> None:
     assert abs(price.cost_microcents(one + two) - apart) <= 1
 
 
-def test_own_price_precedes_reported_cost_and_list() -> None:
+def test_price_from_settings_is_preferred_to_reported_cost_and_price_list() -> None:
     own = {MODEL: Price(1_000_000, 0), "q:*": Price(2_000_000, 0)}
     reported = Usage(5, cost_microcents=99)
     assert CostCalculator(own, Listed())(MODEL, reported) == 5
@@ -69,7 +69,7 @@ def test_own_price_precedes_reported_cost_and_list() -> None:
     assert CostCalculator({}, object())(MODEL, Usage(5)) is None
 
 
-def test_free_is_not_unknown() -> None:
+def test_price_of_zero_differs_from_an_unknown_price() -> None:
     assert CostCalculator({"own:*": Price(0, 0)}, object())("own:m", Usage(5, 5)) == 0
     assert unpriced(MODEL, Usage(5)) is None
     assert unpriced(MODEL, Usage(5, cost_microcents=4)) == 4

@@ -38,7 +38,7 @@ async def said(router: ModelRouter, model: str) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
-async def test_prefix_selects_client_and_client_receives_whole_name() -> None:
+async def test_router_selects_client_by_prefix_and_passes_the_whole_model_name() -> None:
     router = ModelRouter({"a": NamedClient("first"), "b": NamedClient("second")})
     assert await said(router, "a:x") == "first for a:x"
     assert await said(router, "b:vendor/model:tag") == "second for b:vendor/model:tag"
@@ -99,7 +99,7 @@ async def test_unusable_model_raises_model_refused() -> None:
     assert router.info("b:x") == ModelInfo("b:x")
 
 
-async def test_closing_closes_used_clients() -> None:
+async def test_closing_the_router_closes_the_clients_in_use() -> None:
     unused: list[NamedClient] = []
     clients = {"a": NamedClient("a"), "b": NamedClient("b")}
     router = ModelRouter(

@@ -86,7 +86,7 @@ async def test_failure_in_answer_follows_earlier_text() -> None:
     assert (await answer(model)).text == "one two"
 
 
-async def test_delays_sleep_on_the_clock() -> None:
+async def test_scripted_delays_use_the_clock_of_the_model() -> None:
     clock = ManualClock()
     model = scripted(
         "sequence: [{delay_ms: 1000, chunk_delay_ms: 250, chunk_chars: 1, text: ab}]", clock
@@ -232,7 +232,7 @@ def test_diverged_conversation_has_different_digest() -> None:
         assert counted(hearing.count_messages(messages)) == told(messages)
 
 
-def test_only_newest_conversations_are_remembered() -> None:
+def test_scripted_model_remembers_only_the_newest_conversations() -> None:
     hearing = MessageCounter()
     several = [
         (user(f"{n}"), *(assistant(f"{m}") for m in range(40))) for n in range(2 * MOST_REMEMBERED)

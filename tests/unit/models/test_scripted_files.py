@@ -31,7 +31,7 @@ async def test_model_name_with_file_plays_its_scenario(tmp_path: Path) -> None:
     assert await said(client, model) == "Land"
 
 
-async def test_other_name_is_built_in_scenario() -> None:
+async def test_model_name_without_a_file_selects_a_built_in_scenario() -> None:
     client = FiledScripts(clock=ManualClock())
     client.require("scripted:echo")
     assert "you wrote “hi”" in await said(client, "scripted:echo")

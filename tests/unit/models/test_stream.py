@@ -52,7 +52,7 @@ def made(*deltas: Delta) -> Message:
     return answer_of(deltas, MODEL)
 
 
-def test_pieces_of_one_kind_in_a_row_are_one_part() -> None:
+def test_consecutive_deltas_of_one_kind_become_one_part() -> None:
     message = made(
         ThinkingDelta("a"),
         ThinkingDelta("b"),
@@ -283,7 +283,7 @@ def test_any_answer_can_be_written_to_log(deltas: list[Delta], reason: StopReaso
 
 
 @given(st.lists(st.text(max_size=9)), st.data())
-def test_positions_of_chunk_boundaries_do_not_change_the_message(
+def test_message_is_the_same_for_any_chunk_boundaries(
     texts: list[str], data: st.DataObject
 ) -> None:
     whole = "".join(texts)

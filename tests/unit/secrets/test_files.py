@@ -34,7 +34,7 @@ def test_field_with_other_name_contains_no_secret(name: str) -> None:
         "-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n-----END CERTIFICATE-----",
     ],
 )
-def test_similar_text_without_secret_is_ignored(text: str) -> None:
+def test_text_that_resembles_a_secret_is_ignored(text: str) -> None:
     assert list(finds(text)) == []
 
 

@@ -39,7 +39,7 @@ def test_values_are_found_by_their_context() -> None:
         "“postgres://ann:tulip77@host and --password tulip77”.",
     ],
 )
-def test_quotation_marks_around_a_value_are_outside(text: str) -> None:
+def test_quotation_marks_are_not_part_of_a_found_value(text: str) -> None:
     assert set(found(text)) == {"tulip77"}
 
 
@@ -59,12 +59,12 @@ def test_value_in_quotation_marks_needs_no_digits(text: str, value: str) -> None
 
 
 @pytest.mark.parametrize("text", ["api_key=“$KEY”", "PASSWORD=“${X}”", "passwd: “the word after”"])
-def test_reference_or_prose_in_quotation_marks_is_no_secret(text: str) -> None:
+def test_quoted_reference_or_prose_is_not_a_secret(text: str) -> None:
     assert found(text) == {}
 
 
 @pytest.mark.parametrize("value", ["tu”lip77", "tulip77.", "tulip77!", "tulip77)", "tulip”77."])
-def test_marks_that_may_belong_to_a_password_are_masked(value: str) -> None:
+def test_punctuation_that_may_belong_to_a_password_is_masked(value: str) -> None:
     assert found(f"DB_PASSWORD={value} next") == {value: "password"}
 
 
@@ -127,7 +127,7 @@ def test_secret_field_names_are_recognized(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["idempotency_key", "tokens_before", "key", "passing", "path"])
-def test_other_field_names_are_not_secret(name: str) -> None:
+def test_field_name_without_a_secret_word_is_not_secret(name: str) -> None:
     assert not shapes.is_secret_name(name)
 
 
@@ -153,7 +153,7 @@ def test_patterns_take_linear_time_on_repetition(piece: str) -> None:
     )  # a quadratic pattern would exceed the time limit
 
 
-def test_password_that_ends_like_a_file_name_is_found_unless_it_is_one() -> None:
+def test_password_that_ends_like_a_file_name_is_found_but_a_file_name_is_not() -> None:
     for text in (
         "password=hunter2secret",
         "password: hunter2secret",
@@ -225,7 +225,7 @@ def test_test_results_and_folders_are_not_passwords() -> None:
             assert found(text) == {}
 
 
-def test_field_with_a_short_name_is_secret_if_its_value_looks_like_one() -> None:
+def test_field_with_a_short_name_is_secret_if_its_value_looks_secret() -> None:
     for name in ("pass", "pw", "Pass"):
         assert shapes.is_secret_field(name, "hunter22")
         assert not shapes.is_secret_field(name, "skipped")

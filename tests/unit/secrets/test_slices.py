@@ -103,7 +103,7 @@ def test_pattern_is_not_tried_again_after_its_kind_was_found(
     assert first < 2 * alone  # of six slices
 
 
-def test_other_thread_runs_while_a_long_text_is_searched() -> None:
+def test_other_threads_run_while_a_long_text_is_searched_for_secrets() -> None:
     text = '{"path": "/src/main.py", "token_count": 55, "ok": true}\n' * 40_000
     began, turns = time.thread_time(), list[int]()
     while max(turns, default=0) < 10 and len(turns) < 10:  # this thread itself may be stopped

@@ -35,7 +35,7 @@ def branching() -> tuple[Making, list[EntryId]]:
     return making, [first, left, right, last]
 
 
-def test_final_state_follows_entries_and_moves() -> None:
+def test_final_state_of_a_bundle_includes_its_leaf_moves() -> None:
     making, (first, left, right, last) = branching()
     standing = standing_of(making.made())
     assert (standing.leaf, standing.title, standing.cwd) == (last, "A\nday", "/srv/b")
@@ -83,7 +83,7 @@ def test_branch_before_root_is_empty() -> None:
     assert not any(entry.lane == "tree" for entry in cut.entries)
 
 
-def test_unreadable_entries_are_unknown_and_harmless() -> None:
+def test_unreadable_entries_of_a_bundle_cause_no_error() -> None:
     making = Making()
     making.raw("compaction", b'{"summary":1}')
     assert isinstance(readable(making.entries[0]), Unknown)

@@ -53,7 +53,7 @@ def test_claude_code_file_with_only_notes_is_detected(line: bytes) -> None:
     assert recognised_in(line + b"\n") == "claude-code"
 
 
-async def test_own_exports_are_recognized_in_both_formats() -> None:
+async def test_exports_of_perdure_are_recognized_as_pi_and_as_operator() -> None:
     store = empty_store()
     report = await imported(store, claude_file("tools.jsonl"))
     assert recognised_in((await export_session(store, report.session)).content) == "perdure"
@@ -86,11 +86,11 @@ def test_pi_file_without_header_is_recognized_as_pi() -> None:
         b'{"type":42}\n{"kind":"user"}\n',
     ],
 )
-def test_files_of_other_kinds_have_no_format(content: bytes) -> None:
+def test_file_of_another_kind_is_detected_as_no_format(content: bytes) -> None:
     assert recognised_in(content) is None
 
 
-def test_only_start_of_file_is_read() -> None:
+def test_format_detection_reads_only_the_start_of_a_file() -> None:
     assert recognised_in(b"x\n" * LINES_LOOKED_AT + pi_file("v3.jsonl")) is None
 
 

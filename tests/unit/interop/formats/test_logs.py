@@ -105,14 +105,14 @@ def test_empty_foreign_id_is_rejected() -> None:
         log_of(said(0), aliases={"": EntryId("s/0")}).check()
 
 
-def test_positions_of_turns_are_found() -> None:
+def test_log_reports_whether_turns_follow_a_position() -> None:
     turn = (side(1, new_side(TurnStarted(0, "a"))), side(2, new_side(TurnFinished("stop"))))
     log = log_of(said(0), *turn, said(3, parent="s/0"))
     assert [log.has_turns(first) for first in range(4)] == [True, True, True, False]
     assert not log_of(said(0)).has_turns(0)
 
 
-def test_some_counts_entries_up_to_given_size_and_at_least_one() -> None:
+def test_log_piece_has_entries_up_to_a_given_size_and_at_least_one() -> None:
     log = log_of(*(said(seq) for seq in range(4)))
     assert [log.some(first, 1) for first in range(4)] == [1, 1, 1, 1]
     assert [log.some(first, 10_000) for first in range(4)] == [4, 3, 2, 1]

@@ -15,7 +15,7 @@ def said(body: bytes, kind: str = "message") -> Entry:
     return Entry(StreamId("s"), 0, "tree", None, None, 1, kind, 1, body)
 
 
-def test_no_loss_gives_no_text() -> None:
+def test_export_without_losses_gives_no_warning() -> None:
     lost = Losses()
     lost.add("tree", 0)
     lost.add_meta(said(b'{"role":"user","parts":[]}'))

@@ -175,7 +175,9 @@ _OURS = re.compile(r"<details>\n<summary>[^<>]*</summary>\n?|</details>\n?")
 
 
 @given(st.lists(_lines, max_size=8), st.lists(_lines, max_size=8))
-def test_renderer_sees_only_own_headings_and_folds(said: list[str], given_back: list[str]) -> None:
+def test_markdown_renderer_finds_only_headings_and_folds_of_the_export(
+    said: list[str], given_back: list[str]
+) -> None:
     making = Making()
     making.say(user("\n".join(said)), assistant("\n".join(said), tool_call("c", "t")))
     making.say(tool_result("c", "\n".join(given_back)), user("end"))

@@ -78,7 +78,7 @@ def test_each_form_is_recognised_and_gives_the_same_messages(form: str) -> None:
     assert parsed.malformed == ()
 
 
-def test_other_documents_are_not_detected_as_messages() -> None:
+def test_document_of_another_form_is_not_detected_as_messages() -> None:
     for content in (
         b"[]",
         b"[1, 2]",

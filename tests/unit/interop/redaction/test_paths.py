@@ -28,7 +28,7 @@ def homes(text: str) -> list[str]:
         ("PATH=/home/alice/bin:/usr/bin", "/home/alice"),
     ],
 )
-def test_home_directories_are_found(text: str, home: str) -> None:
+def test_home_directories_are_found_in_text(text: str, home: str) -> None:
     assert homes(text) == [home]
 
 
@@ -36,7 +36,7 @@ def test_home_directories_are_found(text: str, home: str) -> None:
     "text",
     ["https://example.com/home/page", "src/home/view.py", "/etc/hosts", "~/x", "/rooted", "a/root"],
 )
-def test_other_paths_are_not(text: str) -> None:
+def test_path_outside_home_directories_is_not_found(text: str) -> None:
     assert homes(text) == []
 
 

@@ -69,7 +69,7 @@ def test_punctuation_always_at_the_end_of_a_value_is_replaced_with_it() -> None:
     ]
 
 
-def test_values_that_differ_in_more_than_the_end_of_a_sentence_differ() -> None:
+def test_values_that_differ_in_more_than_end_punctuation_get_different_placeholders() -> None:
     texts = ("password=tulip77", "password=tulip77!", "password=tulip77?")
     made = redactor(*texts)
     assert [made.replace(text) for text in texts] == [
@@ -101,7 +101,7 @@ def test_only_requested_categories_are_replaced() -> None:
     assert redactor(text, sorts=()).replace(text) == text
 
 
-def test_kept_texts_stay() -> None:
+def test_text_excluded_from_redaction_is_unchanged() -> None:
     made = redactor("/home/alice")
     assert made.replace("kept/alice") == "kept/alice"
     assert made.holds_some("alice")

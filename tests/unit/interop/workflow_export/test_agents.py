@@ -54,7 +54,7 @@ def test_snapshot_with_every_setting_becomes_equal_agent() -> None:
     assert agent_of_text(yaml_of(exported.definition)) == WHOLE
 
 
-def test_runner_settings_are_reported_as_lost() -> None:
+def test_agent_settings_without_a_workflow_field_are_reported_as_lost() -> None:
     agent = msgspec.structs.replace(
         WHOLE, permissions=Permissions(scope="full"), mcp_servers=("maps",)
     )
@@ -90,7 +90,7 @@ def test_relavium_export_reports_each_unsupported_setting() -> None:
     }
 
 
-def test_export_and_agent_have_the_same_defaults() -> None:
+def test_workflow_export_and_agent_class_have_the_same_defaults() -> None:
     snapshot = stored(Agent("plain", model="scripted:echo"))
     for name, value in DEFAULTS.items():
         assert snapshot.get(name, value) == value

@@ -35,7 +35,9 @@ def test_context_has_all_variables_and_the_names_in_use() -> None:
         (None, "template"),
     ],
 )
-def test_resolved_prompt_is_never_filled_again(prompt: str | None, written: str) -> None:
+def test_placeholders_in_a_resolved_prompt_are_never_replaced(
+    prompt: str | None, written: str
+) -> None:
     agent = ExportedAgent({"system_prompt": "template"})
     resolved = with_resolved_prompt(agent, SessionStarted({}, WORKSPACE, prompt))
     assert resolved.definition["system_prompt"] == written

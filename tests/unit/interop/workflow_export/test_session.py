@@ -44,7 +44,7 @@ def facts(workflow: Workflow, key: str = "perdureExport") -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-def test_9_34_turn_is_one_node_and_interrupted_one_is_metadata() -> None:
+def test_9_34_turn_becomes_one_node_and_interrupted_turn_becomes_metadata() -> None:
     making = Making()
     making.say(user("Fix it"), user("please"))
     making.say(assistant("Let me see.", tool_call("c1", "read"), tool_call("c2", "find")))
@@ -90,7 +90,7 @@ def test_session_without_answers_exports_only_input_and_output() -> None:
     assert facts(empty)["messages"] == []
 
 
-def test_answer_without_user_message_is_turn_without_prompt() -> None:
+def test_answer_without_a_user_message_becomes_a_node_without_prompt() -> None:
     making = Making()
     making.say(assistant("Welcome."), user("Hi"), assistant("Hello."))
     assert [node.prompt_template for node in turns(exported(making))] == [None, "Hi"]
@@ -220,7 +220,9 @@ def test_variables_of_the_workspace_are_the_context() -> None:
     ("prompt", "written_as"),
     [("For Ulm, {{x}}", "For Ulm, {{x}}"), ("For {{ctx.city}}", "For { {ctx.city}}")],
 )
-def test_relavium_gets_the_resolved_prompt_and_no_context(prompt: str, written_as: str) -> None:
+def test_relavium_export_contains_the_resolved_prompt_and_no_context(
+    prompt: str, written_as: str
+) -> None:
     making = bound_in(WORKSPACE, "For {{ctx.shop}}", prompt)
     workflow = exported(making, "relavium")
     assert workflow.context == ()

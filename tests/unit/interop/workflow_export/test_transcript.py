@@ -74,7 +74,7 @@ def test_calls_and_results_are_listed_with_media() -> None:
     assert result["media"][0]["source"]["handle"] == PICTURE.handle
 
 
-def test_numbers_continue_over_system_messages() -> None:
+def test_message_numbers_include_system_messages() -> None:
     log = TreeLog()
     first = log.append(user("a"))
     log.extend(ModelChange("p:m"), Custom("x"))

@@ -31,7 +31,9 @@ def test_provider_embedder_uses_address_and_key_of_its_models() -> None:
         embedder_of("openai:small", Path(), {}, no_key)
 
 
-def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_a_missing_embedder_package_names_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(_name: str) -> object:
         raise ModuleNotFoundError("no", name="tokenizers")
 

@@ -17,7 +17,7 @@ from tests.fakes.tiny_models import WORDS, bert_folder, loaded, onnx_folder
 TEXTS = ["hotel", "the river took the boat", "a storm", "boat the took river the"]
 
 
-async def test_vectors_do_not_depend_on_the_other_texts(tmp_path: Path) -> None:
+async def test_vector_of_a_text_does_not_depend_on_other_texts(tmp_path: Path) -> None:
     embedder = SentenceModel(bert_folder(tmp_path))
     together = await embedder.embed(TEXTS)
     for text, vector in zip(TEXTS, together, strict=True):

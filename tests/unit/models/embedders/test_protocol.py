@@ -9,14 +9,14 @@ from perdure.models.embedders.protocol import check_embedder, check_name
 from tests.fakes.embedders import WordEmbedder
 
 
-def test_known_names_are_accepted() -> None:
+def test_known_embedder_names_are_accepted() -> None:
     for name in ("static:models/words", "minilm:/m", "openai:text-embedding-3-small", "ollama:a:b"):
         check_name(name)
     check_embedder(WordEmbedder())
 
 
 @pytest.mark.parametrize("name", ["", "static", "static:", "anthropic:x", "words", "none:x"])
-def test_unknown_names_are_rejected_with_supported_names(name: str) -> None:
+def test_unknown_embedder_name_error_lists_supported_names(name: str) -> None:
     with pytest.raises(ConfigError, match="static:FOLDER, minilm:FOLDER, or PROVIDER:MODEL"):
         check_name(name)
 

@@ -33,7 +33,7 @@ async def test_vector_is_the_mean_of_its_token_vectors(tmp_path: Path) -> None:
     assert not np.any(empty)
 
 
-async def test_other_weights_give_another_model_name(tmp_path: Path) -> None:
+async def test_different_weights_give_different_model_names(tmp_path: Path) -> None:
     one = StaticVectors(static_folder(tmp_path / "one")).model
     assert one == StaticVectors(static_folder(tmp_path / "two")).model
     other = StaticVectors(static_folder(tmp_path / "three", dimension=4)).model

@@ -14,7 +14,7 @@ def deltas(mapper: EventMapper, *events: wire.ModelResponseStreamEvent) -> list[
     return [delta for event in events for delta in mapper.deltas_of(event)]
 
 
-def test_events_become_deltas() -> None:
+def test_provider_events_become_deltas() -> None:
     mapper = EventMapper()
     assert not mapper.has_begun
     assert deltas(
@@ -42,7 +42,7 @@ def test_events_become_deltas() -> None:
     assert mapper.has_begun
 
 
-def test_half_an_emoji_waits_for_the_other_half() -> None:
+def test_half_of_an_emoji_is_sent_together_with_the_other_half() -> None:
     mapper = EventMapper()
     got = deltas(
         mapper,

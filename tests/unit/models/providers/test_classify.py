@@ -56,7 +56,9 @@ def of_status(status: int, body: object = None, **headers: str) -> ModelError:
         (413, ContextOverflow),
     ],
 )
-def test_status_decides(status: int, expected: type[ModelError]) -> None:
+def test_error_class_is_determined_by_the_http_status(
+    status: int, expected: type[ModelError]
+) -> None:
     error = of_status(status, {"message": "so it is"})
     assert type(error) is expected
     assert error.reason == f"HTTP {status}: so it is"
@@ -106,7 +108,7 @@ def test_overflow_messages_are_recognized() -> None:
         "The image is too large",
     ],
 )
-def test_other_refusals_are_not_overflows(said: str) -> None:
+def test_refusal_for_another_reason_is_not_an_overflow(said: str) -> None:
     assert not is_overflow(said)
     assert isinstance(of_status(400, {"message": said}), ModelRefused)
 
@@ -227,12 +229,12 @@ def test_request_that_cannot_be_sent_is_a_refusal() -> None:
     assert isinstance(model_error(UserError("video?"), MODEL), ModelRefused)
 
 
-def test_own_errors_pass_unchanged() -> None:
+def test_model_error_of_perdure_is_passed_on_unchanged() -> None:
     error = ModelUnavailable(MODEL, "gone")
     assert model_error(error, MODEL) is error
 
 
-def test_secrets_are_kept_out() -> None:
+def test_model_error_contains_no_given_secret() -> None:
     error = ModelHTTPError(401, "x", {"message": "wrong key: hunter2hunter2"})
     assert "hunter2" not in str(model_error(error, MODEL, ["hunter2hunter2"]))
 

@@ -38,7 +38,7 @@ async def test_known_models_have_context_windows(client: OpenAICompatible) -> No
     assert client.info("openai:nobody-knows") == ModelInfo("openai:nobody-knows")
 
 
-async def test_window_can_be_set() -> None:
+async def test_context_window_can_be_set() -> None:
     client = OpenAICompatible(base_url="http://127.0.0.1:9/v1", context_window=32_000)
     assert client.info("openai:my-model").context_window == 32_000
     await client.aclose()

@@ -40,7 +40,7 @@ def test_each_class_of_tokens_has_its_own_price() -> None:
     assert cost_microcents(usage, "claude-haiku-4-5", ANTHROPIC_URL) == 57_500_000
 
 
-def test_own_usage_costs_same_as_library_usage() -> None:
+def test_usage_in_perdure_form_costs_the_same_as_in_library_form() -> None:
     usage = Usage(400_000, 0, cache_read_tokens=500_000, cache_write_tokens=100_000)
     assert cost_of(usage, "claude-haiku-4-5", ANTHROPIC_URL) == 57_500_000
 

@@ -44,11 +44,11 @@ def test_known_secret_is_removed_in_any_form() -> None:
         "no connection to http://127.0.0.1:9/v1/, or it broke",
     ],
 )
-def test_other_text_stays(text: str) -> None:
+def test_text_without_a_key_is_unchanged(text: str) -> None:
     assert redact_text(text) == text
 
 
-def test_page_becomes_one_short_line() -> None:
+def test_html_error_page_becomes_one_short_line() -> None:
     shown = redact_text("<html>\n  <body>\r\n" + "x" * 10_000)
     assert "\n" not in shown
     assert len(shown) == MAX_CHARS

@@ -37,7 +37,7 @@ def mapped(
     ]
 
 
-def test_text_goes_as_text() -> None:
+def test_text_parts_are_sent_as_text() -> None:
     assert mapped(user("a", "b")) == [["a\n\nb"]]
     assert mapped(Message("context", (TextPart("recalled"),)), user("a")) == [["recalled", "a"]]
 
@@ -109,7 +109,7 @@ def test_reasoning_is_omitted() -> None:
     assert mapped(user("x"), assistant(thinking("hm"), "yes"))[1] == [wire.TextPart("yes")]
 
 
-def test_only_open_rounds_include_their_reasoning() -> None:
+def test_request_includes_reasoning_of_open_rounds_only() -> None:
     rounds = RoundMemory()
     for model, call in (("openai:x", "a"), ("openai:x", "b"), ("other:y", "c")):
         parts = [wire.ThinkingPart(f"before {call}"), wire.ToolCallPart("t", {}, call)]

@@ -18,7 +18,7 @@ ANSWER = ModelResponse(
 )
 
 
-def test_recalled_answer_is_unchanged_except_logged_arguments() -> None:
+def test_remembered_answer_is_sent_unchanged_except_logged_arguments() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ANSWER)
     call = tool_call("c1", "read", {INVALID_JSON: '{"path": '})
@@ -31,7 +31,7 @@ def test_recalled_answer_is_unchanged_except_logged_arguments() -> None:
     assert made.provider_details == {"thought_signature": "s"}
 
 
-def test_answer_of_other_model_or_call_is_not_recalled() -> None:
+def test_remembered_answer_of_another_model_or_call_is_not_used() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ANSWER)
     assert rounds.recall(assistant(tool_call("c1", "read"), model="openai:y")) is None
@@ -45,7 +45,7 @@ def test_answer_without_calls_ends_its_turn_and_is_forgotten() -> None:
     assert rounds.recall(assistant("Yes.", model=MODEL)) is None
 
 
-def test_oldest_go_first() -> None:
+def test_oldest_remembered_rounds_are_dropped_first() -> None:
     rounds = RoundMemory(limit=2)
     for call in ("a", "b", "c"):
         rounds.keep(MODEL, ModelResponse(parts=[ToolCallPart("t", {}, call)]))

@@ -65,7 +65,7 @@ def test_blocks_become_parts_without_signatures() -> None:
 
 
 @pytest.mark.parametrize("kind", ["image", "document"])
-def test_media_are_extracted(kind: str) -> None:
+def test_media_of_a_message_are_stored_as_media_parts(kind: str) -> None:
     media = Media()
     parts = content_of({"content": [{"type": kind, "source": SOURCE}]}, media)
     assert parts == (MediaPart("image/png", SCHEME + blob_hash(b"pixels"), 6),)

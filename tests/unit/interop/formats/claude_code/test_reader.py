@@ -141,19 +141,19 @@ def test_records_of_unknown_types_are_notes_and_reported() -> None:
     assert any("brand-new-record" in text for text in parsed.warnings)
 
 
-def test_only_summary_of_own_session_is_title() -> None:
+def test_only_a_summary_of_the_same_session_becomes_the_title() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     assert made_of(parsed, 20).body == ImportedRecord("claude-code", "summary")
     assert made_of(parsed, 21).body == SessionInfoChanged(title="Counting the orchard")
 
 
-def test_title_by_user_wins() -> None:
+def test_title_set_by_the_user_is_preferred_to_a_summary() -> None:
     parsed = parse(claude_file("compacted.jsonl"))
     titles = [item.body for item in parsed.items if isinstance(item.body, SessionInfoChanged)]
     assert titles == [SessionInfoChanged(title="My quince")]
 
 
-def test_summary_can_precede_its_leaf() -> None:
+def test_summary_record_before_its_leaf_record_becomes_the_title() -> None:
     summary = {"type": "summary", "summary": "Early", "leafUuid": "a"}
     parsed = parse(file_of(summary, said("a", None)))
     assert parsed.items[0].body == SessionInfoChanged(title="Early")
@@ -244,7 +244,7 @@ async def test_agent_session_has_parent_session_and_call() -> None:
     assert part.call_id == "toolu_1"
 
 
-async def test_agent_session_may_be_imported_before_parent() -> None:
+async def test_agent_session_can_be_imported_before_its_parent_session() -> None:
     store = empty_store()
     agent = (await imported(store, claude_file("agent-ae267a1.jsonl"))).session
     parent = (await imported(store, claude_file("agents.jsonl"))).session

@@ -115,12 +115,12 @@ def test_arguments_are_json_in_a_string(arguments: object, args: Fields) -> None
     assert call == ToolCallPart("c", "f", args)
 
 
-def test_namespace_is_part_of_the_name() -> None:
+def test_namespace_of_a_codex_tool_is_part_of_its_name() -> None:
     call = call_of(type="function_call", name="f", namespace="mcp__x__", arguments="", call_id="c")
     assert call.name == "mcp__x__f"
 
 
-def test_other_calls_are_converted() -> None:
+def test_custom_and_shell_calls_become_tool_calls() -> None:
     assert call_of(type="custom_tool_call", name="apply_patch", input="x", call_id="c") == (
         ToolCallPart("c", "apply_patch", {"input": "x"})
     )

@@ -94,7 +94,7 @@ def test_change_of_model_or_effort_is_recorded_once() -> None:
     ]
 
 
-def test_turn_without_a_model_changes_nothing() -> None:
+def test_turn_record_without_a_model_does_not_change_the_model() -> None:
     parsed = parse(line("turn_context", cwd="/"))
     assert [item.kind for item in parsed.items] == ["imported_record"]
 
@@ -149,7 +149,7 @@ def test_rollback_undoes_stated_number_of_turns(count: int, left: list[str]) -> 
 
 
 @pytest.mark.parametrize("count", [0, -1, "x", None])
-def test_empty_rollback_moves_nothing(count: object) -> None:
+def test_rollback_of_no_turns_does_not_move_the_leaf(count: object) -> None:
     parsed = parse(said("a") + event("thread_rolled_back", num_turns=count))
     assert texts_on(path_of(parsed)) == ["a"]
 

@@ -108,7 +108,7 @@ def test_rows_of_each_chat_are_read_in_chat_order(tmp_path: Path) -> None:
     assert lines_of(path) == [CONTENT, INLINE]
 
 
-def test_keys_of_the_service_are_removed(tmp_path: Path) -> None:
+def test_encryption_keys_of_the_cursor_service_are_not_imported(tmp_path: Path) -> None:
     path = tmp_path / "state.vscdb"
     keys: dict[str, object] = {"blobEncryptionKey": "hush-1"}
     keys["state"] = [{"speculativeSummarizationEncryptionKey": "hush-2", "turn": 1}]

@@ -10,7 +10,7 @@ from tests.fakes.clock import START_MS
 
 @pytest.mark.parametrize("kind", ["ses", "msg", "prt"])
 @pytest.mark.parametrize("number", [0, 1, 5000])
-def test_id_is_recognized_by_its_time_and_seed(kind: str, number: int) -> None:
+def test_id_is_recognized_only_with_its_time_and_its_seed(kind: str, number: int) -> None:
     made = opencode_id(kind, START_MS, number, "seed")
     assert is_id_of(made, kind, START_MS, "seed")
     assert not is_id_of(made, kind, START_MS, "other")
@@ -25,6 +25,6 @@ def test_later_message_has_greater_id_and_later_session_smaller_id() -> None:
     assert ids("ses") == sorted(ids("ses"), reverse=True)
 
 
-def test_other_text_is_no_id() -> None:
+def test_text_without_the_form_of_an_id_is_not_an_id() -> None:
     for other in ("", "msg_", "msg_zzzzzzzzzzzzAAAAAAAAAAAAAA"):
         assert not is_id_of(other, "msg", START_MS, "seed"), other

@@ -60,7 +60,7 @@ def test_messages_are_one_chain_in_the_order_of_the_document() -> None:
     ]
 
 
-def test_every_item_has_its_place_in_document() -> None:
+def test_every_item_contains_its_line_number_and_offset_in_the_document() -> None:
     content = opencode_file("export.json")
     for item in parse(content).items:
         piece = msgspec.json.decode(content[item.offset : item.offset + item.length])

@@ -154,7 +154,7 @@ def test_leaf_may_be_before_the_root() -> None:
     check_items(parsed)
 
 
-def test_leaf_with_unknown_target_moves_nothing() -> None:
+def test_leaf_record_with_an_unknown_target_does_not_move_the_leaf() -> None:
     leaf = {"id": "l", "timestamp": 3.0, "parent_id": "a", "type": "leaf", "target_id": "no"}
     parsed = parse(file_of(HEADER, said("a", None), leaf))
     assert [item.alias for item in path_of(parsed)] == ["a"]
@@ -200,7 +200,7 @@ async def test_attachments_and_reactions_are_stored_with_the_message() -> None:
     }
 
 
-def test_nulls_and_missing_fields_are_equivalent() -> None:
+def test_null_field_and_missing_field_are_equivalent() -> None:
     written = {"parent_id": None, "meta": None}
     parsed = parse(file_of(HEADER, {**said("a", None), **written}))
     assert (parsed.items[0].parent, parsed.items[0].meta) == (None, None)
@@ -231,7 +231,7 @@ def test_message_of_unknown_role_is_stored_outside_context() -> None:
 # -- damage
 
 
-def test_broken_line_keeps_its_children() -> None:
+def test_children_of_a_broken_line_keep_their_parent() -> None:
     broken = b'{"id":"b","timestamp":3.5,"parent_id":"a","type":"message","message":{"con\n'
     parsed = parse(file_of(HEADER, said("a", None)) + broken + file_of(said("c", "b")))
     assert made_of(parsed, 3).kind == OPAQUE

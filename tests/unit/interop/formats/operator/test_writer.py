@@ -94,7 +94,7 @@ def stripped(said: Spoken) -> Spoken:
 
 @pytest.mark.full_only
 @given(st.data(), random_logs(16))
-def test_any_log_gives_same_context_in_operator(data: st.DataObject, log: TreeLog) -> None:
+def test_exported_log_gives_operator_the_same_context(data: st.DataObject, log: TreeLog) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))
     extensions = {id for id, entry in log.by_id.items() if entry.kind == CustomMessage.kind}
     # One that cannot be read hides everything here, in silence; there nothing would say why.
@@ -166,7 +166,7 @@ def test_media_are_written_and_losses_reported() -> None:
     }
 
 
-def test_undone_compaction_hides_nothing() -> None:
+def test_undone_compaction_hides_no_entry_in_the_export() -> None:
     making = Making()
     making.say(user("one"), assistant("two"))
     undone = making.say(Compaction("gone"))
@@ -235,7 +235,7 @@ def test_unchanged_import_is_exported_with_original_bytes() -> None:
         assert not any("differs" in text for text in written.warnings)
 
 
-def test_additions_follow_original_bytes() -> None:
+def test_entries_added_in_perdure_follow_the_original_bytes() -> None:
     making, base = imported(newline=b"")
     making.say(assistant("hello"), parent=EntryId("s/0"))
     making.note(Label("y"), EntryId("s/0"))

@@ -20,7 +20,7 @@ def records(content: bytes) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line.content, type=dict[str, Any]) for line in lines_of(content)]
 
 
-def test_only_version_3_needs_no_migration() -> None:
+def test_file_of_version_3_needs_no_migration_but_older_versions_do() -> None:
     assert needs_migration(pi_file("v1.jsonl"))
     assert needs_migration(pi_file("v2.jsonl"))
     assert not needs_migration(pi_file("v3.jsonl"))
@@ -45,7 +45,7 @@ def test_migration_appends_new_keys_and_changes_no_other_bytes() -> None:
             assert after.content.startswith(before.content[:-1] + b',"')
 
 
-def test_version_2_only_renames_hook_messages() -> None:
+def test_migration_from_version_2_only_renames_hook_messages() -> None:
     old = pi_file("v2.jsonl")
     new = migrate(old, {})
     expected = old.replace(b'"version":2', b'"version":3').replace(b"hookMessage", b"custom")
@@ -84,7 +84,7 @@ def changed(line: bytes, changes: Mapping[str, object]) -> bytes:
     return replace_keys(line, changes, "firstKeptEntryIndex")
 
 
-def test_replaced_value_keeps_its_place_and_other_values_stay_unchanged() -> None:
+def test_migration_replaces_a_value_in_place_and_leaves_other_values_unchanged() -> None:
     line = b'{"type":"x","id":"old","cost":1.50,"firstKeptEntryIndex":3,"parentId":null}'
     new = changed(line, {"id": "new", "parentId": "p"})
     assert new == b'{"type":"x","id":"new","cost":1.50,"parentId":"p"}'

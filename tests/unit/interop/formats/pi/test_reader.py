@@ -94,7 +94,7 @@ def test_invalid_first_kept_index_gives_no_reference(index: object) -> None:
     assert parse(file_of(message, compaction)).items[1].references is None
 
 
-def test_lines_that_pi_cannot_read_do_not_count_for_index() -> None:
+def test_first_kept_index_does_not_count_lines_that_pi_cannot_read() -> None:
     first, second = pi_file("v1.jsonl").split(b"\n", 1)
     parsed = parse(first + b"\n\ngarbage\n" + second)
     assert made_of(parsed, 11).references == {"first_kept": position_of(parsed, 10)}
@@ -146,7 +146,7 @@ def test_hook_message_is_a_custom_message() -> None:
     assert body.custom_type == "weather"
 
 
-def test_each_record_of_version_3_has_its_kind() -> None:
+def test_each_record_of_version_3_becomes_an_entry_of_the_right_kind() -> None:
     assert [item.kind for item in parse(pi_file("v3.jsonl")).items] == [
         ModelChange.kind,
         ThinkingChange.kind,
@@ -190,7 +190,7 @@ def test_label_with_unknown_target_has_no_effect() -> None:
     assert len(parsed.warnings) == 1
 
 
-def test_empty_name_changes_nothing() -> None:
+def test_empty_name_record_does_not_change_the_title() -> None:
     parsed = parse(file_of({"type": "session_info", "id": "a", "parentId": None, "name": " "}))
     assert parsed.items[0].body == SessionInfoChanged()
 
@@ -198,7 +198,7 @@ def test_empty_name_changes_nothing() -> None:
 # -- additions of newer versions
 
 
-def test_retained_tail_replaces_the_first_entry_kept() -> None:
+def test_retained_tail_of_a_compaction_replaces_its_first_kept_entry() -> None:
     parsed = parse(pi_file("newer.jsonl"))
     body = made_of(parsed, 4).body
     assert isinstance(body, Compaction)
@@ -223,7 +223,7 @@ def test_records_of_unknown_types_are_custom_and_keep_their_place() -> None:
     assert len(parsed.warnings) == 2
 
 
-def test_own_leaf_marker_moves_leaf_outside_tree() -> None:
+def test_leaf_marker_of_perdure_moves_the_leaf_and_is_not_in_the_tree() -> None:
     marker: dict[str, object] = {"type": "custom", "customType": LEAF_MARKER, "id": "c"}
     parsed = parse(file_of(said("a", None), said("b", "a"), {**marker, "parentId": "a"}))
     assert parsed.leaf == 0
@@ -272,7 +272,7 @@ def test_second_header_is_an_imported_record() -> None:
     assert made_of(parsed, 13).body == ImportedRecord("pi", "session")
 
 
-def test_cycles_are_broken() -> None:
+def test_cycle_of_parents_in_a_file_is_broken() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert texts_on(path_of(parsed)) == ["We are a circle", "Indeed"]
 
@@ -308,5 +308,5 @@ def test_progress_is_reported_to_end() -> None:
     assert told[-1] == (len(content), len(content))
 
 
-def test_bodies_match_records() -> None:
+def test_each_body_contains_the_data_of_its_record() -> None:
     assert parse(file_of(said("a", None, "hello"))).items[0].body == user("hello")

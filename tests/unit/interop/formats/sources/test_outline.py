@@ -52,7 +52,7 @@ def test_outline_size_is_independent_of_bodies() -> None:
     assert outline_of((long,))[0] == outline_of(ITEMS)[0]
 
 
-def test_later_changes_are_applied_to_passed_items() -> None:
+def test_later_changes_are_applied_to_items_already_yielded() -> None:
     whole, outline = Whole(), Outline()
     for items in (whole, outline):
         for item in ITEMS:
@@ -74,7 +74,7 @@ def test_later_changes_are_applied_to_passed_items() -> None:
     assert passing[4] == outline[4]
 
 
-def test_only_messages_have_usage() -> None:
+def test_outline_has_usage_only_for_messages() -> None:
     assert with_usage(ITEMS[1], USAGE) == ITEMS[1]
 
 

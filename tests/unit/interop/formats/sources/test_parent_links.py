@@ -62,7 +62,7 @@ def test_cycle_is_broken_at_its_first_line() -> None:
     assert Linking([("a", "a")]).parents() == {"a": None}
 
 
-def test_later_record_with_duplicate_id_gets_children() -> None:
+def test_children_of_a_duplicate_id_belong_to_the_later_record() -> None:
     linking = Linking([("a", None), ("a", None), ("b", "a")])
     assert linking.items.items[2].parent == 1
 

@@ -36,7 +36,7 @@ def test_only_unknown_version_is_reported() -> None:
     assert len(draft.finish(SourceHeader(), None).warnings) == 4
 
 
-def test_waiting_record_stores_only_its_place_and_is_reread() -> None:
+def test_record_that_waits_for_its_parent_is_reread_from_its_file_position() -> None:
     content = Held(b'\n{"type":"a","id":"x"}')
     draft = SourceDraft("test", content, Outline())
     line = Line(2, 1, content.content[1:])

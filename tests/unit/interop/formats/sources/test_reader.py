@@ -62,7 +62,7 @@ def test_waiting_records_are_yielded_when_placed() -> None:
     assert len([stretch for stretch in stretches if stretch.items]) > 5
 
 
-def test_no_piece_ends_before_known_part() -> None:
+def test_first_piece_of_a_grown_source_includes_the_known_part() -> None:
     content = claude_file("tools.jsonl")
     make = READERS["claude-code"]
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
@@ -108,7 +108,7 @@ def never(*_: object) -> bool:
 
 
 @given(spoilt(FILES))
-def test_fast_path_gives_same_result_as_full_path(content: bytes) -> None:
+def test_fast_and_full_parsing_paths_give_the_same_result(content: bytes) -> None:
     for format, reader in READERS.items():
         short = read_source(Held(content), format, reader).parsed
         with pytest.MonkeyPatch.context() as patch:
