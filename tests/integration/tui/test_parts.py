@@ -15,6 +15,7 @@ from perdure.apps.terminal.outline import Row
 from perdure.apps.tui.completion import Offers, offers_for
 from perdure.apps.tui.gauge import Numbers, gauge_line
 from perdure.apps.tui.program import KEYS, theme_of
+from perdure.apps.tui.text import hanging
 from perdure.apps.tui.tree_rows import folded_at, tree_state, unfolded, visible, with_visible
 from perdure.client.store import Store
 from perdure.errors import LimitExceeded, WrongArgument
@@ -125,3 +126,13 @@ def test_attachment_is_text_or_media_or_rejected(tmp_path: Path) -> None:
 def test_help_is_not_wrapped_in_80_columns() -> None:
     lines = [*HELP.splitlines(), *KEYS.splitlines()]
     assert [line for line in lines if len(line) > 75] == []
+
+
+def test_rows_of_a_long_line_keep_its_indentation() -> None:
+    drawn = hanging(f"    +{'word ' * 12}", 30).plain.splitlines()
+    assert drawn[0] == "    +word word word word word "
+    assert all(row.startswith("    … ") for row in drawn[1:])
+    assert max(map(len, drawn)) <= 30
+    assert "".join(row.removeprefix("    … ") for row in drawn) == f"    +{'word ' * 12}"
+    assert hanging("海" * 30, 20).plain.split("\n")[0] == "海" * 10
+    assert hanging("", 20).plain == ""

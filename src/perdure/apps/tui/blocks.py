@@ -21,7 +21,7 @@ from perdure.apps.tui.items import (
     argument_line,
     argument_lines,
 )
-from perdure.apps.tui.text import diff_content, plain, shown
+from perdure.apps.tui.text import diff_content, hanging, plain, shown
 
 _TITLE_CELLS = 200
 _FOCUSED = "reverse bold underline"  # without colours nothing is left of "reverse"
@@ -146,7 +146,7 @@ class ThoughtBlock(FoldBlock):
 
     def body(self) -> list[Content]:
         """Return the reasoning."""
-        return [plain(f"  {line}", "italic") for line in self._item.text.split("\n")]
+        return [plain(line, "italic") for line in self._item.text.split("\n")]
 
 
 class CallBlock(FoldBlock):
@@ -171,14 +171,14 @@ class CallBlock(FoldBlock):
 
     def body(self) -> list[Content]:
         """Return the arguments, then the diff, then the result."""
-        item = self.item
-        lines = [plain(f"  {line}") for line in argument_lines(item)]
+        item, room = self.item, self.size.width or 80
+        lines = [hanging(f"  {line}", room) for line in argument_lines(item)]
         if item.diff:
-            lines += [plain("  change:"), diff_content(item.diff, "    ")]
+            lines += [plain("  change:"), diff_content(item.diff, "    ", room)]
         if item.result:
             result = item.result.split("\n")
             lines.append(plain("  result:"))
-            lines += [plain(f"    {line}") for line in result[:_RESULT_LINES]]
+            lines += [hanging(f"    {line}", room) for line in result[:_RESULT_LINES]]
             if len(result) > _RESULT_LINES:
                 lines.append(plain(f"    [{len(result) - _RESULT_LINES} more lines]"))
         return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import chop_cells
 from rich.text import Text
 from textual.content import Content
 
@@ -9,6 +10,7 @@ from perdure.apps.terminal.output import printable
 from perdure.session.printable import safe
 
 _TAB = 8
+_LEAST_ROOM = 20
 
 
 def shown(text: str) -> str:
@@ -22,6 +24,16 @@ def plain(text: str, style: str = "") -> Content:
     return content.stylize(style) if style else content
 
 
+def hanging(line: str, room: int, style: str = "") -> Content:
+    """Return `line` in rows of at most `room` cells; each further row is indented and marked."""
+    text = shown(line)
+    first = next(iter(chop_cells(text, max(room, _LEAST_ROOM))), "")
+    mark = f"{' ' * min(len(text) - len(text.lstrip()), room // 2)}… "
+    rest = chop_cells(text[len(first) :], max(room - len(mark), _LEAST_ROOM))
+    content = Content("\n".join([first, *(mark + piece for piece in rest)]))
+    return content.stylize(style) if style else content
+
+
 def painted(line: str) -> Content:
     """Return a line of `Style.paint`; other escape sequences in it become visible."""
     return Content.from_rich_text(Text.from_ansi(printable(line)))
@@ -30,9 +42,9 @@ def painted(line: str) -> Content:
 _DIFF_STYLES = {"+": "$text-success", "-": "$text-error", "@": "dim"}
 
 
-def diff_content(diff: str, indent: str = "") -> Content:
-    """Return a unified diff; the colours repeat its signs."""
+def diff_content(diff: str, indent: str, room: int) -> Content:
+    """Return a unified diff in rows of at most `room` cells; the colours repeat its signs."""
     lines = diff.split("\n")
     return Content("\n").join(
-        plain(indent + line, _DIFF_STYLES.get(line[:1], "")) for line in lines
+        hanging(indent + line, room, _DIFF_STYLES.get(line[:1], "")) for line in lines
     )
