@@ -30,7 +30,7 @@ def test_session_works_without_async() -> None:
             session.branch("s/99")
 
 
-def test_watch_without_async_is_an_ordinary_iterator() -> None:
+def test_watch_of_the_blocking_interface_is_an_ordinary_iterator() -> None:
     with blocking.open("memory:") as store:
         session = store.create()
         watch = session.watch()

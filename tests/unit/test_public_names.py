@@ -24,14 +24,14 @@ def typed_names() -> set[str]:
     return {alias.name for node in imported for alias in node.names}
 
 
-def test_typed_names_exist_at_runtime() -> None:
+def test_names_declared_for_type_checkers_exist_at_runtime() -> None:
     for name in sorted(typed_names()):
         with case(name):
             assert getattr(perdure, name) is not None
             assert name in dir(perdure)
 
 
-def test_runtime_names_are_typed() -> None:
+def test_public_names_at_runtime_are_declared_for_type_checkers() -> None:
     public = {name for name in dir(perdure) if not name.startswith("_")}
     packages = {file.parent.name for file in SOURCE.parent.glob("*/__init__.py")}
     others = {"annotations", "importlib", "Mapping"}

@@ -32,7 +32,7 @@ def held(keys: dict[str, str]) -> ModuleType:
     return module
 
 
-def test_key_in_environment_precedes_key_in_keyring() -> None:
+def test_key_in_the_environment_is_preferred_to_the_keyring() -> None:
     def asked(name: str) -> str:
         raise AssertionError(f"the keyring was asked for {name}")
 
@@ -128,7 +128,7 @@ def test_key_file_is_synced_before_its_name_exists(
     assert synced == [(len(SECRET) + 1, False)]
 
 
-def test_environment_precedes_key_file_and_file_precedes_keyring(tmp_path: Path) -> None:
+def test_key_is_read_from_environment_before_key_file_and_keyring(tmp_path: Path) -> None:
     place = {"XDG_CONFIG_HOME": str(tmp_path)}
     openai = PROVIDERS["openai-responses"]
     write_key_file(key_file(openai, place), SECRET)

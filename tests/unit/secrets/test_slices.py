@@ -55,7 +55,7 @@ def test_key_longer_than_a_slice_is_found_once() -> None:
     assert found == {("anthropic-key", key), ("jwt", token)}
 
 
-def test_pattern_is_tried_only_in_slices_that_contain_its_hint(
+def test_secret_pattern_is_tried_only_in_slices_that_contain_its_hint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[str] = []
@@ -74,7 +74,9 @@ def test_pattern_is_tried_only_in_slices_that_contain_its_hint(
     assert len([shape for shape in tried if "cookie" in shape]) <= 4  # in two slices at most
 
 
-def test_kinds_in_text_equal_kinds_of_its_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_kinds_of_a_text_equal_the_kinds_of_its_findings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shapes, "SLICE", 256)
     secrets = [*(key for _, key in MARKED), *PLACED]
     for first in range(len(secrets)):
@@ -83,7 +85,7 @@ def test_kinds_in_text_equal_kinds_of_its_findings(monkeypatch: pytest.MonkeyPat
         assert shapes.kinds_in(text) == {find.kind for find in shapes.finds(text)}, first
 
 
-def test_pattern_is_not_tried_again_after_its_kind_was_found(
+def test_secret_pattern_is_not_tried_again_after_its_kind_was_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[str] = []
@@ -117,7 +119,7 @@ def test_other_threads_run_while_a_long_text_is_searched_for_secrets() -> None:
     assert time.thread_time() - began < 1
 
 
-def test_patterns_that_ignore_case_are_in_lower_case() -> None:
+def test_secret_patterns_that_ignore_case_are_in_lower_case() -> None:
     ignoring = [
         shape
         for shape in vars(shapes).values()

@@ -22,7 +22,7 @@ def vault() -> Vault:
     return Vault({"PERDURE_SECRET_DB": VALUE}, nothing)
 
 
-def test_environment_precedes_keyring() -> None:
+def test_secret_in_the_environment_is_preferred_to_the_keyring() -> None:
     assert Vault({"PERDURE_SECRET_DB": "env"}, lambda account: "ring").value("db") == "env"
 
 
@@ -43,7 +43,7 @@ def test_missing_secret_error_says_where_to_store_it(name: str) -> None:
         Vault({}, nothing).value(name)
 
 
-def test_no_text_form_contains_value() -> None:
+def test_text_forms_of_a_secret_do_not_contain_its_value() -> None:
     taint = Taint(vault())
     taint.value("DB")
     assert VALUE not in repr(taint) + repr(vault()) + str(vars(taint).keys())
@@ -60,22 +60,22 @@ def test_no_text_form_contains_value() -> None:
         VALUE[::-1],
     ],
 )
-def test_value_is_scrubbed_in_every_usual_form(form: str) -> None:
+def test_secret_value_is_removed_from_text_in_every_usual_form(form: str) -> None:
     taint = Taint(vault())
     assert taint.fill("Bearer {{secrets.DB}}") == f"Bearer {VALUE}"
     assert taint.scrub(f"<{form}>") == "<[secret:DB]>"
 
 
-def test_additional_encoded_form_of_value_is_scrubbed() -> None:
+def test_additional_encoded_form_of_a_secret_value_is_removed() -> None:
     taint = Taint(vault())
     taint.took("DB", "dXNlcjpwYXNz")
     assert taint.scrub("dXNlcjpwYXNz") == "[secret:DB]"
 
 
-def test_unused_values_are_not_scrubbed() -> None:
+def test_values_of_unused_secrets_are_not_removed_from_text() -> None:
     assert Taint(vault()).scrub(VALUE) == VALUE
 
 
-def test_missing_keyring_has_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vault_without_a_keyring_has_no_keyring_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "keyring", None)
     assert in_keyring("secret:x") is None

@@ -72,7 +72,7 @@ FITS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-def test_matching_values_are_accepted_and_others_rejected() -> None:
+def test_value_is_accepted_exactly_if_it_matches_its_annotation() -> None:
     for annotation, good, bad in FITS:
         with case((annotation, good, bad)):
             fits = kind_of(annotation).fits

@@ -91,7 +91,7 @@ def test_mismatch_is_rejected_before_call(call: Any, told: str) -> None:
     assert refused.value.code == "wrong_argument"
 
 
-def test_missing_argument_is_pythons_own_error() -> None:
+def test_missing_argument_raises_the_type_error_of_python() -> None:
     missing: Any = greet
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         missing()
@@ -122,7 +122,7 @@ def test_missing_argument_is_pythons_own_error() -> None:
         (perdure.tool, "effct", "tool has no parameter 'effct'; did you mean 'effect'?"),
     ],
 )
-def test_unknown_keyword_is_named_with_the_nearest_one(
+def test_error_for_an_unknown_keyword_suggests_the_nearest_keyword(
     function: Any, wrong: str, told: str
 ) -> None:
     with pytest.raises(WrongArgument) as caught:
@@ -130,7 +130,7 @@ def test_unknown_keyword_is_named_with_the_nearest_one(
     assert str(caught.value) == told
 
 
-def test_function_with_further_keywords_gets_them() -> None:
+def test_function_that_accepts_any_keywords_receives_them() -> None:
     @takes_declared
     def keywords(first: int, **rest: object) -> tuple[int, dict[str, object]]:
         return first, rest
@@ -138,7 +138,7 @@ def test_function_with_further_keywords_gets_them() -> None:
     assert keywords(first=1, second="b") == (1, {"second": "b"})
 
 
-def test_guarded_function_keeps_its_signature_and_docstring() -> None:
+def test_checked_function_keeps_its_signature_and_docstring() -> None:
     assert inspect.iscoroutinefunction(greet_later)
     assert list(inspect.signature(greet).parameters) == ["name", "rest", "loud"]
     assert greet.__doc__ == "Greet."

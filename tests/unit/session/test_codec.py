@@ -39,7 +39,7 @@ def test_each_class_is_found_under_its_kind_and_in_its_lane() -> None:
         assert known.lane == ("tree" if issubclass(known, TreeBody) else "side")
 
 
-def test_new_tree_entry_has_kind_version_and_place() -> None:
+def test_new_tree_entry_has_its_kind_version_and_lane() -> None:
     assert new_tree(user("a")) == NewEntry(
         "message", encode(user("a")), 1, "tree", LEAF, None, None, None
     )
@@ -81,7 +81,7 @@ def test_unknown_kind_decodes_but_newer_version_raises() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'{"text":1}', b'{"text":"\xff"}', b"[" * 10**5]
 )
-def test_damaged_body_error_names_entry(body: bytes) -> None:
+def test_error_for_a_damaged_body_contains_the_entry_id(body: bytes) -> None:
     with pytest.raises(CorruptLog, match="s/3 is damaged"):
         body_of(entry_with("label", body))
 
@@ -115,7 +115,7 @@ def test_line_contains_header_and_original_body() -> None:
     assert entry_of_line(LINE) == entry
 
 
-def test_body_unfit_for_line_is_base64() -> None:
+def test_body_that_cannot_be_part_of_a_json_line_is_written_as_base64() -> None:
     assert line_of(entry_with("opaque", b"{}")).endswith(b',"body_base64":"e30="}')
     assert line_of(entry_with("custom", b"{\n}")).endswith(b',"body_base64":"ewp9"}')
 

@@ -27,7 +27,7 @@ def test_text_of_message_entry_is_its_text_and_of_others_empty() -> None:
     assert entry_with(b'{"model":"x:y"}', kind="model_change").text == ""
 
 
-def test_unreadable_message_error_names_entry() -> None:
+def test_error_for_an_unreadable_message_contains_the_entry_id() -> None:
     for body in (b"not JSON", b"{}", b"[" * 100_000, b'"\xff"'):
         with pytest.raises(CorruptLog) as caught:
             entry_with(body).message  # noqa: B018 - reading it is what fails

@@ -22,21 +22,21 @@ def labels_after(*said: tuple[str | None, str | None]) -> dict[EntryId, str]:
     return labels_of(side_entry(Label(text), about) for about, text in said)
 
 
-def test_last_label_of_an_entry_counts_and_an_empty_one_clears() -> None:
+def test_last_label_of_an_entry_applies_and_an_empty_label_removes_it() -> None:
     assert labels_after(("s/1", "a"), ("s/2", "b"), ("s/1", "c")) == {"s/1": "c", "s/2": "b"}
     assert labels_after(("s/1", "a"), ("s/1", None)) == {}
     assert labels_after(("s/1", "a"), ("s/1", "")) == {}
     assert labels_after(("s/1", None), (None, "x")) == {}
 
 
-def test_unreadable_label_changes_nothing() -> None:
+def test_unreadable_label_entry_changes_no_label() -> None:
     good = side_entry(Label("a"), "s/1")
     damaged = Entry(StreamId("s"), 10, "side", None, EntryId("s/1"), 0, "label", 1, b"{")
     newer = Entry(StreamId("s"), 11, "side", None, EntryId("s/1"), 0, "label", 99, b"{}")
     assert labels_of([good, damaged, newer]) == {"s/1": "a"}
 
 
-def test_compaction_undone_entry_undoes_its_compaction() -> None:
+def test_entry_compaction_undone_undoes_its_compaction() -> None:
     undone = [side_entry(CompactionUndone(), "s/4"), side_entry(CompactionUndone(), None)]
     assert undone_of([*undone, side_entry(Label("x"), "s/5")]) == {"s/4"}
 
@@ -72,7 +72,7 @@ def test_compaction_without_kept_entry_starts_window() -> None:
         assert [entry.seq for entry in log.window().entries] == [2, 3]
 
 
-def test_newest_compaction_may_keep_entries_hidden_before() -> None:
+def test_newest_compaction_can_restore_entries_hidden_by_an_earlier_one() -> None:
     log = TreeLog()
     first, second = log.extend(user("a"), user("b"))
     log.extend(Compaction("one", first_kept=second), user("c"), Compaction("two", first_kept=first))
@@ -116,7 +116,7 @@ def test_branch_inherits_the_newest_settings_on_it() -> None:
     assert log.window(elsewhere).state.thinking_change is None
 
 
-def test_message_changes_no_setting() -> None:
+def test_message_entry_changes_no_setting() -> None:
     log = TreeLog()
     log.append(user("a"))
     state = log.window().state

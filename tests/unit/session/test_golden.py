@@ -313,7 +313,7 @@ def test_golden_header_decodes_as_expected() -> None:
     assert (last.lane, last.about) == ("side", "golden/90")
 
 
-def test_first_message_keeps_awkward_characters() -> None:
+def test_golden_first_message_keeps_unicode_line_separators() -> None:
     assert "\u2028\u0085".encode() in LINES[0]
 
 

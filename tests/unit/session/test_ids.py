@@ -9,7 +9,7 @@ from perdure.session.ids import entry_id, entry_place, generated_stream_id, stre
 
 
 @pytest.mark.parametrize("text", ["a", "7", "A-b_c.d:e@f", "x" * 128, "01jc7q.session"])
-def test_client_may_choose_an_id(text: str) -> None:
+def test_valid_id_chosen_by_the_client_is_accepted(text: str) -> None:
     assert stream_id(text) == text
 
 
@@ -52,7 +52,7 @@ def test_generated_id_needs_enough_random_bytes() -> None:
 @given(
     st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,20}", fullmatch=True), st.integers(0, 2**63 - 1)
 )
-def test_place_of_an_entry_is_in_its_id(stream: str, seq: int) -> None:
+def test_entry_id_contains_the_stream_and_seq_of_the_entry(stream: str, seq: int) -> None:
     assert entry_place(entry_id(stream, seq)) == (stream, seq)
 
 

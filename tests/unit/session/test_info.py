@@ -42,7 +42,7 @@ def info_with(*new: NewEntry, header: StreamHeader = HEADER) -> SessionInfo:
     return info_after(info_of(header), entries)
 
 
-def test_new_session_info_comes_from_header() -> None:
+def test_info_of_a_new_session_comes_from_its_header() -> None:
     header = StreamHeader(
         StreamId("s"),
         created_at=1000,
@@ -92,7 +92,7 @@ def test_untitled_session_is_named_by_first_user_message() -> None:
     assert info_with().name == ""
 
 
-def test_first_message_without_text_does_not_name_session() -> None:
+def test_first_message_without_text_does_not_become_the_session_name() -> None:
     assert info_with(new_tree(user("  ")), new_tree(user("Hi"))).name == "Hi"
 
 
@@ -100,7 +100,7 @@ def test_first_message_without_text_does_not_name_session() -> None:
     "command",
     ["/mode", "/plugin:run", "<command-name>/clear</command-name> <command-args></command-args>"],
 )
-def test_slash_command_does_not_name_session(command: str) -> None:
+def test_slash_command_does_not_become_the_session_name(command: str) -> None:
     says = [new_tree(user(text)) for text in (command, "/clear", "Hi", "b")]
     assert info_with(*says).name == "Hi"
     assert listed_text(StreamId("s"), [entry_of(one, 1) for one in says]).first_text == "Hi"
@@ -111,7 +111,7 @@ def test_slash_command_does_not_name_session(command: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["/usr/bin is full", "/ask why", "a /mode"])
-def test_message_with_a_slash_names_session(text: str) -> None:
+def test_message_with_a_slash_inside_becomes_the_session_name(text: str) -> None:
     assert info_with(new_tree(user(text)), new_tree(user("b"))).name == text
 
 
@@ -229,7 +229,7 @@ def test_session_name_from_message_without_secrets_is_unchanged() -> None:
     assert SessionInfo(StreamId("s"), "session", "user", 0, 0, first_text=text).name == text
 
 
-def test_key_at_cut_of_title_is_masked_completely() -> None:
+def test_key_at_the_end_of_a_cut_title_is_masked_completely() -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
     info = info_with(new_tree(user(f"  Please use this for the whole afternoon: {key}")))
     assert info.name == "Please use this for the whole afternoon: [redacted]"

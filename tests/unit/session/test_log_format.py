@@ -157,7 +157,7 @@ def test_every_part_is_listed_with_its_fields() -> None:
         ("Nodes", graph.FlowNode),
     ],
 )
-def test_other_values_are_documented_in_field_order(
+def test_fields_of_other_log_values_are_documented_in_order(
     title: str, known: type[msgspec.Struct]
 ) -> None:
     fields = [field.name for field in msgspec.structs.fields(known)]

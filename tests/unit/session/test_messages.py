@@ -52,14 +52,14 @@ def test_default_stop_reason_of_answer_depends_on_calls() -> None:
     assert assistant("Hi", stop_reason="length").stop_reason == "length"
 
 
-def test_text_excludes_reasoning() -> None:
+def test_text_of_a_message_excludes_its_reasoning() -> None:
     said = assistant("One", thinking("Hm"), "", "Two", tool_call("c", "t"))
     assert said.text == "One\n\nTwo"
     assert tool_result("c", "seen").text == "seen"
     assert Message("user", ()).text == ""
 
 
-def test_calls_are_in_order() -> None:
+def test_tool_calls_of_a_message_are_in_order() -> None:
     first, second = tool_call("a", "t"), tool_call("b", "t")
     assert assistant(first, "…", second).tool_calls == (first, second)
 
@@ -100,7 +100,7 @@ def test_known_part_without_its_fields_is_unknown() -> None:
         b'{"role":"user","parts":[{"type":"text","text":"\xff"}]}',
     ],
 )
-def test_non_message_is_rejected(body: bytes) -> None:
+def test_value_that_is_not_a_message_is_rejected_by_the_decoder(body: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the reader's own message, whatever it says
         decode_message(body)
 
@@ -110,7 +110,7 @@ def test_newer_version_is_refused_with_its_number() -> None:
         decode_message(b'{"role":"user","parts":[]}', 2)
 
 
-def test_parts_are_found_in_all_bodies() -> None:
+def test_message_parts_are_found_in_bodies_of_every_kind() -> None:
     part = b'{"type":"smell"}'
     message = b'{"role":"user","parts":[' + part + b"]}"
     for body in (message, b'{"partial":' + message + b"}", b'{"retained":[' + message + b"]}"):

@@ -12,7 +12,7 @@ PLACES = st.one_of(st.none(), st.integers(-30, 30))
 
 
 @given(PARTS, PLACES, PLACES)
-def test_joined_parts_are_read_as_one_tuple(
+def test_joined_sequence_is_read_as_one_tuple(
     parts: list[tuple[int, ...]], start: int | None, stop: int | None
 ) -> None:
     whole = tuple(item for part in parts for item in part)

@@ -61,7 +61,7 @@ def test_turn_has_consecutive_questions_and_their_answers() -> None:
     assert turns_of([]) == ()
 
 
-def test_unreadable_entry_belongs_to_no_turn() -> None:
+def test_unreadable_entry_is_not_part_of_a_turn() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("message", b"{}", v=99)

@@ -49,12 +49,12 @@ def test_newer_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("kind", "version"), [("note", 0), ("note", -5), ("other", 1)])
-def test_version_without_step_is_rejected(kind: str, version: int) -> None:
+def test_version_without_an_upgrade_step_is_rejected(kind: str, version: int) -> None:
     with pytest.raises(UnsupportedVersion):
         upgrade_body(kind, version, 3, {}, STEPS_OF_A_KIND)
 
 
-def test_every_old_version_has_a_step() -> None:
+def test_every_old_version_has_an_upgrade_step() -> None:
     current = {kind: known.version for kind, known in BODIES.items()}
     current[messages.MESSAGE] = messages.MESSAGE_VERSION
     wanted = {(kind, old) for kind, now in current.items() for old in range(1, now)}

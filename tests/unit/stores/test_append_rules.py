@@ -92,7 +92,7 @@ def test_lease_epoch_is_part_of_chain() -> None:
     assert admitted(new_tree(user("a")), lease=LEASE).epoch == 2
 
 
-def test_empty_write_changes_nothing() -> None:
+def test_empty_write_does_not_change_the_stream_state() -> None:
     state = state_at(open_turn=3)
 
     admission = admitted(state=state)
@@ -111,7 +111,7 @@ def test_parent_may_be_shared_own_sibling_or_none() -> None:
 @pytest.mark.parametrize(
     "parent", ["s/1", "s/5", "s/6", "o/2", "o/1 ", "s/02", "s/-1", "s", "/0", "", "s/4\n"]
 )
-def test_other_parents_are_rejected(parent: str) -> None:
+def test_parent_that_is_not_visible_is_rejected(parent: str) -> None:
     with pytest.raises(InvalidParent):
         admitted(new_tree(user("x"), EntryId(parent)))
     with pytest.raises(InvalidParent):
@@ -119,12 +119,12 @@ def test_other_parents_are_rejected(parent: str) -> None:
 
 
 @pytest.mark.parametrize("about", ["s/0", "s/3", "o/7", "elsewhere/0"])
-def test_side_entry_may_be_about_any_earlier_entry(about: str) -> None:
+def test_side_entry_can_refer_to_any_earlier_entry(about: str) -> None:
     assert admitted(new_side(Label("x"), EntryId(about))).entries[0].about == about
 
 
 @pytest.mark.parametrize("about", ["s/5", "s/99", "o/1 2", "a b/1", "o/1\n", "o\n/1", "s/01", "x"])
-def test_about_that_breaks_chain_line_is_rejected(about: str) -> None:
+def test_side_entry_with_an_invalid_reference_is_rejected(about: str) -> None:
     with pytest.raises(InvalidEntry):
         admitted(new_side(Label("x"), EntryId(about)))
 
@@ -155,7 +155,7 @@ def test_unreadable_body_is_accepted_only_in_newer_version() -> None:
 @pytest.mark.parametrize(
     ("epoch", "now", "is_so"), [(2, 2, True), (1, 2, False), (3, 2, False), (0, 0, False)]
 )
-def test_lease_is_current_while_its_epoch_is(epoch: int, now: int, is_so: bool) -> None:
+def test_lease_is_current_while_its_epoch_is_the_newest(epoch: int, now: int, is_so: bool) -> None:
     assert is_current(Lease(S, "me", epoch, 0), state_at(epoch=now)) == is_so
 
 

@@ -63,14 +63,14 @@ def test_every_field_of_an_entry_changes_the_chain(other: Entry) -> None:
     assert chained(other) != chained(ENTRY)
 
 
-def test_about_of_side_entry_is_in_chain() -> None:
+def test_entry_that_a_side_entry_refers_to_is_part_of_the_chain() -> None:
     side = msgspec.structs.replace(ENTRY, lane="side", parent_id=None, about=EntryId("s/0"))
 
     assert chained(side) != chained(msgspec.structs.replace(side, about=EntryId("s/3")))
     assert chained(side) != chained(msgspec.structs.replace(side, about=None))
 
 
-def test_previous_hash_time_and_epoch_are_in_chain() -> None:
+def test_previous_hash_time_and_epoch_are_part_of_the_chain() -> None:
     lines = [header_line(ENTRY, b"d" * HASH_BYTES)]
     before = genesis_hash(HEADER)
     hashes = {
@@ -86,7 +86,7 @@ def test_previous_hash_time_and_epoch_are_in_chain() -> None:
     assert len(hashes) == 7
 
 
-def test_entry_order_is_in_chain() -> None:
+def test_order_of_entries_is_part_of_the_chain() -> None:
     lines = [header_line(ENTRY, bytes([n]) * HASH_BYTES) for n in range(2)]
 
     assert commit_hash(b"", 7, 1, lines) != commit_hash(b"", 7, 1, reversed(lines))
@@ -101,7 +101,7 @@ def test_erased_body_leaves_valid_chain() -> None:
     assert chained(erased, body_digest(b"", SALT)) != before
 
 
-def test_digest_reveals_nothing_without_salt() -> None:
+def test_digest_of_a_body_depends_on_its_salt() -> None:
     assert body_digest(b"yes", SALT) != body_digest(b"yes", b"\x00" * SALT_BYTES)
     assert body_digest(b"yes", SALT) == body_digest(b"yes", SALT)
 
@@ -141,7 +141,7 @@ def commit_of(*entries: NewEntry, stream: StreamId = S) -> Commit:
     return Commit(writes=(Write(stream=stream, entries=entries),), at=1)
 
 
-def test_fingerprint_omits_times_and_expectations() -> None:
+def test_fingerprint_of_a_commit_ignores_times_and_expectations() -> None:
     entry = new_tree(user("a"))
     commit = commit_of(entry)
     later = msgspec.structs.replace(commit, at=99, idempotency_key="k")

@@ -24,7 +24,7 @@ def test_invalid_key_is_rejected_without_quoting_it(given: bytes | str) -> None:
     assert "ggg" not in str(refused.value)
 
 
-def test_different_keys_are_unequal() -> None:
+def test_different_encryption_keys_are_unequal() -> None:
     key = StoreKey(SECRET)
     assert key == StoreKey(SECRET)
     assert hash(key) == hash(StoreKey(SECRET))
@@ -32,7 +32,7 @@ def test_different_keys_are_unequal() -> None:
     assert key != SECRET
 
 
-def test_key_is_hidden_in_repr_and_text() -> None:
+def test_encryption_key_is_hidden_in_repr_and_text() -> None:
     key = StoreKey(SECRET)
     for shown in (repr(key), str(key), f"{key}", f"{[key]}", str(vars(StoreKey))):
         assert SECRET.hex() not in shown

@@ -99,7 +99,7 @@ async def test_draft_is_stored_in_one_commit(draft: LazySession, store: MemorySt
     woken.cancel()
 
 
-async def test_entry_that_ends_draft_may_reference_it(
+async def test_entry_that_stores_a_draft_can_refer_to_entries_of_the_draft(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")), new_tree(user("b")))
@@ -121,7 +121,7 @@ EXPECTATIONS = {
 
 
 @pytest.mark.parametrize("write", EXPECTATIONS.values(), ids=EXPECTATIONS.keys())
-async def test_expectation_is_checked_against_stored_log(
+async def test_expected_head_of_a_draft_is_checked_against_the_stored_log(
     write: Write, draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
@@ -130,7 +130,9 @@ async def test_expectation_is_checked_against_stored_log(
     assert len(await store.entries(S)) == 2
 
 
-async def test_idempotency_key_needs_stored_log(draft: LazySession, store: MemoryStore) -> None:
+async def test_commit_with_an_idempotency_key_stores_the_draft_at_once(
+    draft: LazySession, store: MemoryStore
+) -> None:
     write = Write(stream=S, entries=(new_tree(user("a")),))
     commit = Commit(writes=(write,), at=START_MS, idempotency_key="k")
     await draft.commit(commit)
@@ -179,7 +181,9 @@ async def test_draft_is_stored_with_its_blobs(draft: LazySession, store: MemoryS
     assert await store.blob(blob_hash(b"picture")) == b"picture"
 
 
-async def test_second_flush_does_nothing(draft: LazySession, store: MemoryStore) -> None:
+async def test_storing_a_draft_twice_changes_nothing(
+    draft: LazySession, store: MemoryStore
+) -> None:
     await asyncio.gather(draft.flush(), draft.flush())
     await draft.flush()
     assert (await store.state(S)).head == -1

@@ -59,7 +59,7 @@ async def test_marked_entries_are_own_and_unchanged() -> None:
     assert entries[2].body == new_tree(user("go")).body
 
 
-async def test_other_key_recognizes_nothing() -> None:
+async def test_mark_key_of_another_user_recognizes_no_entry_as_own() -> None:
     entries = await begun(store_with(OTHER))
     assert not OWN.own_among(entries)
     assert OTHER.own_among(entries) == {0, 1, 2, 3}
@@ -109,7 +109,7 @@ async def test_answer_is_bound_to_its_question() -> None:
     assert not OWN.is_own(msgspec.structs.replace(given, about=EntryId("s/1")))
 
 
-async def test_endorsed_entries_are_own_unchanged() -> None:
+async def test_trusted_entries_count_as_own_while_they_are_unchanged() -> None:
     entries = await begun(store_with(TRUSTED))
     known = frozenset({endorsement(entries[0], KEY)})
     marks = Marks(lambda: KEY, is_trusted=False, endorsed=lambda: known)
@@ -120,6 +120,6 @@ async def test_endorsed_entries_are_own_unchanged() -> None:
     assert not TRUSTED.endorsements(entries)
 
 
-def test_trusted_marks_without_a_key_change_nothing() -> None:
+def test_commit_is_unchanged_if_the_store_is_trusted_without_a_mark_key() -> None:
     commit = Commit(writes=(Write(stream=S, entries=(new_side(STARTED),)),), at=1)
     assert TRUSTED.with_marks(commit) is commit

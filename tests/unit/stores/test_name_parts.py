@@ -51,14 +51,16 @@ def test_index_has_every_listed_session(title: str, query: str) -> None:
 
 
 @given(LETTERS, st.integers(0, 40), st.integers(1, 40))
-def test_every_substring_of_name_is_prefix_of_part(title: str, at: int, size: int) -> None:
+def test_every_substring_of_a_name_is_a_prefix_of_an_indexed_part(
+    title: str, at: int, size: int
+) -> None:
     info = named(title)
     query = info.name[at : at + size]
     assert is_found(info, None, query)
     assert may_have(info, query)
 
 
-def test_short_query_is_decided_by_index() -> None:
+def test_short_name_query_is_answered_by_the_index_alone() -> None:
     info = named("Plan the trip")
     for query in ("x", "zz", "tripp", "the  tr", "id-8", "id-7 "):
         assert not is_found(info, None, query)

@@ -52,6 +52,6 @@ def test_undecodable_body_is_rejected(new: NewEntry, why: str) -> None:
         checked_body(new)
 
 
-def test_text_about_media_is_not_media() -> None:
+def test_text_that_contains_media_is_not_read_as_media_reference() -> None:
     told = CustomMessage("x", (TextPart('{"type":"media","data":"base64"}'),))
     assert checked_body(NewEntry(CustomMessage.kind, encode(told))) == told

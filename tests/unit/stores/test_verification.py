@@ -219,7 +219,7 @@ def test_altered_commit_is_reported(log: Log, changes: dict[str, object]) -> Non
     assert log.places() == [3, *further[next(iter(changes))]]
 
 
-def test_entry_of_fenced_lease_is_reported(log: Log) -> None:
+def test_entry_written_with_a_fenced_lease_is_reported(log: Log) -> None:
     first, second, *others = log.commits
     log.commits[:] = [
         msgspec.structs.replace(first, epoch=2),
@@ -289,7 +289,7 @@ def test_empty_fork_of_altered_origin_is_reported() -> None:
     assert log.places() == [None]
 
 
-def test_fork_starts_with_hash_after_commit_of_its_head(log: Log) -> None:
+def test_chain_of_a_fork_starts_with_the_hash_of_the_commit_at_its_head(log: Log) -> None:
     hashes = [origin_hash_of(b"genesis", log.commits, head) for head in range(-1, 7)]
 
     first, second, third = (commit.hash for commit in log.commits)

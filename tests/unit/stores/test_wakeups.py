@@ -19,7 +19,7 @@ async def is_woken(changes: Changes) -> bool:
     return True
 
 
-async def test_commit_wakes_watchers_of_its_streams_and_its_namespace() -> None:
+async def test_commit_wakes_the_watchers_of_its_streams_and_namespace() -> None:
     watches = Watches()
     of_a, of_b, whole = watches.add("n", A), watches.add("n", B), watches.add("n")
     elsewhere, other = watches.add("m", A), watches.add("m")
@@ -45,7 +45,7 @@ async def test_dropped_watchers_are_removed_with_their_group() -> None:
     assert not watches
 
 
-async def test_ending_watches_ends_every_iterator() -> None:
+async def test_closing_the_watches_ends_every_iterator() -> None:
     watches = Watches()
     iterators = [watches.add("n", A), watches.add("m")]
 

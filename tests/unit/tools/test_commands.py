@@ -43,7 +43,7 @@ def test_invalid_word_lists_are_rejected(argv: list[str]) -> None:
         argv_of(argv)
 
 
-def test_line_is_compared_word_by_word() -> None:
+def test_command_rule_is_compared_word_by_word() -> None:
     assert is_allowed(("git", "status"), ("git status",), ())
     assert is_allowed(("git", "status"), ("git 'status'",), ())
     assert not is_allowed(("git", "push"), ("git",), ())
@@ -51,7 +51,7 @@ def test_line_is_compared_word_by_word() -> None:
     assert not is_allowed(("echo", "a", "b"), ("echo 'a b'",), ())
 
 
-def test_star_matches_one_argument_and_double_star_the_rest() -> None:
+def test_star_matches_one_argument_and_double_star_all_remaining_arguments() -> None:
     globs = ("pytest tests/* -q", "npm run **")
     assert is_allowed(("pytest", "tests/a", "-q"), (), globs)
     assert not is_allowed(("pytest", "tests/a", "-x", "-q"), (), globs)
@@ -68,7 +68,7 @@ def test_double_star_alone_matches_every_command() -> None:
             rule_words(rule, is_glob=True)
 
 
-def test_empty_rules_allow_nothing() -> None:
+def test_command_is_refused_without_rules() -> None:
     assert not is_allowed(("ls",), (), ())
 
 

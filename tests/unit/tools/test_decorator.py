@@ -216,7 +216,7 @@ async def test_synchronous_function_does_not_block_the_event_loop() -> None:
     assert await task != threading.current_thread().name
 
 
-async def test_stop_iteration_in_synchronous_function_is_an_error() -> None:
+async def test_stop_iteration_raised_by_a_synchronous_tool_is_an_error() -> None:
     @tool
     def f() -> None:
         raise StopIteration

@@ -18,7 +18,7 @@ def test_diff_of_a_new_file_adds_every_line() -> None:
     assert diff_of("", "a\nb\n") == "@@ -1,0 +1,2 @@\n+a\n+b"
 
 
-def test_diff_names_a_missing_line_end() -> None:
+def test_diff_marks_a_missing_final_line_end() -> None:
     assert diff_of("a", "a\n") == "@@ -1,1 +1,1 @@\n-a\n\\ No newline at end of file\n+a"
 
 

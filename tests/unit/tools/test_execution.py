@@ -36,7 +36,7 @@ def raising(error: BaseException) -> Body:
     return body
 
 
-async def test_result_is_a_run_without_error() -> None:
+async def test_tool_result_without_error_gives_outcome_ok() -> None:
     async def body() -> str:
         return "fine"
 
@@ -247,7 +247,7 @@ async def test_long_error_is_shortened_for_the_log_and_for_the_model() -> None:
     assert 1900 < len(run.output.text) <= 2000
 
 
-async def test_shortened_output_still_has_media_and_end_of_session() -> None:
+async def test_shortened_output_keeps_media_and_the_request_to_end_the_session() -> None:
     async def body() -> ToolOutput:
         return ToolOutput("x" * 5000, ends_session=True)
 

@@ -103,7 +103,7 @@ def test_matching_answer_is_value_of_type(of: Any, text: str, value: object) -> 
         (Plan, "nothing", "Invalid JSON"),
     ],
 )
-def test_mismatching_answer_has_problem(of: Any, text: str, reason: str) -> None:
+def test_answer_that_does_not_match_its_type_has_a_problem(of: Any, text: str, reason: str) -> None:
     problem = output_of(of).problem(text)
     assert problem is not None
     assert reason.lower() in problem.lower()

@@ -70,7 +70,7 @@ def test_tool_without_an_action_runs_without_approval() -> None:
         ("auto", ["run", "run", "run", "run"]),
     ],
 )
-def test_each_mode_has_its_rules(approval: ApprovalMode, decisions: list[str]) -> None:
+def test_each_approval_mode_has_its_rules(approval: ApprovalMode, decisions: list[str]) -> None:
     actions: list[Action] = ["fs_write", "process", "egress", "os"]
     found = [judge_call(spec_of(a), {"what": "x"}, mode(approval)).decision for a in actions]
     assert found == decisions
@@ -91,7 +91,7 @@ def test_always_grant_applies_to_exactly_the_same_call() -> None:
     assert judge_call(spec_of(), {"what": "x"}, mode("plan"), granted).decision == "refuse"
 
 
-def test_rule_set_can_ignore_every_grant() -> None:
+def test_rule_set_that_ignores_grants_asks_despite_a_grant() -> None:
     rules = RuleSet({"process": "ask"}, honours_grants=False)
     ruling = judge_call(spec_of(), {"what": "x"}, mode("auto"), frozenset(("act x",)), rules)
     assert (ruling.decision, ruling.grant) == ("ask", None)
@@ -104,7 +104,7 @@ def test_action_missing_in_rule_set_is_rejected() -> None:
     )
 
 
-def test_gated_tool_asks_in_every_mode_except_plan() -> None:
+def test_tool_with_needs_approval_asks_in_every_mode_except_plan() -> None:
     spec = spec_of(is_gated=True)
     for approval in ("ask", "accept-edits", "auto"):
         ruling = judge_call(spec, {"what": "x"}, mode(approval), frozenset(("act x",)))
@@ -143,7 +143,7 @@ def test_unchanged_arguments_are_not_copied() -> None:
     assert effective_args(spec_of(), args) is args
 
 
-def test_every_mode_decides_about_every_action() -> None:
+def test_every_approval_mode_has_a_decision_for_every_action() -> None:
     for rules in RULE_SETS.values():
         assert set(rules.actions) == {"fs_write", "process", "egress", "os"}
 

@@ -47,5 +47,5 @@ def test_program_is_found_on_the_path_only() -> None:
         (ProcessResult(0, b"a", b"", 7), "[exit code 0]\na\n[7 more bytes were not kept]"),
     ],
 )
-def test_exit_report_describes_end(ended: ProcessResult, text: str) -> None:
+def test_exit_report_describes_how_the_program_ended(ended: ProcessResult, text: str) -> None:
     assert exit_report(ended, 3) == text

@@ -148,7 +148,7 @@ def test_function_without_parameters_accepts_empty_object() -> None:
         (Annotated[int, msgspec.Meta(ge=1, title="n")], {"type": "integer", "minimum": 1}),
     ],
 )
-def test_annotation_has_its_schema(annotation: Any, schema: object) -> None:
+def test_annotation_gives_the_expected_schema(annotation: Any, schema: object) -> None:
     def f(value: object) -> None: ...
 
     f.__annotations__["value"] = annotation
@@ -185,7 +185,7 @@ def test_unsupported_annotation_is_rejected_by_name(annotation: Any) -> None:
         parameters_of(send)
 
 
-def test_parameters_that_a_model_cannot_name_are_rejected() -> None:
+def test_parameters_that_a_model_cannot_pass_by_name_are_rejected() -> None:
     def positional(value: str, /) -> None: ...
     def many(*value: str) -> None: ...
     def any_name(**value: str) -> None: ...

@@ -84,7 +84,7 @@ def test_unclosed_placeholder_is_text(text: str) -> None:
     assert template.faults == ()
 
 
-def test_opener_before_a_placeholder_is_text() -> None:
+def test_unclosed_opener_before_a_placeholder_is_text() -> None:
     assert template_of("{{ a {{inputs.x}}").parts == ("{{ a ", Placeholder("inputs", "x"))
 
 
@@ -98,7 +98,7 @@ def test_any_text_is_parsed_without_loss(text: str) -> None:
 
 
 @given(st.text(st.sampled_from("{}|\"' inputs.xrundefault()[]"), max_size=80) | st.text())
-def test_neutralised_text_has_no_placeholder(text: str) -> None:
+def test_escaped_text_contains_no_placeholder(text: str) -> None:
     safe = neutralise(text)
     assert template_of(safe).parts == ((safe,) if safe else ())
     assert template_of(safe).faults == ()

@@ -94,7 +94,7 @@ def test_every_fault_has_its_line() -> None:
         ),
     ],
 )
-def test_faults_describe_the_error(text: str, fault: str) -> None:
+def test_workflow_faults_describe_the_error(text: str, fault: str) -> None:
     if fault.endswith("expected"):
         assert faults_of(text)
         return
@@ -138,9 +138,7 @@ def test_inputs_and_context_round_trip() -> None:
         ("required: true", "required: often", "line 6: expected true or false"),
     ],
 )
-def test_error_messages_for_inputs_and_context_are_described(
-    before: str, after: str, fault: str
-) -> None:
+def test_faults_in_inputs_and_context_are_described(before: str, after: str, fault: str) -> None:
     assert fault in "; ".join(faults_of(WITH_INPUTS.replace(before, after)))
 
 

@@ -30,7 +30,7 @@ def test_neutralise_removes_templates_without_loss(text: str) -> None:
     assert written.replace(" ", "") == text.replace(" ", "")
 
 
-def test_names_are_filled_once_and_never_scanned_again() -> None:
+def test_inserted_context_values_are_never_scanned_for_placeholders() -> None:
     names = {"a": "{{ctx.b}}", "b": "no"}
     assert with_context("x {{ctx.a}} {{ ctx.b }} {{ctx.", names, "they") == "x {{ctx.b}} no {{ctx."
 
@@ -41,7 +41,7 @@ def test_unknown_name_error_lists_existing_names() -> None:
 
 
 @given(st.text(alphabet="{} ctx.a", max_size=40))
-def test_text_without_context_names_is_never_filled(text: str) -> None:
+def test_text_with_escaped_context_placeholders_is_never_filled(text: str) -> None:
     without = without_context(text)
     assert with_context(without, {}, "they") == without
     assert without.replace(" ", "") == text.replace(" ", "")

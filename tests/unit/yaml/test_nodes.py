@@ -23,7 +23,7 @@ def data_of(text: str) -> object:
     return data
 
 
-def test_plain_data_equals_json() -> None:
+def test_plain_yaml_gives_the_same_data_as_json() -> None:
     assert data_of(
         "a: [1, -2, +3, 0x10, 1_000, 1.5, true, False, null, ~, yes, on, '5', 2020-01-01]\n"
         "b:\n  c: |\n    two\n    lines\n"
@@ -54,7 +54,7 @@ def test_file_with_zero_or_several_documents_is_a_fault(text: str, fault: str) -
     assert reader.faults[0].startswith(fault)
 
 
-def test_tag_creates_no_object() -> None:
+def test_yaml_tag_creates_no_object() -> None:
     reader, root = node_of("!!python/object/apply:os.system ['true']")
     reader.mapping(root, ("a",))
     assert reader.faults == (

@@ -16,7 +16,7 @@ def test_empty_session_has_initial_state() -> None:
     assert fold(empty_state(), []) == empty_state()
 
 
-def test_foreign_entries_change_only_the_head() -> None:
+def test_entries_that_are_not_of_a_turn_change_only_the_head() -> None:
     course = Course()
     before = course.state
     course.others_append(Label("here"))

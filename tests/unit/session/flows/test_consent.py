@@ -44,7 +44,7 @@ def test_received_flow_has_no_access_until_user_consents() -> None:
     assert state.run.consent_state.bash.allowed_commands  # kept, and exported as recorded
 
 
-def test_foreign_entry_suspends_consent() -> None:
+def test_entry_of_another_user_suspends_the_consent_of_a_flow() -> None:
     state = state_of(ConsentChanged("them", "full-access"), mode="partial-access", foreign=(1,))
     assert (state.consent.mode, state.is_place_in_force) == ("no-access", False)
     bound = WorkspaceBound("/mine", "/mine/r")
@@ -52,7 +52,7 @@ def test_foreign_entry_suspends_consent() -> None:
     assert state.is_place_in_force
 
 
-def test_withheld_state_keeps_recorded_consent() -> None:
+def test_flow_state_with_suspended_consent_keeps_the_recorded_consent() -> None:
     state = state_of(mode="full-access")
     assert withheld(state).run == state.run
     assert (

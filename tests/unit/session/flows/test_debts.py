@@ -21,7 +21,7 @@ class Watched(Graph, frozen=True):
         return super().keys_from(id)
 
 
-def test_entry_queries_only_the_edges_of_its_nodes() -> None:
+def test_flow_entry_queries_only_the_edges_of_its_nodes() -> None:
     ids = [f"n{n}" for n in range(300)]
     edges = tuple(FlowEdge(a, b) for a, b in pairwise(ids))
     log = FlowLog(Watched("line", tuple(FlowNode(id, "r") for id in ids), edges))
@@ -43,19 +43,19 @@ def test_partial_and_withdrawn_handoffs_are_owed() -> None:
     assert log.state.owing_ids == {"o"}
 
 
-def test_sent_back_work_is_owed_again() -> None:
+def test_handoff_that_was_sent_back_is_owed_again() -> None:
     log = FlowLog(graph("o>a")).claim("o").hand("o", "a").claim("a", "o=>a").hand("a", "o")
     assert log.state.owing_ids == {"o"}
 
 
-def test_edge_added_later_is_owed() -> None:
+def test_handoff_along_an_edge_added_later_is_owed() -> None:
     log = FlowLog(graph("o>a")).claim("o").hand("o", "a")
     assert not log.state.owing_ids
     log.add(WorkflowChanged(graph("o>a", "o>b")))
     assert log.state.owing_ids == {"o"}
 
 
-def test_started_flow_owes_nothing() -> None:
+def test_flow_that_just_started_owes_no_handoff() -> None:
     started = FlowStarted("p", "/w", "/w/r", graph("o>a"), ("o",))
     assert not FlowLog(started.graph).state.owing_ids
     assert msgspec.json.encode(FlowLog(started.graph).run.visited_node_ids) == b"[]"

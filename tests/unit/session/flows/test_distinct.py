@@ -23,7 +23,7 @@ def test_extensions_of_the_same_strings_are_independent() -> None:
     assert (left.plus("r"), right.plus("l")) == (("x", "l", "r"), ("x", "r", "l"))
 
 
-def test_removed_strings_are_gone_and_the_rest_keeps_its_order() -> None:
+def test_removal_of_strings_keeps_the_order_of_the_remaining_strings() -> None:
     three = Distinct(("x", "y", "z"))
     assert three.without("nothing") is three
     fewer = three.without("x", "nothing")
@@ -31,14 +31,14 @@ def test_removed_strings_are_gone_and_the_rest_keeps_its_order() -> None:
     assert "x" in three
 
 
-def test_long_extension_copies_no_table() -> None:
+def test_extension_of_a_long_list_copies_no_lookup_table() -> None:
     grown = Distinct()
     for n in range(500):
         grown = grown.plus(str(n))
     assert grown.places is Distinct.plus(grown, "more").places
 
 
-def test_plain_tuple_gets_a_lookup_table_and_preserves_repetitions() -> None:
+def test_lookup_table_of_a_plain_tuple_preserves_repetitions() -> None:
     assert distinct(("x", "x")) == ("x", "x")
     assert distinct(("x", "x")).plus("y").plus("y") == ("x", "x", "y")
     assert distinct(grown := Distinct(("x",))) is grown

@@ -22,7 +22,7 @@ def test_repeated_item_is_stored_once_in_order() -> None:
     assert after(after({}, "x"), "x", "z") == {"a=>b": ("x", "z")}
 
 
-def test_empty_addition_changes_nothing() -> None:
+def test_adding_no_items_returns_the_same_edge_history() -> None:
     before = after({}, "x")
     assert after(before) is before
 
@@ -51,12 +51,12 @@ def test_abandoned_addition_does_not_change_the_state() -> None:
     assert after(one, "y", "lost") == {"a=>b": ("x", "y", "lost")}
 
 
-def test_received_tuple_with_repetitions_is_unchanged() -> None:
+def test_edge_history_of_a_received_tuple_keeps_repetitions() -> None:
     received: Along = {"a=>b": ("x", "x")}
     assert after(after(received, "x", "y"), "z") == {"a=>b": ("x", "x", "y", "z")}
 
 
-def test_passed_items_encode_as_tuple() -> None:
+def test_edge_history_is_encoded_as_a_tuple() -> None:
     assert msgspec.json.encode(after({}, "x", "y")) == b'{"a=>b":["x","y"]}'
     assert 1 not in Distinct(("x",))
 

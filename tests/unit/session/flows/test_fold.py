@@ -227,7 +227,7 @@ def test_edge_lookup_is_fast_for_many_artifacts() -> None:
     assert at_once.run.history_handoff["owner-intake=>a"][-1] == "1999.md"
 
 
-def test_settings_of_another_perdure_are_not_applied() -> None:
+def test_flow_settings_written_by_another_user_are_not_applied() -> None:
     log = FlowLog(LINE).add(kinds.RunSettings("p:m", commands=("make *",)))
     theirs = kinds.RunSettings("p:other")
     state = state_after(log.state, entry_of(log.state.head + 1, theirs), theirs, is_own=False)

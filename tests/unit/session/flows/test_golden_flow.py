@@ -160,7 +160,7 @@ def test_every_kind_has_a_line_with_each_of_its_fields() -> None:
             assert {name for body in bodies for name in body} >= set(known.__struct_fields__)
 
 
-def test_log_folds_to_the_end_of_a_flow() -> None:
+def test_golden_log_gives_the_state_of_an_ended_flow() -> None:
     state = flow_state((entry, body_of(entry)) for entry in ENTRIES)
     assert (state.run.status, state.run.workspace_root) == ("completed", "/v")
     assert state.run.history_handoff == {"owner-intake=>build": ("plan.md",)}

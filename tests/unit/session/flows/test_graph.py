@@ -39,7 +39,7 @@ def test_invalid_role_instances_are_rejected(name: str) -> None:
     assert not is_role(name)
 
 
-def test_instance_has_the_authority_of_its_role() -> None:
+def test_role_instance_has_the_authority_of_its_role() -> None:
     assert base_role("tech-lead_2") == "tech-lead"
     assert base_role("owner") == "owner"
 
@@ -50,7 +50,7 @@ def test_edge_key_round_trips() -> None:
         ends_of("a->b")
 
 
-def test_graph_indexes_edges_once() -> None:
+def test_graph_builds_its_edge_index_once() -> None:
     ids = [f"n{n}" for n in range(500)]
     edges = Counted(FlowEdge(a, b) for a, b in pairwise(ids))
     line = Graph("line", tuple(FlowNode(id, "r") for id in ids), edges)

@@ -38,5 +38,5 @@ def test_unsupported_media_is_rejected(
         media(content, mime_type, name)
 
 
-def test_bytes_are_never_shown() -> None:
+def test_media_bytes_are_never_shown_in_repr() -> None:
     assert repr(InlineMedia("image/png", PNG)) == "InlineMedia('image/png', 16 bytes)"

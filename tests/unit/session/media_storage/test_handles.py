@@ -70,7 +70,7 @@ def test_media_anywhere_in_data_become_handles_without_other_changes() -> None:
     assert settled_data(plain).value is plain
 
 
-def test_data_with_cycle_or_bytes_is_rejected_without_content() -> None:
+def test_data_with_a_cycle_or_bytes_is_rejected_by_an_error_without_its_content() -> None:
     loop: list[object] = []
     loop.append({"again": loop})
     with pytest.raises(WrongArgument, match="holds itself"):
@@ -127,6 +127,6 @@ def test_9_33_parts_that_contain_bytes_are_found(part: Any) -> None:
     assert inline_in([TextPart("a"), part]) is not None
 
 
-def test_parts_in_the_form_of_a_log_are_accepted() -> None:
+def test_parts_without_inline_media_bytes_are_accepted() -> None:
     text = TextPart("data:image/png;base64,AAAA is only text")
     assert inline_in([text, media_part(PICTURE), unknown({"type": "x", "data": "AAAA"})]) is None

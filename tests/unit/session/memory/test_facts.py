@@ -63,11 +63,11 @@ def test_erased_source_is_dropped_from_every_version() -> None:
     assert (fact.sources, fact.history[0].sources) == ((B,), (B,))
 
 
-def test_erased_first_version_leaves_the_newer_one() -> None:
+def test_erasing_the_first_version_of_a_fact_keeps_the_newer_version() -> None:
     (fact,) = folded(None, FactCorrected("coffee", "helper", (B,)))
     assert (fact.id, fact.text, fact.agent, fact.history) == (FIRST, "coffee", "helper", ())
 
 
-def test_notes_about_an_unknown_fact_are_ignored() -> None:
+def test_entries_about_an_unknown_fact_are_ignored() -> None:
     assert folded(FactSourcesErased((A,))) == []
     assert folded(FactForgotten()) == []

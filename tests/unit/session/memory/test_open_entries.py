@@ -27,7 +27,7 @@ def test_answer_closes_question_and_episode_closes_session_end() -> None:
     assert unclosed(notes, SessionEnded.kind) == ends[:1]
 
 
-def test_note_of_another_stream_closes_no_question() -> None:
+def test_answer_in_another_stream_closes_no_question() -> None:
     asked = entry(0, Question("approval", "?", ()))
     forged = msgspec.structs.replace(entry(0, Answer("yes", "me"), 0), stream=StreamId("other"))
     assert unclosed([asked, forged], Question.kind) == [asked]

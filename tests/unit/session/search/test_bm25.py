@@ -9,19 +9,19 @@ def order(*candidates: Candidate) -> list[int]:
     return [candidate.position for _, candidate in rank(candidates)]
 
 
-def test_ranking_no_candidates_is_empty() -> None:
+def test_ranking_without_candidates_is_empty() -> None:
     assert rank([]) == []
 
 
-def test_more_occurrences_come_first() -> None:
+def test_entry_with_more_occurrences_ranks_first() -> None:
     assert order(Candidate(1, (1,), 10), Candidate(2, (5,), 10)) == [2, 1]
 
 
-def test_shorter_entries_come_first() -> None:
+def test_shorter_of_two_matching_entries_ranks_first() -> None:
     assert order(Candidate(2, (1,), 100), Candidate(1, (1,), 3)) == [1, 2]
 
 
-def test_rare_phrase_weighs_more() -> None:
+def test_rarer_phrase_increases_the_score_more() -> None:
     common = [Candidate(number, (1, 0), 10) for number in range(2, 9)]
 
     assert order(*common, Candidate(1, (0, 1), 10))[0] == 1

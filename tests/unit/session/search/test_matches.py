@@ -25,7 +25,9 @@ from perdure.session.search.query import Phrase, sought_in
         ('"a b"*', "a bc a", (1,)),
     ],
 )
-def test_counts(query: str, text: str, counts: tuple[int, ...] | None) -> None:
+def test_phrase_counts_of_a_text_match_the_query(
+    query: str, text: str, counts: tuple[int, ...] | None
+) -> None:
     assert counts_in(text.split(), sought_in(query)) == counts
 
 

@@ -16,7 +16,7 @@ def one(*terms: str, is_prefix: bool = False) -> tuple[Phrase, ...]:
 A, B, C = Phrase(("a",)), Phrase(("b",)), Phrase(("c",))
 
 
-def test_meaning_of_a_query() -> None:
+def test_query_is_parsed_into_the_expected_clauses() -> None:
     for text, clauses, unwanted in [
         ("a b", ((A,), (B,)), ()),
         ("a AND b", ((A,), (B,)), ()),
@@ -50,7 +50,7 @@ def test_meaning_of_a_query() -> None:
                 assert sought_in(text) == Sought(clauses, unwanted)
 
 
-def test_wanted_phrases_are_in_order() -> None:
+def test_phrases_of_a_query_keep_their_order() -> None:
     assert sought_in("a OR b c NOT d").phrases == (A, B, C)
 
 
@@ -66,7 +66,7 @@ def test_wanted_phrases_are_in_order() -> None:
         ("w " * (MOST_PHRASES + 1), "too long"),
     ],
 )
-def test_invalid_query_names_the_error(text: str, reason: str) -> None:
+def test_error_for_an_invalid_query_describes_the_fault(text: str, reason: str) -> None:
     with pytest.raises(InvalidQuery, match=reason) as refused:
         sought_in(text)
 

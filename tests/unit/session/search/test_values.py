@@ -16,7 +16,7 @@ def test_query_without_filters_matches_everything() -> None:
     assert query.limit == HITS <= MOST_RANKED
 
 
-def test_hit_survives_json() -> None:
+def test_search_hit_survives_a_json_round_trip() -> None:
     hit = Hit(StreamId("s"), EntryId("s/1"), None, "user", 1, "a word", ((2, 6),), 0.5, True)
 
     assert msgspec.json.decode(msgspec.json.encode(hit), type=Hit) == hit

@@ -10,7 +10,7 @@ from perdure.session.search.words import LONGEST, Word, folded_runs, stands_for_
 from tests.fakes.samples import case
 
 
-def test_terms() -> None:
+def test_text_is_split_into_the_expected_terms() -> None:
     for text, expected in [
         ("", []),
         (" \n-_*\"'", []),
@@ -53,7 +53,7 @@ def test_words_have_positions() -> None:
     ]
 
 
-def test_characters_folding_to_ascii_are_recognized() -> None:
+def test_non_ascii_characters_that_fold_to_ascii_are_recognized() -> None:
     assert all(map(stands_for_ascii, "éßﬁ½①\uff21\u00ad\u200d\u0301\u212a\u017f"))
     assert not any(map(stands_for_ascii, "—“”…™✓а店가あ\xa0\u2028"))
 
@@ -66,7 +66,7 @@ def test_non_ascii_words_are_in_folded_runs(text: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=128)))
-def test_only_folding_characters_give_ascii_words(text: str) -> None:
+def test_ascii_words_come_only_from_ascii_or_folding_characters(text: str) -> None:
     if any(term.isascii() for term in terms(text)):
         assert any(map(stands_for_ascii, text))
 

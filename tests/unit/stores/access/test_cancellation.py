@@ -10,7 +10,7 @@ from perdure.stores.access import cancellation
 from perdure.stores.access.cancellation import finished
 
 
-async def test_result_and_error_of_the_work_reach_the_caller() -> None:
+async def test_caller_gets_the_result_or_error_of_the_work() -> None:
     async def work(*, is_failing: bool) -> str:
         await asyncio.sleep(0)
         if is_failing:

@@ -13,7 +13,7 @@ import pytest
 from perdure.stores.access.collector import collector_paused, collector_paused_to_load
 
 
-def test_collector_is_resumed_after_work_that_failed() -> None:
+def test_garbage_collector_is_resumed_after_an_error_in_the_block() -> None:
     with collector_paused():
         with collector_paused():
             assert not gc.isenabled()
@@ -24,7 +24,7 @@ def test_collector_is_resumed_after_work_that_failed() -> None:
     assert gc.isenabled()
 
 
-def test_disabled_collector_stays_disabled() -> None:
+def test_disabled_garbage_collector_stays_disabled() -> None:
     gc.disable()
     try:
         with collector_paused():
@@ -80,7 +80,7 @@ def test_loaded_objects_are_examined_only_by_full_collections() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_load_does_not_unfreeze_objects_that_the_program_froze() -> None:
+def test_loading_does_not_unfreeze_objects_that_the_program_froze() -> None:
     kept = [None]
     gc.freeze()
     with collector_paused_to_load():

@@ -117,7 +117,9 @@ def text_of(got: list[Live]) -> str:
     return text
 
 
-async def test_watch_elsewhere_gets_each_event_once(worker: Process, other: Process) -> None:
+async def test_watch_in_another_process_gets_each_live_event_once(
+    worker: Process, other: Process
+) -> None:
     live = other.watch()
     await rest()
     worker.show("He", "l")
@@ -133,7 +135,9 @@ async def test_watch_elsewhere_gets_each_event_once(worker: Process, other: Proc
     ]
 
 
-async def test_nothing_is_written_or_read_without_watch(worker: Process, other: Process) -> None:
+async def test_live_events_are_neither_written_nor_read_without_a_watch(
+    worker: Process, other: Process
+) -> None:
     other.table.listen()
     worker.show("Hello")
     await rest()
@@ -211,7 +215,9 @@ async def test_events_of_fenced_process_are_not_read(
     await successor.relay.aclose()
 
 
-async def test_one_write_serves_all_calls(worker: Process, other: Process, wire: LiveWire) -> None:
+async def test_live_events_of_all_calls_are_stored_in_one_write(
+    worker: Process, other: Process, wire: LiveWire
+) -> None:
     streams = [StreamId(f"s{number}") for number in range(20)]
     wire.open.update(streams)
     wire.epochs.update(dict.fromkeys(streams, 1))
@@ -273,7 +279,7 @@ async def test_history_is_not_read_for_live_events(worker: Process, other: Proce
     assert other.table.calls["read"] == before + 1
 
 
-async def test_call_of_watched_stream_is_read_although_newest_entries_are_missing(
+async def test_live_call_is_read_even_if_the_newest_entries_are_missing(
     worker: Process, other: Process
 ) -> None:
     live = other.watch()
@@ -338,7 +344,7 @@ async def test_late_watch_gets_snapshot_even_if_listening_starts_later(
     await first.relay.aclose()
 
 
-async def test_call_of_lost_lease_is_not_written_under_next_one(
+async def test_live_events_of_a_lost_lease_are_not_written_under_the_next_lease(
     worker: Process, other: Process, wire: LiveWire
 ) -> None:
     worker.show("dead text")

@@ -51,7 +51,7 @@ async def test_damaged_blob_is_rejected_by_name() -> None:
     assert digest in problem.problem
 
 
-async def test_salts_come_from_random_source_and_differ() -> None:
+async def test_salts_of_bodies_come_from_the_random_source_and_differ() -> None:
     _, memory = await filled()
     _, again = await filled()
 
@@ -60,7 +60,7 @@ async def test_salts_come_from_random_source_and_differ() -> None:
     assert rows == again.heaps["n"].streams[S].rows
 
 
-async def test_handles_share_only_their_memory() -> None:
+async def test_handles_share_data_only_in_the_same_memory_and_namespace() -> None:
     store, memory = await filled()
     same, other = store.sharing(), store.sharing("other")
     stranger = MemoryStore("n", clock=memory.clock, random=memory.random)

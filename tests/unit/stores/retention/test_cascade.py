@@ -118,7 +118,7 @@ def expected(
     return kept - derived, sharing, lost
 
 
-async def test_few_forks_determine_entries_that_all_forks_keep() -> None:
+async def test_entries_kept_by_all_forks_are_computed_from_few_forks() -> None:
     for seed in range(60):
         with case(seed):
             store, relations = await forest(random.Random(seed))
@@ -139,7 +139,7 @@ async def test_few_forks_determine_entries_that_all_forks_keep() -> None:
                 assert {each.stream: each.erased for each in found[1:]} == lost
 
 
-def test_chain_of_forks_reads_two_streams() -> None:
+def test_erasure_in_a_chain_of_forks_reads_two_streams() -> None:
     chain = [StreamId(f"f{number}") for number in range(1_000)]
     parents = [ROOT, *chain[:-1]]
     relations = [

@@ -32,7 +32,7 @@ def test_empty_policy_expires_nothing() -> None:
     assert going(Retention(), held("a", 10**6)) == []
 
 
-def test_age_and_idleness_have_separate_start_times() -> None:
+def test_age_and_idle_time_are_measured_from_different_start_times() -> None:
     young = Holding(stream=StreamId("b"), created_at=0, active_at=NOW - 1_000, entries=1, bytes=1)
     assert going(Retention(max_idle_s=60), held("a", 61), held("c", 60), young) == [("a", "idle")]
     assert going(Retention(max_age_s=60), held("c", 60), young) == [("b", "age")]

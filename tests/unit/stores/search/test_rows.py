@@ -12,7 +12,7 @@ from perdure.session.search.words import VERSION
 from perdure.stores.search.rows import LooseRow, Mark, loose_row, run_now
 
 
-def test_mark_of_other_version_is_reset_except_forgotten_count() -> None:
+def test_index_mark_of_another_version_is_reset_except_its_forgotten_count() -> None:
     assert Mark(VERSION - 1, 7, 3, 2, 5).usable == Mark(VERSION, 0, 0, 0, 5)
     mark = Mark(VERSION, 7, 3, 2, 5)
     assert mark.usable == mark
@@ -30,7 +30,7 @@ def test_loose_row_restores_text_from_text_or_bytes() -> None:
         assert LooseRow(1, 1, 1, "#ruser", "x").text
 
 
-def test_plan_runs_synchronously_and_raises_if_it_waits() -> None:
+def test_synchronous_plan_raises_an_error_if_it_waits() -> None:
     async def plan() -> int:
         return 7
 

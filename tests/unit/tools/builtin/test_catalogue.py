@@ -17,7 +17,7 @@ ACTIONS = get_args(Action)
 GUIDE = Path(__file__).parents[4] / "docs" / "guides" / "tools.md"
 
 
-def test_name_resolves_to_tool() -> None:
+def test_built_in_tool_name_resolves_to_its_tool() -> None:
     def own() -> str:
         """Do."""
         return ""

@@ -30,7 +30,7 @@ async def test_file_is_written_and_replaced_whole(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["a.txt"]
 
 
-async def test_text_is_added_at_the_end(tmp_path: Path) -> None:
+async def test_append_tool_adds_text_at_the_end_of_a_file(tmp_path: Path) -> None:
     tools = Tools(tmp_path)
     for _ in range(2):
         run = await tools.run(write_file, path="log", content="x\n", append=True)
@@ -117,7 +117,9 @@ async def test_edit_replaces_a_unique_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "reason"), [("z", "not in the file"), ("= 1", "there 2 times")])
-async def test_ambiguous_edit_changes_nothing(tmp_path: Path, old: str, reason: str) -> None:
+async def test_edit_of_ambiguous_text_changes_no_file(
+    tmp_path: Path, old: str, reason: str
+) -> None:
     (tmp_path / "a.py").write_text("x = 1\ny = 1\n")
     run = await Tools(tmp_path).run(edit_file, path="a.py", old_text=old, new_text="!")
     assert run.outcome == "error"

@@ -31,7 +31,7 @@ async def listed(root: Path, **args: object) -> list[str]:
     return run.output.text.split("\n")
 
 
-def test_read_tools_change_nothing_and_can_be_repeated() -> None:
+def test_read_tools_have_effect_read_and_can_be_repeated() -> None:
     for spec in (read_file, list_directory):
         assert (spec.effect, spec.on_unknown) == ("read", "retry")
         assert spec.description
@@ -55,7 +55,7 @@ async def test_empty_file_is_reported_as_empty(tmp_path: Path) -> None:
     assert await read(tmp_path, "f") == "[the file is empty]"
 
 
-async def test_partial_read_says_where_to_continue(tmp_path: Path) -> None:
+async def test_partial_read_reports_the_line_to_continue_at(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\nb\nc\nd\n")
     assert await read(tmp_path, "f", offset=2, limit=2) == (
         "b\nc\n[lines 2 to 3 of 4; go on with offset 4]"
@@ -93,7 +93,7 @@ async def test_long_file_is_read_page_by_page_without_loss(tmp_path: Path) -> No
     assert collected == lines
 
 
-async def test_line_longer_than_a_page_keeps_beginning_and_end(tmp_path: Path) -> None:
+async def test_line_longer_than_a_page_is_shown_with_its_beginning_and_end(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a" * 100_000 + "\nb")
     text = await read(tmp_path, "f")
     assert "bytes left out" in text

@@ -9,7 +9,7 @@ from perdure.tools.builtin.git import about_commit, git_commit, git_status
 from perdure.tools.permissions import Permissions
 
 
-def test_commit_shows_files_and_cannot_be_always_allowed() -> None:
+def test_git_commit_approval_shows_files_and_offers_no_always_answer() -> None:
     subject = about_commit({"message": "fix: it\n\nlong", "files": ["a.py"]}, Permissions())
     assert (subject.shown, subject.grant) == ("fix: it (a.py)", None)
     assert git_commit.is_gated
@@ -27,7 +27,9 @@ def test_commit_shows_files_and_cannot_be_always_allowed() -> None:
         ("x", ["conf/.AWS/credentials"]),
     ],
 )
-def test_flags_secrets_and_empty_messages_are_refused(message: str, files: list[str]) -> None:
+def test_git_commit_refuses_flags_secrets_and_empty_messages(
+    message: str, files: list[str]
+) -> None:
     with pytest.raises(ToolError):
         about_commit({"message": message, "files": files}, Permissions())
 

@@ -49,12 +49,12 @@ def test_approval_is_bound_to_target_of_linked_script(tmp_path: Path) -> None:
     assert script_facts(("sh", "run.sh"), tmp_path) != before
 
 
-def test_pipe_or_a_device_is_never_opened(tmp_path: Path) -> None:
+def test_pipe_or_device_named_by_a_command_is_never_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert script_facts(("cat", "pipe", "/dev/zero"), tmp_path) == {}
 
 
-def test_many_files_are_bound_together(tmp_path: Path) -> None:
+def test_approval_is_bound_to_all_files_of_a_command_together(tmp_path: Path) -> None:
     names = [f"f{n}" for n in range(MAX_FILES + 2)]
     for name in names:
         (tmp_path / name).write_text("x")
@@ -65,7 +65,7 @@ def test_many_files_are_bound_together(tmp_path: Path) -> None:
     assert script_facts(("cat", *names), tmp_path) != before
 
 
-def test_too_many_names_are_refused(tmp_path: Path) -> None:
+def test_command_that_names_too_many_files_is_refused(tmp_path: Path) -> None:
     words = " ".join(f"w{n}" for n in range(20_000))
     with pytest.raises(ToolError, match="too long to be approved"):
         script_facts(("sh", "-c", words), tmp_path)

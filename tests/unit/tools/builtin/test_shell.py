@@ -14,7 +14,7 @@ from tests.fakes.tool_calls import Tools
 ALLOWED = Permissions(allowed_commands=("git status",), allowed_command_globs=("echo **",))
 
 
-def test_command_is_given_as_a_line_or_as_words() -> None:
+def test_command_can_be_given_as_a_line_or_as_words() -> None:
     assert allowed_argv({"command": "git  status"}, ALLOWED) == ("git", "status")
     assert allowed_argv({"command": "git", "args": ["status"]}, ALLOWED) == ("git", "status")
     assert allowed_argv({"command": "echo", "args": ["a;b", ""]}, ALLOWED) == ("echo", "a;b", "")

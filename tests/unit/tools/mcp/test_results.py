@@ -59,7 +59,7 @@ def test_structured_answer_without_text_is_json() -> None:
     assert output_of([], None, is_error=False).text == "done"
 
 
-def test_parts_pictures_and_text_have_limits() -> None:
+def test_mcp_result_has_limits_for_parts_pictures_and_text() -> None:
     many = output_of([picture()] * 300, None, is_error=False)
     assert len(many.media) == MAX_PICTURES
     assert many.text.endswith("[44 more parts were left out]")

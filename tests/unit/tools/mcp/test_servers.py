@@ -109,7 +109,7 @@ def test_pasted_credential_is_rejected_and_not_shown() -> None:
         assert key not in str(refused.value)
 
 
-def test_file_keys_equal_fields() -> None:
+def test_mcp_server_keys_in_files_equal_the_field_names() -> None:
     filed = {"name": "a", "command": "x", "args": ["y"], "tools_allowlist": ["t"]}
     assert msgspec.convert(filed, McpServer) == McpServer(
         name="a", command="x", args=("y",), tools_allowlist=("t",)

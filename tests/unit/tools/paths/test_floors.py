@@ -52,7 +52,7 @@ def test_autostart_files_are_readable_but_not_writable(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["src/a.py", "git/config", "environment.py", "ssh.md", "dev/x"])
-def test_other_names_are_open(path: str) -> None:
+def test_file_name_that_is_not_on_a_floor_is_accessible(path: str) -> None:
     assert not is_protected(path.split("/"))
 
 
@@ -62,7 +62,7 @@ def test_system_paths_are_protected_only_if_absolute(path: str) -> None:
     assert not is_protected(path.split("/"))
 
 
-def test_names_are_folded_like_on_the_most_lenient_file_system() -> None:
+def test_blocked_names_are_compared_as_on_the_most_lenient_file_system() -> None:
     assert folded_name(".GIT . .") == ".git"
     assert folded_name(".git::$INDEX_ALLOCATION") == ".git"
 

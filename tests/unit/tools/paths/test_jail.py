@@ -181,7 +181,7 @@ ESCAPES = [
 ]
 
 
-def test_no_path_leads_out(root: Path) -> None:
+def test_jail_opens_no_path_outside_its_root(root: Path) -> None:
     for path in ESCAPES:
         with case(path):
             given = path.format(root=root, parent=root.parent)

@@ -28,12 +28,12 @@ from perdure.tools.paths.own_places import (
         ("", None),
     ],
 )
-def test_place_of_store_is_the_file_in_its_address(address: str, place: str | None) -> None:
+def test_store_path_is_the_file_in_its_address(address: str, place: str | None) -> None:
     assert place_of_store(address) == place
     assert bool(places_of_store(address)) == (place is not None)
 
 
-def test_places_named_by_variables_are_blocked() -> None:
+def test_paths_in_environment_variables_are_blocked() -> None:
     floors = floors_of({"XDG_CONFIG_HOME": "/x/config", "CODEX_HOME": "/x/Codex", "HOME": "/x"})
     closed = ("/x/config/perdure/config.toml", "/x/codex/auth.json", "/x/config/opencode")
     assert all(floors.is_closed(names_of_place(place)) for place in closed)
@@ -46,7 +46,7 @@ def test_variable_with_a_list_of_files_blocks_each_of_them() -> None:
     assert not floors.is_closed(names_of_place("/y/other"))
 
 
-def test_store_blocks_paths_that_begin_with_its_name() -> None:
+def test_paths_of_side_files_of_a_store_are_blocked() -> None:
     floors = floors_of({}, ("/w/agents.db",))
     assert floors.is_closed(names_of_place("/w/agents.db-wal"))
     assert floors.is_closed(names_of_place("/w/agents.db/x"))

@@ -73,14 +73,14 @@ def test_scratch_paths_cannot_leave_scratch_or_bypass_floors(
         raise AssertionError("it was reached")
 
 
-def test_scratch_name_is_an_ordinary_directory_without_scratch_directory(work: Path) -> None:
+def test_folder_called_scratch_is_ordinary_if_the_session_has_no_scratch_folder(work: Path) -> None:
     (work / "~scratch").mkdir()
     with Jail(work, "tool").directory("~scratch") as found:
         assert found.names == ("~scratch",)
 
 
 @pytest.mark.parametrize("is_link", [True, False])
-def test_scratch_place_of_another_user_is_rejected(
+def test_scratch_folder_of_another_user_is_rejected(
     work: Path, scratch: Path, *, is_link: bool
 ) -> None:
     if is_link:

@@ -92,7 +92,7 @@ def test_unreadable_directory_is_listed_and_skipped(
     assert "a/z.txt" not in paths_in(root, is_recursive=True)
 
 
-def test_glob_fits() -> None:
+def test_glob_matches_the_expected_paths() -> None:
     for pattern, path, fits in [
         ("*.py", "a.py", True),
         ("*.py", "deep/down/a.py", True),

@@ -9,7 +9,7 @@ from tests.fakes.parts import found_in, text
 WORDS = ("tide", "tides", "moon", "a", "b", "été", "店", "x1")
 
 
-def test_texts_come_back_in_the_order_of_their_positions() -> None:
+def test_part_returns_its_texts_in_the_order_of_their_positions() -> None:
     chance = random.Random(1)
     texts = [
         text(number, " ".join(chance.choices(WORDS, k=chance.randrange(9))), "#n1", f"#s{number}")

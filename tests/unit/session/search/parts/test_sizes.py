@@ -37,5 +37,7 @@ def test_indexing_is_due_beyond_scan_limits(behind: int, loose: int, due: bool) 
         (MOST_LOOSE, MOST_WORDS + 1, False),
     ],
 )
-def test_part_needs_many_texts_or_words_within_limit(texts: int, words: int, enough: bool) -> None:
+def test_index_part_is_built_from_many_texts_or_words_within_a_limit(
+    texts: int, words: int, enough: bool
+) -> None:
     assert is_enough(texts, words) == enough
