@@ -257,7 +257,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("case", PLACES)
-async def test_repository_that_points_elsewhere_shows_nothing_of_it(
+async def test_git_repository_that_points_to_another_shows_no_data_of_that_repository(
     scene: Scene, case: str
 ) -> None:
     PLACES[case](scene)

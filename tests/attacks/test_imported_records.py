@@ -213,7 +213,9 @@ async def test_flow_id_that_is_a_path_is_refused(id: str, tmp_path: Path) -> Non
         assert "flowId" in str(outcome.error)
 
 
-async def test_export_of_received_flow_does_not_read_the_folder_it_names(tmp_path: Path) -> None:
+async def test_export_of_a_received_flow_does_not_read_the_folder_named_in_its_log(
+    tmp_path: Path,
+) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "diary.md").write_text("private")

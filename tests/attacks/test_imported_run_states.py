@@ -200,7 +200,7 @@ async def test_run_state_that_grew_in_another_store_approves_nothing(tmp_path: P
         assert sent(tmp_path) == []
 
 
-async def test_user_decision_after_an_import_counts(tmp_path: Path) -> None:
+async def test_approval_given_by_the_user_after_an_import_is_valid(tmp_path: Path) -> None:
     """Decisions of the program here are its own, and are stored as its own."""
     text = await approved_state(asking(tmp_path, "report"), always=True)
     async with perdure.open("memory:") as eve:

@@ -175,7 +175,7 @@ def test_command_with_json_escapes_every_control_character(
     assert seen >= 15
 
 
-def test_markdown_export_to_a_file_holds_no_control_character(
+def test_markdown_export_to_a_file_contains_no_control_character(
     marked_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = marked_world / f"out{MARK.replace(chr(0), '')}.md"
@@ -195,7 +195,7 @@ def test_markdown_export_to_a_file_holds_no_control_character(
         "postgresql://127.0.0.1:1/db?user=ana&password=hunter22",
     ],
 )
-def test_doctor_with_password_in_address_masks_it(
+def test_doctor_masks_the_password_in_a_store_address(
     address: str, extra: list[str], marked_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = said_by(["doctor", "--store", address, *extra], monkeypatch)

@@ -32,7 +32,7 @@ def test_secret_in_every_known_form_is_masked() -> None:
     assert quoted == []
 
 
-async def test_redacted_export_holds_no_secret_in_any_format(tmp_path: Path) -> None:
+async def test_redacted_export_contains_no_secret_in_any_format(tmp_path: Path) -> None:
     tried = list(forms())
     async with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         session = await store.create(id="s", title="forms")

@@ -76,7 +76,7 @@ def no_value(shown: object) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("place", ["body", "location", "link", "etag", "content-type"])
-async def test_server_that_sends_the_secret_back_does_not_show_it(form: str, place: str) -> None:
+async def test_secret_sent_back_by_a_server_is_not_shown(form: str, place: str) -> None:
     sent: list[HttpRequest] = []
 
     async def fetch(asked: HttpRequest) -> HttpResponse:
@@ -100,7 +100,7 @@ async def test_server_that_sends_the_secret_back_does_not_show_it(form: str, pla
 
 @pytest.mark.parametrize("stream", ["", " >&2"])
 @pytest.mark.parametrize("code", [0, 3])
-async def test_program_that_prints_the_secret_does_not_show_it(
+async def test_secret_printed_by_a_program_is_not_shown(
     tmp_path: Path, stream: str, code: int
 ) -> None:
     script = f'printf %s "$TOKEN"{stream}; printf %s "$TOKEN" | base64{stream}; exit {code}'
@@ -111,7 +111,7 @@ async def test_program_that_prints_the_secret_does_not_show_it(
     no_value(msgspec.structs.asdict(run))
 
 
-async def test_tool_that_fails_with_the_secret_in_its_error_does_not_show_it() -> None:
+async def test_secret_in_the_error_of_a_failing_tool_is_not_shown() -> None:
     @tool
     def leak(call: ToolCall) -> str:
         """Leak."""
@@ -221,7 +221,7 @@ async def test_9_32_call_events_hide_planted_secrets() -> None:
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda text: text[:6])
-def test_configuration_that_holds_a_secret_is_refused_without_showing_it(planted: str) -> None:
+def test_configuration_that_contains_a_secret_is_refused_without_showing_it(planted: str) -> None:
     settings: list[dict[str, Any]] = [
         {"allowed_domains": ("a.com",), "credentials": {"a.com": planted}},
         {"allowed_domains": ("a.com",), "credentials": {"a.com": f"Bearer {planted}"}},

@@ -289,7 +289,7 @@ async def test_hostile_session_folder_changes_nothing_outside_it(form: str, tmp_
 
 
 @pytest.mark.parametrize("form", SESSION_FORMS)
-async def test_irregular_session_file_is_named_and_the_others_work(
+async def test_irregular_session_file_is_reported_and_other_sessions_are_usable(
     form: str, tmp_path: Path
 ) -> None:
     folder, _ = await planted(tmp_path, FORMS[form])
@@ -385,7 +385,9 @@ async def test_invalid_limit_is_refused_and_named(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["blobs", "keys", "locks", "leases"])
-async def test_file_in_place_of_a_folder_is_named_in_error(name: str, tmp_path: Path) -> None:
+async def test_error_contains_the_path_of_a_file_that_should_be_a_folder(
+    name: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "store"
     (folder / ".perdure").mkdir(parents=True)
     (folder / ".perdure" / name).write_text("x")

@@ -68,7 +68,9 @@ async def test_opening_and_closing_processes_do_not_disturb_others(
     await again.close()
 
 
-async def test_processes_that_create_one_store_share_it(store: SqliteStore, path: Path) -> None:
+async def test_processes_that_create_the_same_store_at_once_share_that_store(
+    store: SqliteStore, path: Path
+) -> None:
     assert run_together(CHILD, "make", path, 4, 40) == ["done"] * 4
 
 

@@ -222,7 +222,7 @@ async def test_opening_postgres_names_stopped_program_that_migrates(
     postgres.drop(address)
 
 
-def test_record_folder_and_first_run_locks_name_a_stopped_process(
+def test_error_for_a_lock_of_a_stopped_process_contains_the_process_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_lock, "LOCK_TIMEOUT_S", 0.2)

@@ -77,7 +77,7 @@ async def test_sqlite_store_without_its_file_acknowledges_nothing(
 
 
 @pytest.mark.parametrize("change", ["file removed", "file replaced by a copy", "folder removed"])
-async def test_reader_that_starts_after_the_file_vanished_reports_it(
+async def test_reader_that_starts_after_the_file_vanished_raises_an_error(
     tmp_path: Path, change: str
 ) -> None:
     end, act, told = CHANGES[change]

@@ -46,7 +46,7 @@ def test_link_with_existing_target_is_accepted(target: str) -> None:
         ("images/a.png#top", "heading"),
     ],
 )
-def test_broken_link_is_reported_with_its_place(target: str, what: str) -> None:
+def test_broken_link_is_reported_with_its_file_and_line(target: str, what: str) -> None:
     assert links(f"# New\n\n[one](guide.md), [two]({target})\n") == [
         (3, f"`{target}` leads to no {what}")
     ]

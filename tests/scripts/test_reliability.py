@@ -57,5 +57,5 @@ def test_new_figures_replace_the_old_figures_in_the_document(tmp_path: Path) -> 
     assert "old" not in text
 
 
-def test_document_has_a_place_for_figures() -> None:
+def test_document_has_a_section_for_the_measured_figures() -> None:
     assert BEGIN in RELIABILITY.read_text("utf-8")

@@ -47,7 +47,7 @@ async def test_handles_show_ids_and_counts_but_no_content(tmp_path: Path) -> Non
         assert repr(perdure.Follower(4)) == "<Follower resume_after=4>"
 
 
-def test_repr_of_blocking_handle_names_its_module() -> None:
+def test_repr_of_a_blocking_handle_contains_its_module() -> None:
     with perdure.blocking.open("memory:") as store:
         assert repr(store) == "<blocking Store memory>"
         assert repr(store.create(id="s")) == "<blocking Session 's' entries=0 leaf=None>"

@@ -99,7 +99,7 @@ def test_raw_data_returns_the_original_json() -> None:
     assert perdure.raw_data(entry.body) == given
 
 
-def test_repr_of_entry_shows_place_kind_and_size_but_no_text() -> None:
+def test_repr_of_an_entry_shows_id_kind_and_size_but_no_text() -> None:
     entry = Entry(StreamId("s"), 3, "tree", None, None, 0, "message", 1, b'{"secret":1}')
     assert repr(entry) == "<Entry 's/3' message 12 bytes>"
     assert repr(msgspec.structs.replace(entry, body=b"")) == "<Entry 's/3' message erased>"

@@ -27,7 +27,9 @@ def until(chat: Terminal, text: str, count: int = 1) -> str:
     return shown
 
 
-def test_answer_typed_here_is_not_reported_as_answered_elsewhere(world: World) -> None:
+def test_answer_typed_in_the_chat_is_not_reported_as_answered_by_another_process(
+    world: World,
+) -> None:
     with terminal(world, *WRITES, "--scenario", world.scenario(FOUR)) as chat:
         until(chat, "> ")
         chat.type("go\n")

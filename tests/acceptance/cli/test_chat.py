@@ -395,7 +395,7 @@ def test_killed_turn_resumes_before_the_next_message_without_rerunning_its_tool(
     assert world.ok("sessions", "show", session, "--json").json["open_turn"] is False
 
 
-def test_partial_answer_of_a_killed_turn_is_shown_until_it_is_resumed(
+def test_partial_answer_of_a_killed_turn_is_shown_until_the_turn_is_resumed(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging

@@ -205,7 +205,7 @@ def test_activity_counts_days_and_hours(imported: World) -> None:
     assert imported.ok("activity", "--until", "2001-01-01").out == "No activity found.\n"
 
 
-def test_edits_name_the_entry_that_changed_a_file(imported: World) -> None:
+def test_edits_list_the_entry_that_changed_each_file(imported: World) -> None:
     found = imported.ok("edits", "--json").json
     assert found
     text = imported.ok("edits", "--last", "1").out

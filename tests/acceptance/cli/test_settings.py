@@ -91,7 +91,7 @@ def test_agents_show_prints_a_budget_in_dollars_too(project: World) -> None:
     assert "may spend" not in project.ok("agents", "show", "helper").out
 
 
-def test_config_path_names_the_files(project: World) -> None:
+def test_config_path_prints_the_paths_of_the_settings_files(project: World) -> None:
     told = project.ok("config", "path", "--json").json
     assert [(each["source"], each["exists"]) for each in told] == [
         ("user", False),
@@ -184,7 +184,7 @@ def test_project_agent_is_reported_with_its_missing_permissions(project: World) 
     assert (project.folder / "x").read_text() == "y"
 
 
-def test_agent_that_invokes_another_is_linked_to_it(project: World) -> None:
+def test_session_of_an_invoked_agent_is_linked_to_its_parent_session(project: World) -> None:
     own(project, "agents/lead.agent.yaml", AGENT.format(id="lead") + "tools: [invoke_agent]\n")
     call = json.dumps({"agent": "helper", "input": "look"})
     ended = project.ok("chat", "--agent", "lead", "-p", f"/tool invoke_agent {call}")

@@ -132,7 +132,7 @@ def test_id_prefix_selects_the_existing_session_and_not_the_erased_one(sample: W
 
 
 @pytest.mark.parametrize(("policy", "fate"), [("warn", "unchanged"), ("redact", "masked")])
-def test_warning_about_a_typed_credential_says_how_it_is_stored(
+def test_warning_about_a_typed_credential_explains_how_the_message_is_stored(
     world: World, policy: str, fate: str
 ) -> None:
     file = world.folder / "a.agent.yaml"
@@ -167,7 +167,9 @@ def test_help_word_prints_help_and_unknown_command_suggests_a_command(
         ("help", "there is no command 'help': use `perdure --help`"),
     ],
 )
-def test_help_of_an_unknown_command_names_that_command(world: World, asked: str, told: str) -> None:
+def test_help_of_an_unknown_command_reports_that_command(
+    world: World, asked: str, told: str
+) -> None:
     ended = world.run("help", *asked.split())
     assert (ended.code, told in ended.err) == (2, True), ended.err
 

@@ -126,7 +126,7 @@ def test_all_recordings_are_imported_and_pi_exports_are_identical(
 
 
 @pytest.mark.parametrize("name", ["with space.jsonl", "ünïcode-漢字.jsonl", "-dash.jsonl"])
-def test_file_names_of_all_kinds_work(world: World, name: str) -> None:
+def test_import_accepts_unusual_file_names(world: World, name: str) -> None:
     (world.folder / name).write_bytes(SAMPLE.read_bytes())
     (report,) = world.ok("import", "--json", "--", name).lines
     assert report["session"] == SAMPLE_ID

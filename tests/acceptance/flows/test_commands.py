@@ -105,7 +105,7 @@ def test_answer_to_a_flow_that_waits_for_nothing_is_rejected(project: World) -> 
     flow(project, "consent", "f", code=2)
 
 
-def test_session_commands_on_flow_name_the_flow_commands(project: World) -> None:
+def test_session_command_on_a_flow_suggests_the_flow_command(project: World) -> None:
     flow(project, "run", *FIRST, code=1)
     before = flow(project, "show", "f", "--json").json
     sessions = project.ok("sessions", "list", "--all", "--json").out

@@ -20,7 +20,9 @@ def exported(world: World) -> Path:
     return world.folder / "state" / "one"
 
 
-def test_import_of_flow_without_format_names_the_option(world: World, exported: Path) -> None:
+def test_import_of_a_flow_without_format_suggests_the_format_option(
+    world: World, exported: Path
+) -> None:
     for path in ("state/one", "state"):
         ended = world.run("import", path)
         assert (ended.code, ended.out) == (3, "")

@@ -186,7 +186,9 @@ def test_unknown_provider_of_a_new_flow_is_refused_first(world: World) -> None:
     assert not (world.folder / ".perdure").exists()
 
 
-def test_commands_refuse_a_session_of_a_role_and_name_the_flow(project: World) -> None:
+def test_command_on_a_role_session_is_refused_and_the_error_contains_the_flow_id(
+    project: World,
+) -> None:
     flow(project, "run", *FIRST, code=1)  # the owner waits for consent, in an open turn
     refused: dict[tuple[str, ...], str] = {
         ("chat", "--session", "f__owner", "-p", "hi"): 'flow reply f --to owner "..."',

@@ -62,7 +62,7 @@ def test_unusable_server_reports_the_reason(world: World) -> None:
     assert "there are: fake, gone" in ended.err
 
 
-def test_doctor_names_the_missing_program(world: World) -> None:
+def test_doctor_reports_the_name_of_the_missing_program(world: World) -> None:
     ended = world.run("doctor", "--json")
     assert ended.code == 1
     checks = [check for check in ended.json["checks"] if check["name"] == "mcp"]

@@ -333,7 +333,9 @@ async def test_older_chat_works_in_the_folder_to_which_another_handle_moved(
         assert players.requests[-1].system == f"In {shops.first} for coffee."
 
 
-async def test_older_chat_recovers_a_turn_in_the_folder_it_began_in(tmp_path: Path) -> None:
+async def test_older_chat_recovers_a_turn_in_the_folder_where_the_turn_began(
+    tmp_path: Path,
+) -> None:
     shops = Shops(tmp_path)
     hold = Hold()
     players = reading()
@@ -423,7 +425,9 @@ async def test_folder_that_is_missing_or_a_file_is_refused(tmp_path: Path) -> No
         assert [info.id for info in await store.recent(scope="all")] == ["s"]
 
 
-async def test_import_that_is_bound_in_a_folder_is_listed_there(tmp_path: Path) -> None:
+async def test_imported_session_bound_to_an_agent_in_a_folder_is_listed_in_that_folder(
+    tmp_path: Path,
+) -> None:
     shops = Shops(tmp_path)
     agent = Agent("local", model="scripted:main")
     async with perdure.open("memory:") as store, runtime(store, Players(), agent) as answering:

@@ -18,7 +18,7 @@ from tests.fakes.served import served
 pytestmark = pytest.mark.full_only
 
 
-async def test_used_address_says_so_and_keeps_a_signed_in_browser(
+async def test_used_sign_in_address_is_reported_and_a_signed_in_browser_stays_signed_in(
     tmp_path: Path, chromium: str
 ) -> None:
     codes = SignIn(TokenFile(tmp_path / "tokens.json"), SystemClock().now_ms, os.urandom)

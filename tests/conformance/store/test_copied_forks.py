@@ -94,7 +94,7 @@ async def test_fork_of_tree_copies_every_branch(
     assert texts(await store.branch(F, entry.id)) == ["root", "left", "on"]
 
 
-async def test_header_names_the_origin_as_parent(store: SessionStore) -> None:
+async def test_header_of_a_copied_fork_has_the_origin_as_parent(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("own"))
 

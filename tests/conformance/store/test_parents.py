@@ -46,7 +46,9 @@ async def test_side_entries_have_no_parent_and_do_not_move_the_leaf(store: Sessi
     assert after.parent_id == "s/0"
 
 
-async def test_explicit_parent_starts_branch_and_moves_leaf_to_it(store: SessionStore) -> None:
+async def test_explicit_parent_starts_a_branch_and_moves_the_leaf_to_the_new_entry(
+    store: SessionStore,
+) -> None:
     await create(store, S, said("a"), said("b"))
 
     entry = await append_one(store, S, said("b2", EntryId("s/0")))

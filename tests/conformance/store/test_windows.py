@@ -87,7 +87,7 @@ async def test_compaction_that_keeps_nothing_begins_window(
         assert (ids(list(window.entries)), window.hidden) == ([entry.id], 2), first_kept
 
 
-async def test_newest_compaction_wins_over_earlier_ones(
+async def test_newest_compaction_replaces_earlier_compactions(
     store: SessionStore,
 ) -> None:
     await create(

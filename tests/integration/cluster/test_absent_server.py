@@ -37,7 +37,7 @@ async def printed(worker: WorkerProcess, text: str) -> None:
     await until(is_there)
 
 
-async def test_worker_started_before_its_server_waits_and_then_takes_work(
+async def test_worker_started_before_its_server_waits_and_then_runs_work(
     own: PostgresServer, folder: Path
 ) -> None:
     address = own.new_database()
@@ -70,7 +70,7 @@ async def test_worker_that_waits_for_its_server_ends_at_sigterm(folder: Path) ->
 
 
 @pytest.mark.all_only
-async def test_worker_whose_database_is_missing_waits_until_it_is_created(
+async def test_worker_with_a_missing_database_waits_until_the_database_is_created(
     own: PostgresServer, folder: Path
 ) -> None:
     worker = WorkerProcess(own.address_of("later"), folder, "runtime")
@@ -125,7 +125,7 @@ async def test_first_worker_without_right_to_create_schema_exits_with_one_senten
         pytest.param("halting_in_registration", STANDS_STILL_AT[1], marks=pytest.mark.all_only),
     ],
 )
-async def test_worker_whose_server_stops_during_its_start_waits_and_then_takes_work(
+async def test_worker_whose_server_stops_during_its_start_waits_and_then_runs_work(
     own: PostgresServer, tmp_path: Path, factory: str, halt: str
 ) -> None:
     address = own.new_database()

@@ -173,7 +173,7 @@ async def test_turns_over_limit_raise_before_anything_is_written(
         assert (await later).end == "aborted"
 
 
-async def test_error_for_full_queue_names_the_missing_worker(store: Store) -> None:
+async def test_error_for_a_full_queue_reports_that_no_worker_runs(store: Store) -> None:
     async def has_none() -> bool:
         return not await cluster_of(store.backend).limits.has_worker()
 

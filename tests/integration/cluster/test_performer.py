@@ -121,7 +121,7 @@ async def performing(
                 await second.suspend()
 
 
-async def test_work_ends_though_the_watch_continues_after_its_cancellation(
+async def test_work_ends_even_if_its_watch_continues_after_cancellation(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unavailable() -> None:

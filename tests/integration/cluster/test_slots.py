@@ -345,7 +345,7 @@ async def test_request_blocked_by_one_limit_uses_no_permit_of_another(store: Sto
     assert await of(store).permit_request(("namespace:a", N, P)) == 0
 
 
-def test_slot_id_contains_neither_worker_nor_work() -> None:
+def test_slot_id_contains_neither_worker_id_nor_work_id() -> None:
     id = slot_id("worker", '["default","session",1]')
     assert "session" not in id
     assert id != slot_id("other", '["default","session",1]')

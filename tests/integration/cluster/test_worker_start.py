@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full_only
 
 
 @pytest.mark.all_only
-async def test_worker_paused_during_its_start_takes_work(
+async def test_worker_paused_during_its_start_runs_work_afterwards(
     store: Store, address: str, folder: Path
 ) -> None:
     with workers(1, address, folder, factory="standing"):

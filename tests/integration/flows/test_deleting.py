@@ -86,7 +86,7 @@ async def test_flow_started_concurrently_is_started_once(tmp_path: Path) -> None
         assert [type(end) for end in ends if not isinstance(end, FlowExists)] == [Flow]
 
 
-async def test_kill_before_folder_is_claimed_leaves_it_free(
+async def test_record_folder_stays_free_after_a_kill_before_it_is_claimed(
     tmp_path: Path,
 ) -> None:
     owner = tmp_path / "record" / ".flow"

@@ -193,7 +193,7 @@ async def test_agent_budget_applies_and_node_reports_stop(tmp_path: Path) -> Non
     assert "raise max_cost_microcents" in (run.awaiting_human_nodes["plan"].detail or "")
 
 
-async def test_missing_file_is_reported_and_reply_replaces_it(
+async def test_missing_file_is_reported_and_a_reply_can_replace_its_content(
     tmp_path: Path,
 ) -> None:
     workflow = document("in>a", "a>out", prompts={"a": "{{inputs.file | read_file}}"})

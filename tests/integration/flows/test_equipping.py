@@ -151,7 +151,7 @@ async def test_unusable_configuration_by_person_is_rejected(
     await elsewhere.configure("owner", tools=["read_file"])
 
 
-async def test_role_waits_until_person_configures_it(tmp_path: Path) -> None:
+async def test_role_waits_until_a_person_configures_the_role(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), *RULES)
     models = ("scripted:flow", "scripted:other")
 

@@ -323,7 +323,7 @@ async def test_rewrite_by_agent_keeps_conversation_without_own_data(
         assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_line_written_during_append_is_placed_after_it(
+async def test_line_written_by_another_program_during_an_append_follows_the_append(
     store: JsonlStore, open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
     """The agent appends between perdure's read of the file and its write."""

@@ -78,7 +78,9 @@ async def test_lost_tail_is_reported_after_any_number_of_commits(
     assert await problems(address) == [("s", 2, TAIL), second]
 
 
-async def test_lost_tail_is_reported_by_process_that_read_it(address: str, folder: Path) -> None:
+async def test_lost_tail_is_reported_by_a_process_that_had_read_that_tail(
+    address: str, folder: Path
+) -> None:
     await commit(address, "m0", "m1")
     async with open_by_address(address) as here:
         session = await here.open("s")

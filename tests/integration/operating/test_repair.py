@@ -295,7 +295,7 @@ async def test_truncated_file_is_repaired(store_file: Path, tmp_path: Path, shar
 
 
 @pytest.mark.parametrize("left_bytes", [100, PAGE + 900])
-async def test_lost_tail_is_reported_even_if_none_of_it_remains(
+async def test_lost_tail_is_reported_even_if_no_row_of_the_tail_remains(
     store_file: Path, tmp_path: Path, left_bytes: int
 ) -> None:
     path = tmp_path / "cut.db"
@@ -432,7 +432,7 @@ async def test_repair_of_valid_sqlite_store_changes_nothing(store_file: Path) ->
     assert names(store_file.parent) <= {"original.db", "original.db-wal"}
 
 
-async def test_repaired_store_can_be_written_to_another_place(
+async def test_repaired_store_can_be_written_to_another_path(
     store_file: Path, tmp_path: Path
 ) -> None:
     path, new = tmp_path / "d" / "damaged.db", tmp_path / "new.db"

@@ -193,7 +193,7 @@ async def test_lease_cut_anywhere_is_held_if_acquired(cuts: Cuts) -> None:
 
 
 @pytest.mark.full_only
-async def test_renewal_cut_anywhere_extends_the_lease_if_it_returns(cuts: Cuts) -> None:
+async def test_renewal_cut_anywhere_extends_the_lease_if_the_call_succeeds(cuts: Cuts) -> None:
     async def call(_: StreamId, lease: Lease | None) -> object:
         assert lease is not None
         return await cuts.far.renew_lease(lease, 2 * TTL_MS)

@@ -111,7 +111,7 @@ async def test_row_level_security_covers_every_table_and_owner(db: Database) -> 
     assert all(row[1:] == (True, True) for row in rows)
 
 
-async def test_store_works_with_role_without_bypass(store: PostgresStore) -> None:
+async def test_store_works_with_a_login_without_bypassrls(store: PostgresStore) -> None:
     async with store.handle.db.connection() as db:
         row = await (
             await db.execute(

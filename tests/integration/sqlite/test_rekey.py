@@ -190,7 +190,9 @@ def refused_while_held(path: Path, key: StoreKey | None) -> None:
 
 
 @pytest.mark.parametrize("key", [None, FIRST])
-async def test_rekey_of_store_open_elsewhere_is_rejected(path: Path, key: StoreKey | None) -> None:
+async def test_rekey_of_a_store_open_in_another_process_is_rejected(
+    path: Path, key: StoreKey | None
+) -> None:
     await planted(path, key)
     refused_while_held(path, key)
 

@@ -167,7 +167,9 @@ async def test_question_about_a_new_file_is_short_and_lists_every_key(
     assert not (tmp_path / "notes.txt").exists()
 
 
-async def test_question_answered_elsewhere_is_closed(store: Store, tmp_path: Path) -> None:
+async def test_question_answered_by_another_process_is_closed_in_the_chat(
+    store: Store, tmp_path: Path
+) -> None:
     (tmp_path / "notes.txt").write_text("the sea\n")
     async with chatting(store, tmp_path, scenario=WRITES) as seen:
         await seen.type("change it")

@@ -129,7 +129,7 @@ async def test_context_after_compaction_and_branch_includes_instructions_and_too
         assert shown_context(seen) == pytest.approx(sent, abs=150)
 
 
-async def test_message_sent_during_a_turn_is_shown_while_it_waits(
+async def test_message_sent_during_a_turn_is_shown_while_the_message_waits(
     store: Store, tmp_path: Path
 ) -> None:
     scenario = """
@@ -172,7 +172,7 @@ async def test_shell_command_typed_during_a_turn_waits_for_its_end(
         assert [each.text for each in messages if each.role == "user"] == ["first"]
 
 
-async def test_message_typed_during_a_command_is_shown_while_it_waits(
+async def test_message_typed_during_a_command_is_shown_while_the_message_waits(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path) as seen:

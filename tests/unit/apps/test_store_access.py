@@ -43,7 +43,7 @@ def files_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-async def test_reading_missing_store_does_not_create_it(tmp_path: Path) -> None:
+async def test_reading_from_a_missing_store_does_not_create_the_store(tmp_path: Path) -> None:
     address = file_address(tmp_path / "sub" / "x.db")
     assert is_missing(address)
     async with existing_store(address) as store:
@@ -51,7 +51,7 @@ async def test_reading_missing_store_does_not_create_it(tmp_path: Path) -> None:
     assert not files_in(tmp_path)
 
 
-async def test_reading_missing_folder_does_not_create_it(tmp_path: Path) -> None:
+async def test_reading_from_a_missing_folder_does_not_create_the_folder(tmp_path: Path) -> None:
     address = f"jsonl:///{tmp_path / 'sub'}?dialect=pi"
     assert is_missing(address)
     async with existing_store(address) as store:

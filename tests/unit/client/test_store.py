@@ -143,7 +143,7 @@ async def test_closed_store_raises(store: Store) -> None:
         await session.append(user("late"))
 
 
-async def test_open_with_the_beginning_of_an_id_names_the_call_that_completes_it(
+async def test_open_with_an_id_prefix_suggests_the_call_that_completes_the_id(
     store: Store,
 ) -> None:
     await store.create(id="trip-one")

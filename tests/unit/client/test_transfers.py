@@ -42,7 +42,9 @@ def test_export_replaces_existing_file_only_on_request(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-async def test_export_names_a_folder_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
+async def test_export_error_contains_the_folder_that_cannot_be_created(
+    store: Store, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FormatError, match="cannot be made a folder"):
         await store.export("perdure", tmp_path / "file" / "below")

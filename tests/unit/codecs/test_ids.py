@@ -21,7 +21,7 @@ def test_different_entries_records_and_attempts_get_different_ids() -> None:
     assert len(ids) == 4
 
 
-async def test_every_record_id_of_entry_maps_back_to_it() -> None:
+async def test_every_record_id_of_an_entry_maps_back_to_that_entry() -> None:
     store = empty_store()
     await create(store)
     results = Message("tool", (ToolResultPart("c1", "x"), ToolResultPart("c2", "y")))

@@ -41,11 +41,11 @@ def test_files_of_earlier_summaries_are_included() -> None:
 
 
 @pytest.mark.parametrize("args", [{}, {"path": 3}, {"path": ""}, {"file": "a"}])
-def test_call_without_a_path_names_no_file(args: dict[str, object]) -> None:
+def test_call_without_a_path_adds_no_file_to_the_summary(args: dict[str, object]) -> None:
     assert file_lists([calling("read", args)]) == FileLists()
 
 
-def test_other_tools_name_no_file() -> None:
+def test_call_of_an_unrelated_tool_adds_no_file_to_the_summary() -> None:
     assert file_lists([calling("delete", {"path": "a"})]) == FileLists()
 
 

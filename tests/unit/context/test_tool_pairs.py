@@ -231,7 +231,7 @@ def test_parts_of_unknown_types_are_not_sent() -> None:
     assert repair(Message("user", (future, TextPart("now")))) == [user("now")]
 
 
-def test_tool_message_names_the_entries_of_all_its_results() -> None:
+def test_tool_message_lists_the_entries_of_all_its_results() -> None:
     said = (
         user("go"),
         assistant(tool_call("1", "a"), tool_call("2", "b"), tool_call("3", "c")),

@@ -29,7 +29,7 @@ def test_neighbouring_messages_of_one_role_are_merged_part_by_part() -> None:
     assert sent == [user("a", "b", "c"), assistant("d", "e")]
 
 
-def test_merged_message_names_every_entry_in_it() -> None:
+def test_merged_message_lists_the_ids_of_all_merged_entries() -> None:
     sent = history(user("a"), user("b"), assistant("c"))
     assert sent[0].entry_id == "s/0"
     assert sent[0].entry_ids == ("s/0", "s/1")

@@ -16,7 +16,9 @@ from tests.fakes.session_files import file_of
 from tests.fakes.sources import imported, pi_file
 
 
-async def test_path_opens_imported_session_until_it_is_erased(tmp_path: Path) -> None:
+async def test_path_of_an_imported_file_opens_its_session_until_the_session_is_erased(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "sessions"
     async with perdure.open(f"jsonl:///{folder}?dialect=pi") as files:
         session = await files.create()

@@ -109,7 +109,7 @@ async def test_continued_session_ignores_older_file() -> None:
     assert await restored(store, bundle) == ("s", 0, False)
 
 
-async def test_restore_of_session_continued_elsewhere_adds_new_entries() -> None:
+async def test_restore_of_a_session_continued_in_another_store_adds_new_entries() -> None:
     store, other = empty_store(), empty_store()
     await restored(other, await with_turn(store))
     await say(store, "later")
@@ -139,7 +139,7 @@ async def test_diverged_sessions_are_not_merged() -> None:
     assert (session, is_new) == ("s.2", True)
 
 
-async def test_session_being_restored_elsewhere_is_skipped() -> None:
+async def test_session_that_another_process_restores_is_skipped() -> None:
     bundle = await with_turn(empty_store())
     other = empty_store()
     header = bundle.header

@@ -55,7 +55,7 @@ async def test_same_request_gets_the_same_answer_in_another_process() -> None:
     assert len({call.id for call in first.tool_calls}) == 2
 
 
-async def test_calls_at_another_place_of_the_conversation_have_other_ids() -> None:
+async def test_equal_calls_at_different_points_of_a_conversation_have_different_ids() -> None:
     model = scripted("rules: [{calls: [{name: t}]}]")
     (first,) = (await answer(model)).tool_calls
     (second,) = (await answer(model, user("Hello"), assistant("a"), user("b"))).tool_calls

@@ -191,7 +191,7 @@ def test_error_for_wrong_list_describes_the_actual_value(tools: object, told: st
         perdure.Agent("a", model="test:m", tools=tools)  # type: ignore[arg-type] # what is refused
 
 
-def test_error_for_wrong_list_names_its_type_or_the_unknown_value() -> None:
+def test_error_for_a_wrong_list_contains_its_type_or_the_unknown_value() -> None:
     @takes_declared
     def take(roles: list[Literal["system", "user"]], tools: list[str]) -> None:
         del roles, tools

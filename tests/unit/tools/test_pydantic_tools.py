@@ -314,7 +314,9 @@ class Journey:
         (Journey, "Plan.walks.*.legs[].length"),
     ],
 )
-def test_refused_keyword_of_a_model_names_the_path_of_its_field(annotation: Any, path: str) -> None:
+def test_error_for_a_refused_model_keyword_contains_the_path_of_its_field(
+    annotation: Any, path: str
+) -> None:
     def measure(given: object) -> str:
         return str(given)
 
@@ -332,7 +334,7 @@ class Node(pydantic.BaseModel):
     children: list[Node]
 
 
-def test_recursive_model_names_the_path_of_its_field() -> None:
+def test_error_for_a_recursive_model_contains_the_path_of_its_field() -> None:
     def plant(root: Node) -> str:
         return str(root)
 

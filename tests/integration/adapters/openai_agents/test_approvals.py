@@ -280,7 +280,7 @@ async def test_imported_answer_approves_nothing(tmp_path: Path) -> None:
         assert sent(tmp_path) == ["report"]
 
 
-async def test_question_masks_secrets_and_names_the_entry_of_its_call(tmp_path: Path) -> None:
+async def test_question_masks_secrets_and_contains_the_entry_id_of_its_call(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)
         args = {"text": "report", "key": "sk-" + "a1B2" * 12}

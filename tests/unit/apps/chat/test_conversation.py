@@ -147,7 +147,9 @@ async def test_text_steered_too_late_is_returned_even_after_cancellation(
     assert talk.take_late() == []
 
 
-async def test_text_steered_before_its_turn_has_begun_waits_for_it(typed: TypedLines) -> None:
+async def test_steering_text_sent_before_the_turn_begins_waits_for_the_turn(
+    typed: TypedLines,
+) -> None:
     answers = (Reply(steps=(Say("one"),)), Reply(steps=(Hang(),)))
     async with perdure.open("memory:") as store:
         scenario = Scenario(name="held", sequence=answers)

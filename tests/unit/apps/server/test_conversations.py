@@ -67,7 +67,7 @@ async def test_message_while_turn_runs_is_queued_or_rejected(tmp_path: Path) -> 
         assert told[-1].text == "Both answered"
 
 
-async def test_message_to_ended_session_reopens_it(tmp_path: Path) -> None:
+async def test_message_to_an_ended_session_reopens_the_session(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         session = await server.said("hello")
         await (await server.store.open(session)).end()
@@ -85,7 +85,7 @@ async def test_message_to_an_erased_session_gets_status_410(tmp_path: Path) -> N
         assert (again.status_code, again.json()["code"]) == (410, "erased")
 
 
-async def test_agent_is_required_if_there_are_several(tmp_path: Path) -> None:
+async def test_request_must_select_an_agent_if_the_server_has_several(tmp_path: Path) -> None:
     agents = [perdure.Agent(name, model="scripted:desk") for name in ("a", "b")]
     async with served(tmp_path, ["one"], agents=agents) as server:
         unnamed = await server.http.post("/v1/messages", json={"text": "hello"})
@@ -95,7 +95,9 @@ async def test_agent_is_required_if_there_are_several(tmp_path: Path) -> None:
         assert named.status_code == 201
 
 
-async def test_message_during_a_compaction_is_answered_after_it(tmp_path: Path) -> None:
+async def test_message_sent_during_a_compaction_is_answered_after_the_compaction(
+    tmp_path: Path,
+) -> None:
     begun, going = asyncio.Event(), asyncio.Event()
 
     async def wait(_: object) -> None:

@@ -107,7 +107,7 @@ def test_advice_about_unknown_fact_is_unchanged() -> None:
     assert with_commands("x; Session.tree lists them") == "x; Session.tree lists them"
 
 
-def test_advice_in_a_chat_can_be_typed_there() -> None:
+def test_remedy_printed_in_a_chat_can_be_typed_in_that_chat() -> None:
     for error, advice in (
         (
             ModelNotHere("a:b", "no key"),

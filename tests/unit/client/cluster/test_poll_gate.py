@@ -35,7 +35,7 @@ def waits(event: threading.Event, queue: str) -> threading.Event:
     return over
 
 
-def test_thread_of_queue_with_work_continues_first() -> None:
+def test_poll_thread_of_a_queue_with_work_continues_first() -> None:
     asked = threading.Semaphore(0)
 
     def ask(queues: Collection[str]) -> list[str]:

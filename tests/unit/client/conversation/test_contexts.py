@@ -66,7 +66,7 @@ async def models_of(session: Session) -> tuple[str | None, str | None]:
     return (await session.context()).model, (await session.info()).model
 
 
-async def test_context_and_info_name_the_model_of_the_last_answer(store: Store) -> None:
+async def test_context_and_info_contain_the_model_of_the_last_answer(store: Store) -> None:
     session = await store.create(id="s")
     assert await models_of(session) == (None, None)
     hello = await session.append(user("Hi"))
@@ -87,7 +87,7 @@ async def test_context_and_info_name_the_model_of_the_last_answer(store: Store) 
     assert (await session.info()).model is None
 
 
-async def test_context_and_info_name_the_model_of_the_agent(store: Store) -> None:
+async def test_context_and_info_contain_the_model_of_the_agent(store: Store) -> None:
     stage = Stage(says("hi"))
     chat = await stage.chat(thinking_level="high")
     assert await models_of(chat.session) == (MODEL, MODEL)

@@ -63,7 +63,7 @@ async def test_missing_file_is_not_found(tmp_path: Path, address: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
-async def test_link_from_elsewhere_opens_session_of_the_folder(
+async def test_link_outside_the_folder_opens_the_session_of_its_target(
     tmp_path: Path, dialect: str
 ) -> None:
     folder = tmp_path / "sessions"

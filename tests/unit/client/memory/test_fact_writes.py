@@ -142,7 +142,9 @@ async def test_same_fact_remembered_concurrently_is_stored_once(store: Store) ->
     assert len(await store.memory.facts(subject="ana")) == 1
 
 
-async def test_correction_keeps_sources_unless_it_has_others(store: Store) -> None:
+async def test_correction_of_a_fact_keeps_its_sources_unless_new_sources_are_given(
+    store: Store,
+) -> None:
     session = await store.create()
     one, two = await session.append(user("I like tea"), user("No, milk"))
     fact = await store.memory.remember("likes tea", source=one)

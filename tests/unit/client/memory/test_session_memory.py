@@ -320,7 +320,7 @@ async def test_turn_has_shorter_embedding_timeout_than_background(
     assert "Aurora" in sent(model.requests[0]), "its words are found"
 
 
-async def test_history_is_compacted_before_it_is_trimmed() -> None:
+async def test_history_is_compacted_before_oldest_messages_are_trimmed() -> None:
     for is_enabled in (True, False):
         model = ScriptedModel(["An answer. " * 20] * 40, summary="They talked of the trip. " * 5)
         memory = MemoryConfig(max_working_tokens=3_000)

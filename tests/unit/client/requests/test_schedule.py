@@ -343,7 +343,7 @@ def test_invalid_cron_expression_in_agent_file_names_its_line() -> None:
 
 
 @pytest.mark.full_only
-async def test_planned_session_connects_its_mcp_server_when_it_is_due(
+async def test_planned_session_connects_its_mcp_server_when_its_message_is_due(
     store: Store, tmp_path: Path
 ) -> None:
     deeds = tmp_path / "deeds"

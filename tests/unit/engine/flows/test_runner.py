@@ -50,7 +50,7 @@ class Place:
         return self.ground.journal
 
 
-async def test_line_of_roles_works_to_its_end(tmp_path: Path) -> None:
+async def test_flow_of_roles_in_a_line_runs_to_its_end(tmp_path: Path) -> None:
     place = Place(
         tmp_path,
         owner=[hand(tmp_path, "build", name="plan.md"), CLOSE],
@@ -153,7 +153,7 @@ async def test_answer_from_other_process_continues_flow(tmp_path: Path) -> None:
     assert place.roles.told["owner"] == ["owner-intake", "owner-intake  the red one"]
 
 
-async def test_role_that_cannot_work_stops_no_other(tmp_path: Path) -> None:
+async def test_role_that_cannot_run_does_not_stop_other_roles(tmp_path: Path) -> None:
     flow = graph(
         *("owner-intake>a", "owner-intake>b", "a>end", "b>end"), **OWNERS, a="nobody", b="qa"
     )

@@ -187,7 +187,7 @@ def point_with_data(kind: type[HookPoint]) -> HookPoint:
 @pytest.mark.parametrize(
     "kind", [BeforeModelCall, AfterModelCall, ToolAsked, ToolAnswered, BeforeCompact]
 )
-async def test_hook_cannot_change_point_data_in_place(kind: type[HookPoint]) -> None:
+async def test_hook_cannot_modify_the_data_object_of_its_point(kind: type[HookPoint]) -> None:
     hooks, seen = Hooks(), list[HookPoint]()
 
     def spoil(point: HookPoint) -> None:

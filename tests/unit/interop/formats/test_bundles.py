@@ -48,7 +48,7 @@ def test_final_state_of_a_bundle_includes_its_leaf_moves() -> None:
     assert standing_of(making.made()).title is None
 
 
-def test_moving_leaf_appends_entry_unless_already_there() -> None:
+def test_leaf_move_appends_an_entry_unless_the_leaf_is_already_the_target() -> None:
     making, (first, _, _, last) = branching()
     bundle = making.made()
     assert moved_to(bundle, last) is bundle

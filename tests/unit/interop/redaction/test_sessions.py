@@ -95,7 +95,7 @@ def test_only_requested_kinds_are_replaced() -> None:
     assert KEY.encode() not in native.write_bundle(result.bundle)
 
 
-def test_redacted_export_omits_originals_and_places_in_them() -> None:
+def test_redacted_export_omits_import_originals_and_positions_in_the_originals() -> None:
     making = Making()
     original = f'{{"text":"{KEY}"}}\n'.encode()
     making.blobs = [original]

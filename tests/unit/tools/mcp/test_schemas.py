@@ -111,7 +111,9 @@ def test_schema_that_grows_through_references_is_truncated() -> None:
         ({"name": "a", "nmae": "b"}, "nmae: there is no such parameter"),
     ],
 )
-def test_argument_errors_tell_model_what_to_correct(args: dict[str, Any], told: str | None) -> None:
+def test_argument_errors_describe_to_the_model_what_to_correct(
+    args: dict[str, Any], told: str | None
+) -> None:
     reason = misfit(portable(PERSON), args)
     if told is None:
         assert reason is None

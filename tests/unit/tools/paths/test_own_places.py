@@ -40,7 +40,7 @@ def test_paths_in_environment_variables_are_blocked() -> None:
     assert not floors.is_closed(names_of_place("/x/config/other"))
 
 
-def test_variable_with_a_list_of_files_blocks_each_of_them() -> None:
+def test_environment_variable_with_a_list_of_files_blocks_each_file() -> None:
     floors = floors_of({"KUBECONFIG": os.pathsep.join(("/x/work", "", "/y/home")), "HOME": "/x"})
     assert all(floors.is_closed(names_of_place(place)) for place in ("/x/work", "/y/home"))
     assert not floors.is_closed(names_of_place("/y/other"))
@@ -53,7 +53,7 @@ def test_paths_of_side_files_of_a_store_are_blocked() -> None:
     assert not floors.is_closed(names_of_place("/w/agents.txt"))
 
 
-def test_variable_with_the_home_folder_does_not_block_all_of_it() -> None:
+def test_environment_variable_with_the_home_folder_does_not_block_the_whole_folder() -> None:
     floors = floors_of({"CODEX_HOME": "/x/me", "HOME": "/x/me"}, ("/x",))
     assert not floors.is_closed(names_of_place("/x/me/project/a.py"))
 

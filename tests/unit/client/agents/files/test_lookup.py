@@ -31,7 +31,7 @@ def test_unknown_id_lists_the_known_ids(tmp_path: Path) -> None:
         agent_named("c", found)
 
 
-def test_duplicate_id_is_an_error_that_names_both_files(tmp_path: Path) -> None:
+def test_duplicate_agent_id_error_lists_both_files(tmp_path: Path) -> None:
     written(tmp_path / "project", "a")
     written(tmp_path / "user", "other", "a")
     found = agents_found({"project": tmp_path / "project", "user": tmp_path / "user"})

@@ -41,7 +41,7 @@ def begun(*edges: str) -> FlowLog:
     return log.add(NodePassed("in", targets))
 
 
-def test_answer_goes_to_all_successors() -> None:
+def test_answer_of_a_node_is_handed_to_all_its_successors() -> None:
     log = begun("in>a", "a>b", "a>out", "b>out").claim("a", "in=>a")
     body = task_finished(log.state, "a", Ended("stop", "hi"), ANSWER)
     targets = tuple(HandoffTarget(t, "outputs/a.md", "sha256-1") for t in ("b", "out"))

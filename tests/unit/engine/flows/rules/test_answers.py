@@ -46,7 +46,7 @@ def test_question_is_identified_by_first_entry_of_wait() -> None:
     assert question(state) == entry_id(FLOW, state.head)
 
 
-def test_text_reply_goes_to_asking_node() -> None:
+def test_text_reply_is_delivered_to_the_node_that_asked() -> None:
     state = asking(PARKED)
     said = apply_answer(state, question(state), "By train.", "ana")
     assert said == kinds.HumanReplied("owner-intake", "By train.", "ana")

@@ -54,7 +54,7 @@ def test_graph_order_places_role_after_roles_of_its_successors() -> None:
     assert edges(order_by_graph(WORK)) == {"developer=>owner", "reviewer=>developer"}
 
 
-def test_role_of_several_nodes_gets_earliest_place() -> None:
+def test_role_of_several_nodes_gets_its_earliest_position_in_the_order() -> None:
     flow = graph("o>a", "a>b", "b>c", "c>z", o="owner", a="dev", b="qa", c="dev", z="owner")
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>dev"}
 

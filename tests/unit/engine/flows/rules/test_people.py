@@ -58,7 +58,7 @@ def closed() -> FlowLog:
     return log.add(ForwardPassClosed("z"))
 
 
-def test_reply_goes_to_named_node_or_role() -> None:
+def test_reply_is_delivered_to_the_given_node_or_role() -> None:
     state = two_waiting().state
     assert reply(state, "yes", "me", "b") == HumanReplied("b", "yes", "me")
     assert reply(state, "yes", "me", "dev_1") == HumanReplied("a", "yes", "me")

@@ -112,7 +112,7 @@ def test_meta_messages_are_sent_to_model_but_not_displayed() -> None:
     assert not body.is_displayed
 
 
-def test_text_typed_while_model_works_is_message() -> None:
+def test_text_typed_during_a_model_call_becomes_a_message() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     assert parsed.items[position_of(parsed, "q1")].body == user("and count the pears")
 
@@ -263,7 +263,7 @@ def test_records_without_parents_form_one_chain() -> None:
     assert any("one chain" in text for text in parsed.warnings)
 
 
-def test_record_with_named_parent_is_placed_below_it() -> None:
+def test_record_with_a_parent_id_is_placed_below_that_parent() -> None:
     lines = [said("a", None), said("b", None), said("c", None), said("d", "a")]
     parsed = parse(file_of(*lines))
     assert [item.parent for item in parsed.items] == [None, 0, 1, 0]

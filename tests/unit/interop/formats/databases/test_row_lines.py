@@ -30,7 +30,7 @@ def lines(database: Database, id: str) -> Iterator[bytes]:
 FORMAT = DatabaseFormat({"notes": ("id",)}, ("notes.db",), lambda _: iter(()), lines)
 
 
-def test_line_of_a_row_names_its_program_and_table() -> None:
+def test_line_of_a_database_row_contains_its_program_and_table() -> None:
     line = row_line("x", "notes", {"id": 1, "text": "é"})
     fields = fields_of(read_line(line).value) or {}
     assert (table_of(fields, "x"), table_of(fields, "y")) == ("notes", None)

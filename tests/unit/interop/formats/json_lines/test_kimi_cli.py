@@ -82,7 +82,7 @@ def test_calls_without_id_are_stored_unchanged() -> None:
     assert [json.loads(bytes(raw)) for raw in kept] == calls
 
 
-async def test_folder_names_the_session(tmp_path: Path) -> None:
+async def test_session_id_is_read_from_the_name_of_the_folder(tmp_path: Path) -> None:
     store = empty_store()
     found: list[str] = []
     for name in ("one/context.jsonl", "two/context.jsonl", "one/context_1.jsonl", OLD, "x.jsonl"):

@@ -214,7 +214,7 @@ def test_unknown_type_keeps_its_place() -> None:
     assert "dream" in parsed.warnings[0]
 
 
-def test_empty_message_is_reported_and_keeps_its_place() -> None:
+def test_empty_message_is_reported_and_stays_in_its_branch() -> None:
     empty = {"id": "m", "timestamp": 3.0, "parent_id": "a", "type": "message", "message": None}
     parsed = parse(file_of(HEADER, said("a", None), empty, said("b", "m")))
     assert [line.number for line in parsed.malformed] == [3]

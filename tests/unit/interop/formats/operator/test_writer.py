@@ -175,7 +175,7 @@ def test_undone_compaction_hides_no_entry_in_the_export() -> None:
     assert [role for role, _ in there.context()] == ["user", "assistant"]
 
 
-def test_messages_kept_by_compaction_precede_it() -> None:
+def test_messages_kept_by_a_compaction_are_written_before_the_compaction() -> None:
     making = Making()
     making.say(user("one"), assistant("two"))
     making.say(Compaction("so far", retained=(user("kept"),)))

@@ -212,7 +212,7 @@ def test_compaction_that_references_itself_keeps_nothing() -> None:
     assert made_of(parse(pi_file("newer.jsonl")), 8).references is None
 
 
-def test_records_of_unknown_types_are_custom_and_keep_their_place() -> None:
+def test_records_of_unknown_types_become_custom_entries_in_their_branch() -> None:
     parsed = parse(pi_file("newer.jsonl"))
     usage, system = made_of(parsed, 5), made_of(parsed, 6)
     assert isinstance(usage.body, Custom)

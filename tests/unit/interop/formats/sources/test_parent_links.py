@@ -40,7 +40,7 @@ def test_records_are_placed_below_their_parents_in_file_order() -> None:
     assert linking.parents() == {"a": None, "b": "a", "c": "b", "d": "a"}
 
 
-def test_record_before_its_parent_waits_for_it() -> None:
+def test_record_read_before_its_parent_waits_for_the_parent() -> None:
     linking = Linking([("b", "a"), ("c", "b"), ("a", None), ("d", "c")])
     assert linking.placed == ["a", "b", "c", "d"]
     assert linking.parents() == {"a": None, "b": "a", "c": "b", "d": "c"}
