@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from perdure.secrets.shapes import finds, is_secret_field
@@ -34,14 +34,22 @@ def mask_part(text: str, first: int, last: int) -> str:
     return "".join((*pieces, text[at:last]))
 
 
-def log_failure(log: logging.Logger, error: BaseException, message: str, *args: object) -> None:
-    """Log `message` as an error with the traceback of `error`, every secret in it masked.
+def log_failure(
+    log: logging.Logger,
+    error: BaseException,
+    message: str,
+    *args: object,
+    level: int = logging.ERROR,
+    scrub: Callable[[str], str] = str,
+) -> None:
+    """Log `message` with the traceback of `error`, every secret in it masked.
 
-    The exceptions of a client, hook or observer may contain a key.
+    The exceptions of a client, hook, tool or observer may contain a key. `scrub` removes secrets
+    that have no known shape.
     """
-    if log.isEnabledFor(logging.ERROR):
+    if log.isEnabledFor(level):
         raised = "".join(traceback.format_exception(error)).rstrip()
-        log.error("%s\n%s", message % args, mask_secrets(raised))
+        log.log(level, "%s\n%s", message % args, scrub(mask_secrets(raised)))
 
 
 def masked_value(value: object, name: str = "") -> object:

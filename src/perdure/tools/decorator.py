@@ -122,7 +122,7 @@ def tool(
         chosen = _checked_name(name or getattr(function, "__name__", ""))
         return FunctionTool(
             name=chosen,
-            description=description or parse_docstring(function).summary,
+            description=_description(chosen, description, function),
             parameters=parameters.schema,
             arguments=partial(arguments_of, chosen, parameters),
             run=_run_of(chosen, function, parameters),
@@ -140,6 +140,18 @@ def tool(
     if timeout_s <= 0 or max_output_bytes <= 0:
         raise WrongArgument("timeout_s and max_output_bytes must be greater than 0")
     return make_tool if function is None else make_tool(function)
+
+
+def _description(name: str, given: str | None, function: Callable[..., Any]) -> str:
+    """Return `given`, or the summary of the docstring; warn if the model gets only the name."""
+    found = given or parse_docstring(function).summary
+    if not found and given is None:
+        _log.warning(
+            "the tool %s has no description, so the model sees only its name: give it a docstring, "
+            "or description=...",
+            name,
+        )
+    return found
 
 
 def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
@@ -254,5 +266,7 @@ def _output_of(name: str, value: object) -> ToolOutput:
     try:
         return ToolOutput(json_of(value).decode())
     except (TypeError, ValueError) as error:
+        told = "the result of the tool %s cannot be written as JSON"
+        log_failure(_log, error, told, name, level=logging.WARNING)
         reason = f"its result, a {type(value).__name__}, cannot be written as JSON ({error})"
         raise ToolError(name, reason) from error

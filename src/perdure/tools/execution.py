@@ -7,6 +7,7 @@ cancellation of the caller, and the end of the program.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import cast
 
@@ -14,11 +15,13 @@ import msgspec
 
 from perdure.bounds.callbacks import CallbackFailed, run_callback
 from perdure.errors import ApprovalStale, PerdureError, ToolDenied, ToolError, ToolLost, ToolTimeout
-from perdure.secrets.mask import mask_secrets
+from perdure.secrets.mask import log_failure, mask_secrets
 from perdure.session.clock import Clock
 from perdure.session.ledger import ToolOutcome
 from perdure.tools.permission_check import effective_args
 from perdure.tools.spec import DEFAULT_OUTPUT_LINES, ToolCall, ToolOutput, ToolSpec
+
+_log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 2.0
 """Time a cancelled tool has to stop before it is abandoned."""
@@ -66,12 +69,20 @@ async def run_tool(
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise  # not about the tool: the caller is cancelled, or the program ends
     except BaseException as error:  # noqa: BLE001 - any other error of a tool is its result
+        _log_failure(spec, call, error)
         run = failed_run(spec.name, error)
     duration_ms = round((clock.steady_s() - started_s) * 1000)
     if answered is not None and run.error_code != ApprovalStale.code:
         run = await answered(run)
     run = msgspec.structs.replace(run, duration_ms=duration_ms)
     return _bounded(_branded(_scrubbed(run, call), spec), spec.max_output_bytes)
+
+
+def _log_failure(spec: ToolSpec, call: ToolCall, error: BaseException) -> None:
+    """Log the traceback, which the model does not get: a warning if the tool has a bug."""
+    level = logging.DEBUG if isinstance(error, PerdureError) else logging.WARNING
+    scrub = call.secrets.scrub
+    log_failure(_log, error, "the tool %s failed", spec.name, level=level, scrub=scrub)
 
 
 def run_of(output: ToolOutput, instead_of: ToolRun | None = None) -> ToolRun:

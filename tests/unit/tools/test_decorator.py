@@ -333,3 +333,15 @@ def test_invalid_needs_approval_function_is_rejected() -> None:
 def test_class_without_known_parameters_is_refused() -> None:
     with pytest.raises(WrongArgument, match="int cannot be a tool: Python does not know its param"):
         tool(int)
+
+
+def test_tool_without_a_description_logs_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    def unexplained(city: str) -> str:
+        return city
+
+    assert tool(unexplained).description == ""
+    assert caplog.text.count("the tool unexplained has no description") == 1
+    caplog.clear()
+    tool(description="The weather of a city.")(unexplained)
+    tool(description="")(unexplained)
+    assert not caplog.records

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import signal
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import SessionNotFound, ToolDenied, ToolError, UnknownTool
+from perdure.secrets.vault import Taint, Vault
 from perdure.tools import execution
 from perdure.tools.decorator import tool
 from perdure.tools.execution import ToolRun, failed_run, run_tool, shorten_text
@@ -254,6 +257,44 @@ async def test_shortened_output_keeps_media_and_the_request_to_end_the_session()
     run = await run_of(body, max_output_bytes=100)
     assert run.output.ends_session
     assert len(run.output.text) <= 100
+
+
+async def test_traceback_of_a_failed_tool_is_logged_without_secrets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    taint = Taint(Vault(environment={}))
+    taint.took("LOGIN", "swordfish")
+
+    @tool
+    async def act() -> None:
+        """Act."""
+        raise KeyError("swordfish sk-ant-api03-" + "a" * 40)
+
+    call = msgspec.structs.replace(tool_call_of("act"), secrets=taint)
+    await run_tool(act, call, clock=ManualClock())
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "the tool act failed\nTraceback" in record.getMessage()
+    assert "KeyError: '[secret:LOGIN] [redacted]'" in record.getMessage()
+
+
+async def test_result_that_is_no_json_logs_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> object:
+        return object()
+
+    await run_of(body)
+    assert "the result of the tool act cannot be written as JSON\nTraceback" in caplog.text
+
+
+async def test_error_that_a_tool_means_is_logged_for_debugging_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "perdure")
+    await run_of(raising(ToolError("act", "no such city")))
+    assert not [each for each in caplog.records if "failed" in each.message]
+    caplog.set_level(logging.DEBUG, "perdure")
+    await run_of(raising(ToolError("act", "no such city")))
+    assert "the tool act failed\nTraceback" in caplog.text
 
 
 async def test_lone_surrogate_is_replaced() -> None:

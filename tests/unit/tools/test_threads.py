@@ -92,7 +92,7 @@ import perdure
 from perdure import assistant, tool_call
 from perdure.testing import ScriptedModel
 
-@perdure.tool(timeout_s=0.1)
+@perdure.tool(timeout_s=0.1, description="Hang.")
 def hang() -> str:
     threading.Event().wait()
     return "never"
