@@ -91,7 +91,7 @@ def _property(name: str, original: property) -> property:
 
 
 def _method(original: Callable[..., Any]) -> Callable[..., Any]:
-    is_coroutine = inspect.iscoroutinefunction(original)
+    is_coroutine = inspect.iscoroutinefunction(inspect.unwrap(original))
     is_iterator = str(original.__annotations__["return"]).startswith("AsyncIterator[")
 
     @wraps(original)

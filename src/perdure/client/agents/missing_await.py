@@ -1,0 +1,68 @@
+"""Explains a missing ``await``: coroutines have a method `send`, as chats do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Generator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+C = TypeVar("C", bound=type)
+T = TypeVar("T")
+
+
+class Unawaited(Coroutine[Any, Any, T]):
+    """The coroutine of a call of `name`, whose result has to be awaited before it is used."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], name: str) -> None:
+        self._coroutine = coroutine
+        self._name = self.__name__ = self.__qualname__ = name
+
+    def __repr__(self) -> str:
+        return f"<{self._name}: not awaited>"
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Continue the coroutine. Raises: TypeError for a message to a chat."""
+        if value is not None and inspect.getcoroutinestate(self._coroutine) == "CORO_CREATED":
+            raise TypeError(self._advice())
+        return self._coroutine.send(value)
+
+    def throw(self, *raised: Any) -> Any:
+        """Raise an error in the coroutine."""
+        return self._coroutine.throw(*raised)
+
+    def close(self) -> None:
+        """End the coroutine."""
+        self._coroutine.close()
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"no {name!r} yet: {self._advice()}", name=name, obj=self)
+
+    def _advice(self) -> str:
+        return f"{self._name} was not awaited; write `chat = await {self._name.lower()}(...)`"
+
+
+def explains_missing_await(*names: str) -> Callable[[C], C]:
+    """Let the coroutine methods `names` of a class return an `Unawaited`."""
+
+    def explained(known: C) -> C:
+        for name in names:
+            setattr(known, name, _explained(vars(known)[name], f"{known.__name__}.{name}"))
+        return known
+
+    return explained
+
+
+def _explained(
+    method: Callable[..., Coroutine[Any, Any, Any]], name: str
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @wraps(method)
+    def called(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        return Unawaited(method(*args, **kwargs), name)
+
+    return called
