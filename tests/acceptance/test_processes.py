@@ -32,7 +32,7 @@ def lines(process: subprocess.Popen[str], count: int) -> list[str]:
     return [process.stdout.readline().strip() for _ in range(count)]
 
 
-def test_watcher_misses_and_repeats_nothing_that_other_processes_append(tmp_path: Path) -> None:
+def test_watcher_neither_misses_nor_repeats_entries_of_other_processes(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'agents.db'}"
     with perdure.blocking.open(address) as store:
         session = store.create(id="s")

@@ -85,7 +85,7 @@ async def test_three_branches_at_one_entry_are_three_children_oldest_first(
     assert [child.entry.message for child in node.children] == [user("a"), user("b"), user("c")]
 
 
-async def test_unknown_entries_are_refused_and_nothing_changes(session: Session) -> None:
+async def test_unknown_entry_ids_are_refused_and_change_nothing(session: Session) -> None:
     await session.append(user("a"))
     for act in (session.branch("nope"), session.label("nope", "x"), session.fork(at="nope")):
         with pytest.raises(EntryNotFound):
@@ -204,7 +204,7 @@ async def test_append_of_another_handle_continues_from_the_moved_leaf(
 # ---------------------------------------------------------------- forks
 
 
-async def test_fork_keeps_the_labels_of_its_path_and_no_others(session: Session) -> None:
+async def test_fork_keeps_only_the_labels_of_its_path(session: Session) -> None:
     a, b, c = await session.append(user("a"), assistant("b"), user("c"))
     for entry, text in ((a, "start"), (b, "middle"), (c, "end")):
         await session.label(entry, text)
@@ -254,7 +254,7 @@ async def test_fork_of_a_fork_sees_the_whole_path(place: Place, session: Session
     assert [m.text for m in await deep.messages()] == ["a", "b", "e"]
 
 
-async def test_forking_before_any_answer_duplicates_nothing(store: Store) -> None:
+async def test_fork_of_a_draft_before_any_answer_duplicates_no_entry(store: Store) -> None:
     draft = await store.create(lazy=True)
     a = await draft.append(user("a"))
     copy = await draft.fork(at=a)

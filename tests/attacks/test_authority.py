@@ -373,7 +373,7 @@ def test_show_lists_received_settings_that_are_not_in_force(tmp_path: Path) -> N
     assert data["permissions"]["command_env"] == {"LEAK": "{{secrets.X}}"}
 
 
-def test_command_recognizes_its_own_store_wherever_it_is_copied(tmp_path: Path) -> None:
+def test_command_recognizes_a_store_of_the_user_after_it_was_copied(tmp_path: Path) -> None:
     world = other_home(tmp_path)
     call = '/tool run_command {"command": "touch made"}'
     world.ok("chat", "-p", call, "--approve", "auto", "--allow-command", "touch *")

@@ -111,7 +111,7 @@ async def test_approved_run_state_of_the_user_runs_its_call(tmp_path: Path) -> N
     assert sent(tmp_path) == ["report"]
 
 
-async def test_imported_run_state_of_a_nested_agent_approves_nothing(tmp_path: Path) -> None:
+async def test_imported_run_state_of_a_nested_agent_approves_no_call(tmp_path: Path) -> None:
     call = function_call("helper", {"input": "go"}, call_id="o1")
     text = await approved_state(nesting(asking(tmp_path, "report"), [call]), always=True)
     assert '"agent_run_state"' in text
@@ -132,7 +132,7 @@ async def test_imported_run_state_of_a_nested_agent_approves_nothing(tmp_path: P
         assert sent(tmp_path) == []
 
 
-async def test_run_state_in_a_fork_of_an_import_approves_nothing(tmp_path: Path) -> None:
+async def test_run_state_in_a_fork_of_an_import_approves_no_call(tmp_path: Path) -> None:
     text = await approved_state(asking(tmp_path, "report"), always=True)
     async with perdure.open("memory:") as eve:
         file = await written(eve, text, tmp_path)
@@ -168,7 +168,7 @@ async def test_import_does_not_replace_the_state_of_another_session(tmp_path: Pa
         assert await session.load_state(answering(tmp_path)) is not None
 
 
-async def test_run_state_of_a_received_store_approves_nothing(tmp_path: Path) -> None:
+async def test_run_state_of_a_received_store_approves_no_call(tmp_path: Path) -> None:
     text = await approved_state(asking(tmp_path, "report"), always=True)
     address = f"sqlite:///{tmp_path / 'received.db'}"
     async with perdure.open(address) as eve:
@@ -185,7 +185,7 @@ async def test_run_state_of_a_received_store_approves_nothing(tmp_path: Path) ->
         assert sent(tmp_path) == ["report"]
 
 
-async def test_run_state_that_grew_in_another_store_approves_nothing(tmp_path: Path) -> None:
+async def test_run_state_that_grew_in_another_store_approves_no_call(tmp_path: Path) -> None:
     """A session of the user that comes back with more entries: these are another writer's."""
     text = await approved_state(asking(tmp_path, "report"), always=True)
     async with perdure.open("memory:") as store, perdure.open("memory:") as eve:

@@ -304,7 +304,7 @@ async def test_server_matrix_detects_a_planted_leak(
     "attacker", [0, *(pytest.param(each, marks=pytest.mark.all_only) for each in (1, 2, 3))]
 )
 @pytest.mark.timeout(300)
-async def test_other_person_or_agent_finds_nothing(
+async def test_token_of_another_person_or_agent_finds_no_data(
     tmp_path: Path, attacker: int, *, is_whole: bool
 ) -> None:
     async with world(tmp_path) as here:

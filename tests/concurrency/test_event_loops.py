@@ -102,7 +102,7 @@ async def refusal_of(work: Coroutine[Any, Any, Any]) -> str:
     return "no error"
 
 
-async def test_postgres_rejects_other_loop_with_remedy(
+async def test_postgres_store_rejects_use_in_another_event_loop_with_a_remedy(
     postgres: PostgresServer,
 ) -> None:
     address = postgres.take()

@@ -103,7 +103,7 @@ async def test_turn_that_begins_to_wait_after_leaving_began_is_suspended(tmp_pat
     assert len(await theatre.store.questions()) == 1
 
 
-async def test_running_turns_finish_while_others_wait_for_people(tmp_path: Path) -> None:
+async def test_running_turns_finish_while_other_turns_wait_for_people(tmp_path: Path) -> None:
     hold = Hold()
     theatre = Theatre(lead=[*[WRITE] * 5, (hold, *words("slow"))])
     runtime = theatre.runtime(*agents())

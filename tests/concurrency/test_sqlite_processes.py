@@ -56,7 +56,7 @@ async def test_two_processes_read_and_write_at_once(store: SqliteStore, path: Pa
     await two_read_and_write(store, path, 100)
 
 
-async def test_opening_and_closing_processes_do_not_disturb_others(
+async def test_processes_that_open_and_close_a_store_do_not_disturb_its_writers(
     store: SqliteStore, path: Path
 ) -> None:
     await store.close()

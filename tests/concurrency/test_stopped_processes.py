@@ -94,7 +94,7 @@ async def check_refused(call: Awaitable[object], pid: int, name: str = "") -> No
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_stopped_process_with_session_file_lock_blocks_nothing_else(
+async def test_session_file_lock_of_a_stopped_process_blocks_no_other_call(
     tmp_path: Path, form: str
 ) -> None:
     (kind, name), call = FORMS[form]

@@ -60,7 +60,7 @@ CHANGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("durability", ["full", "normal"])
 @pytest.mark.parametrize("change", CHANGES)
-async def test_sqlite_store_without_its_file_acknowledges_nothing(
+async def test_commit_to_a_sqlite_store_without_its_file_is_not_acknowledged(
     tmp_path: Path, change: str, durability: str
 ) -> None:
     end, act, told = CHANGES[change]
@@ -174,7 +174,7 @@ FOLDER_CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("change", FOLDER_CHANGES)
-async def test_store_of_session_files_without_its_folder_acknowledges_nothing(
+async def test_commit_to_session_files_without_their_folder_is_not_acknowledged(
     tmp_path: Path, change: str
 ) -> None:
     act, told = FOLDER_CHANGES[change]
@@ -188,7 +188,7 @@ async def test_store_of_session_files_without_its_folder_acknowledges_nothing(
                 await call
 
 
-async def test_removed_session_file_acknowledges_nothing(tmp_path: Path) -> None:
+async def test_append_to_a_removed_session_file_is_not_acknowledged(tmp_path: Path) -> None:
     async with open_store(f"jsonl:///{tmp_path / 's'}") as store:
         session = await store.create()
         await session.append(user("kept"))
@@ -223,7 +223,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_other_sqlite_library_in_process_is_reported_as_cause(tmp_path: Path) -> None:
+def test_second_sqlite_library_in_the_process_is_reported_as_cause(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SAME_PROCESS, str(tmp_path / FILE)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     lines = ended.stdout.splitlines()

@@ -52,7 +52,7 @@ def test_branch_to_side_entry_is_rejected(sample: World) -> None:
     assert (ended.code, ended.error["code"]) == (2, "invalid_entry")
 
 
-def test_fork_shares_everything_and_copies_nothing(sample: World) -> None:
+def test_fork_shares_all_entries_and_copies_no_entry(sample: World) -> None:
     made = sample.ok("sessions", "fork", SAMPLE_ID, "--title", "Mine", "--json").json
     assert made["parent"] == SAMPLE_ID
     rows = {row["id"]: row for row in sample.ok("sessions", "list", "--json").json}

@@ -293,7 +293,7 @@ def test_session_resumed_in_the_chat_keeps_its_narrower_permissions(world: World
     assert told == ["plan", "plan", "auto", "plan", "plan", "auto", "plan"]
 
 
-def test_resume_typed_into_a_chat_continues_the_other_session(world: World) -> None:
+def test_resume_command_in_a_chat_continues_the_given_session(world: World) -> None:
     world.ok("chat", "-p", "first")
     session = only_session(world)
     out = world.ok("chat", stdin=f"/resume {session[:8]}\nsecond\n/resume nowhere\n").out

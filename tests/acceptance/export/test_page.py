@@ -70,7 +70,7 @@ def test_compaction_lists_and_links_hidden_entries(sample: Page) -> None:
     sample.until(f"{CURRENT} === 'e1'")
 
 
-def test_other_branches_are_opened_and_left_with_a_click(sample: Page) -> None:
+def test_click_opens_another_branch_and_returns_to_the_first_branch(sample: Page) -> None:
     switch = "document.querySelector('.switch')"
     assert "2 / 2" in sample.value(f"{switch}.textContent")
     sample.value(f"{switch}.querySelectorAll('button')[0].click()")

@@ -62,7 +62,9 @@ def test_denied_command_ends_turn_between_processes(world: World, built: Path) -
     assert not built.exists()
 
 
-def test_granted_command_runs_in_partial_access_and_others_ask(world: World, built: Path) -> None:
+def test_granted_command_runs_in_partial_access_and_other_commands_need_approval(
+    world: World, built: Path
+) -> None:
     flow(world, *RUN, "--consent", "partial-access", code=1)
     flow(world, "consent", "f", "--allow-command", "touch other")
     (asked,) = flow(world, "resume", "f", "--json", code=1).json["waiting"]

@@ -181,7 +181,7 @@ def test_validate_reports_each_error_for_which_run_fails(
     assert fault in flow(trip, "run", "trip.yaml", "--input", "topic=x", code=2).err
 
 
-def test_validate_reports_the_line_of_an_unknown_name_among_other_faults(trip: World) -> None:
+def test_validate_reports_the_line_of_an_unknown_name_among_several_faults(trip: World) -> None:
     file = trip.folder / "trip.yaml"
     helper = '"Be short."'
     block = (

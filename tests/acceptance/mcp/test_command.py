@@ -71,7 +71,7 @@ def test_doctor_reports_the_name_of_the_missing_program(world: World) -> None:
 
 
 @pytest.mark.all_only
-def test_invalid_server_is_listed_and_affects_no_other(world: World) -> None:
+def test_invalid_server_is_listed_and_does_not_affect_other_servers(world: World) -> None:
     file = world.folder / ".config" / "perdure" / "config.toml"
     lines = len(file.read_text().splitlines())
     with file.open("a") as opened:

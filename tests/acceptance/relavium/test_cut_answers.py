@@ -69,7 +69,7 @@ async def test_cut_answer_is_a_side_entry_in_context_only_under_continue(
     assert ("so f" in sent) == (policy == "continue")
 
 
-async def test_cut_call_without_words_leaves_nothing_in_the_context() -> None:
+async def test_answer_cut_before_its_first_text_adds_no_message_to_the_context() -> None:
     begun = (ThinkingDelta("hm"), ToolCallDelta(0, "c", "look", '{"a"'))
     theatre = Theatre(main=[(*begun, ModelUnavailable("p:main", "broke"))])
     chat = await theatre.chat(on_interrupt="continue")

@@ -212,7 +212,7 @@ async def test_message_carries_file_selection_and_variables(tmp_path: Path) -> N
         assert players.requests[-1].system == told[-1]
 
 
-async def test_message_during_another_turn_records_nothing(tmp_path: Path) -> None:
+async def test_message_during_another_turn_records_no_workspace_change(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     hold = Hold()
     players = Players(main=[[hold, *words("ok")]])

@@ -73,7 +73,9 @@ async def test_visitor_talks_and_reloads_during_an_answer(tmp_path: Path, chromi
 
 
 @pytest.mark.all_only
-async def test_offline_minute_loses_and_duplicates_nothing(tmp_path: Path, chromium: str) -> None:
+async def test_offline_minute_loses_and_duplicates_no_message(
+    tmp_path: Path, chromium: str
+) -> None:
     model = Paced("One moment, ", "it is sent.")
     async with served(tmp_path, models=model) as server, visiting(chromium, server) as visit:
         await visit.open(tag(server, visit))

@@ -271,7 +271,9 @@ async def test_pictures_documents_and_other_media_are_accepted(
     assert backend.server.refused == []
 
 
-async def test_tool_round_continues_with_own_reasoning(backend: HttpBackend) -> None:
+async def test_tool_round_continues_with_the_reasoning_of_the_same_model(
+    backend: HttpBackend,
+) -> None:
     plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))
     first = ModelRequest(backend.model, HELLO, tools=(READ,), thinking_level="high")
     message = await answer(backend, plan, first)

@@ -224,7 +224,7 @@ async def test_commit_is_visible_to_other_handles_immediately(data: Data) -> Non
         await append(left, S, said("d"), expected_head=1)
 
 
-async def test_many_handles_appending_at_once_lose_nothing(data: Data) -> None:
+async def test_appends_of_many_concurrent_handles_are_all_stored(data: Data) -> None:
     stores = [await data.open() for _ in range(4)]
     await create(stores[0])
 

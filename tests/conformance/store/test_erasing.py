@@ -85,7 +85,7 @@ async def test_erased_session_has_no_bodies_and_verifies(store: SessionStore) ->
     assert (certificate.entries, certificate.removed.foreign_ids) == (2, 1)
 
 
-async def test_header_and_list_reveal_nothing_of_erased_session(store: SessionStore) -> None:
+async def test_header_and_list_contain_no_data_of_an_erased_session(store: SessionStore) -> None:
     born = StreamHeader(S, START_MS, title="Trip", cwd="/x", metadata={"a": 1}, subject="ann")
     await create(store, born, said("a"))
 
@@ -225,7 +225,7 @@ async def test_certificate_names_copies_outside_store(store: SessionStore) -> No
     assert [copy.kind for copy in kept.copies] == [copy.kind for copy in certificate.copies]
 
 
-async def test_search_finds_nothing_of_erased_session(store: SessionStore) -> None:
+async def test_search_finds_no_text_of_an_erased_session(store: SessionStore) -> None:
     born = header("s", title="marmalade")
     await create(store, born, said("marmalade"), labelled("marmalade", EntryId("s/0")))
     await create(store, "t", said("marmalade too"))
@@ -418,7 +418,7 @@ async def test_erasure_by_subject_erases_all_its_sessions(store: SessionStore) -
     assert again.sessions == ()
 
 
-async def test_erasing_namespace_leaves_others_unchanged(data: Data) -> None:
+async def test_erasing_a_namespace_leaves_other_namespaces_unchanged(data: Data) -> None:
     here, there = await data.open("here"), await data.open("there")
     for store in (here, there):
         await create(store, S, said("a"))
@@ -440,7 +440,9 @@ async def test_unused_namespace_can_be_erased(store: SessionStore) -> None:
     assert await store.retention.erasures() == [certificate]
 
 
-async def test_large_session_is_erased_in_steps_while_others_write(store: SessionStore) -> None:
+async def test_large_session_is_erased_in_steps_during_commits_of_other_writers(
+    store: SessionStore,
+) -> None:
     await create(store, S)
     for _ in range(4):
         await append(store, S, *[said("x" * 2_000) for _ in range(200)])

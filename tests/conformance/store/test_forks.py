@@ -64,7 +64,7 @@ async def grown(store: SessionStore) -> StreamId:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_fork_copies_nothing_and_continues_from_its_point(
+async def test_fork_copies_no_entry_and_continues_from_its_fork_point(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)

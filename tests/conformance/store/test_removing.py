@@ -46,7 +46,9 @@ async def erase(
     return await store.retention.erase(request)
 
 
-async def test_removal_deletes_session_and_leaves_others_unchanged(store: SessionStore) -> None:
+async def test_removal_deletes_a_session_and_leaves_other_sessions_unchanged(
+    store: SessionStore,
+) -> None:
     await create(store, S, said("a", alias="x"), replied("b"))
     await create(store, "t", said("stays"))
 

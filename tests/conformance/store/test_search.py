@@ -322,7 +322,7 @@ async def test_committed_text_is_found_immediately_by_every_handle(data: Data) -
             assert len(await search(one, "each", limit=1000)) == number + 1
 
 
-async def test_search_reveals_nothing_of_other_namespaces(data: Data) -> None:
+async def test_search_returns_no_hit_from_other_namespaces(data: Data) -> None:
     mine, theirs = await data.open("mine"), await data.open("theirs")
     nobodys = await data.open("nobodys")
     await written(mine, "rare word", "word", "word word")

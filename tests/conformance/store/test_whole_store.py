@@ -251,7 +251,7 @@ async def test_closing_finishes_pending_commits(data: Data) -> None:
     assert await other.entries(S) == done
 
 
-async def test_closing_one_handle_leaves_the_others_open(data: Data) -> None:
+async def test_closing_one_handle_leaves_other_handles_open(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left, S, said("a"))
 

@@ -77,7 +77,7 @@ async def test_window_begins_with_the_first_entry_a_compaction_keeps(
     assert window.state.compaction.id == "s/3"
 
 
-async def test_compaction_that_keeps_nothing_begins_window(
+async def test_compaction_that_keeps_no_entry_begins_the_window(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), said("b"), moved(EntryId("s/0")), said("c"))

@@ -71,7 +71,7 @@ def most_at_once(found: Sequence[tuple[int, int]]) -> int:
         LIMITED[2],
     ],
 )
-async def test_turns_over_limit_wait_for_others_of_any_worker(
+async def test_turns_over_the_limit_wait_for_running_turns_of_any_worker(
     store: Store, address: str, folder: Path, subject: str
 ) -> None:
     await limit(store, Limit(subject=subject, turns=2))
@@ -92,7 +92,7 @@ async def test_turns_over_limit_wait_for_others_of_any_worker(
 
 
 @pytest.mark.all_only
-async def test_limit_of_one_subject_delays_no_other_subject(
+async def test_limit_of_one_subject_does_not_delay_other_subjects(
     store: Store, address: str, folder: Path
 ) -> None:
     others = ("namespace:other", "model:scripted:other", "provider:other")

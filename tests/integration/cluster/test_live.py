@@ -120,7 +120,7 @@ async def test_store_watch_gets_live_events_of_worker(
     assert {event.stream for event in live} == {chat.id}
 
 
-async def test_late_watch_gets_snapshot_then_rest(runtime: Runtime, address: str) -> None:
+async def test_late_watch_gets_snapshot_then_later_events(runtime: Runtime, address: str) -> None:
     chat = await runtime.start(SLOW)
     turn = chat.send("tell me slowly")
     live = 0

@@ -90,7 +90,9 @@ async def test_claimed_work_whose_claim_response_was_lost_is_queued_again(
 
 
 @pytest.mark.usefixtures("ordinary")
-async def test_locked_session_of_dead_worker_delays_no_other(store: Store, address: str) -> None:
+async def test_locked_session_of_a_dead_worker_does_not_delay_other_sessions(
+    store: Store, address: str
+) -> None:
     async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:
         chats = [await runtime.start(SPECIAL) for _ in range(2)]
         turns = [chat.send("taken over") for chat in chats]

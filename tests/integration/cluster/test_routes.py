@@ -99,7 +99,9 @@ def test_environment_defines_routes_for_programs_and_commands(
     assert "in-b" not in perdure_command("sessions", "list").stdout
 
 
-async def test_unreachable_database_does_not_affect_the_others(routes: str) -> None:
+async def test_unreachable_database_does_not_affect_namespaces_of_other_databases(
+    routes: str,
+) -> None:
     with pytest.raises(StoreUnavailable):
         await perdure.open(routes, namespace="c")
     async with perdure.open(routes, namespace="a") as store:

@@ -107,7 +107,7 @@ def test_record_folder_is_created_without_file_locks(
     assert (tmp_path / ".flow").read_text() == "f"
 
 
-def test_folder_of_other_user_is_reported_with_owner(
+def test_read_only_record_folder_is_reported_with_its_flow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user may read the folder but not write to it."""

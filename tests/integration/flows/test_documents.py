@@ -134,7 +134,7 @@ async def test_stopped_node_continues_with_reply(tmp_path: Path) -> None:
     assert (tmp_path / ".perdure/records/f/outputs/plan.md").read_text() == "after all"
 
 
-async def test_failed_branch_does_not_block_others(tmp_path: Path) -> None:
+async def test_failed_branch_does_not_block_other_branches(tmp_path: Path) -> None:
     stage = FlowStage(
         tmp_path,
         steps("Do left", Fail("model_refused", reason="no")),

@@ -291,7 +291,7 @@ async def test_node_reclaimed_by_other_process_is_not_parked(
     assert [each.reason for each in parked if isinstance(each, NodeParked)] == ["prompt-human"] * 2
 
 
-async def test_turn_of_other_node_is_not_recovered(
+async def test_open_turn_of_another_node_is_not_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process ends one node of the role, claims the next, and dies before the other reads."""

@@ -336,7 +336,9 @@ async def test_26_stop_after_answer_text_still_stops(tmp_path: Path) -> None:
     assert run.awaiting_human_nodes["owner-intake"].reason == "autonomous-abort"
 
 
-async def test_flow_reports_missing_workspace_and_continues_in_other(tmp_path: Path) -> None:
+async def test_flow_reports_a_missing_workspace_and_continues_in_another_one(
+    tmp_path: Path,
+) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     stage = FlowStage(old, ends(INTAKE, "forward-pass-closed"))

@@ -125,7 +125,7 @@ async def test_changed_time_parent_or_kind_breaks_hash_of_its_commit(
     assert "altered" in problem.problem
 
 
-async def test_duplicated_own_lines_are_reported(
+async def test_duplicated_lines_written_by_perdure_are_reported(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)

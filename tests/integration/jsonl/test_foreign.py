@@ -304,7 +304,7 @@ async def test_session_is_found_under_any_file_name(
     assert tool(dialect, path).context()[-1] == ("user", "on")
 
 
-async def test_rewrite_by_agent_keeps_conversation_without_own_data(
+async def test_rewrite_by_another_program_keeps_the_conversation_without_perdure_data(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, "operator") as store:

@@ -159,7 +159,7 @@ def test_words_of_one_entry_can_be_in_several_lines() -> None:
     assert looking.take(b'{"text":"moon"}\n')
 
 
-def test_position_comes_from_feed_or_follows_all_others() -> None:
+def test_position_comes_from_the_feed_or_follows_all_known_positions() -> None:
     places = Places([Span(5, S, 0, 2), Span(20, S, 2, 1)], 4, 100)
     assert [places.of(seq) for seq in range(5)] == [5, 6, 20, 103, 104]
     assert (places.is_in_order, places.newest) == (True, 104)

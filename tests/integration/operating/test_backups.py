@@ -235,7 +235,7 @@ async def test_restore_ends_at_given_time_or_entry(tmp_path: Path) -> None:
     assert not (tmp_path / "no.db").exists()
 
 
-async def test_other_backends_are_backed_up_and_restored(tmp_path: Path) -> None:
+async def test_every_backend_can_be_backed_up_and_restored(tmp_path: Path) -> None:
     source, folder = f"jsonl:///{tmp_path / 'a'}", tmp_path / "backup"
     await say(source, "one", "two")
     manifest = await back_up(source, folder, key=KEY)

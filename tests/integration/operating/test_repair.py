@@ -333,7 +333,9 @@ async def test_search_settings_are_not_reported_as_namespaces(
         assert await bodies(store) == before
 
 
-async def test_lost_first_page_loses_nothing_else(store_file: Path, tmp_path: Path) -> None:
+async def test_lost_first_page_loses_no_entry_of_other_pages(
+    store_file: Path, tmp_path: Path
+) -> None:
     before = await content(store_file)
     path = tmp_path / "store.db"
     whole = content_of(store_file)
@@ -380,7 +382,7 @@ async def test_damaged_encrypted_store_is_repaired(tmp_path: Path, step: int) ->
 
 
 @pytest.mark.parametrize("damage", ["a bit", "all of it", "all but what tells what it is"])
-async def test_lost_first_page_of_encrypted_store_loses_nothing_else(
+async def test_lost_first_page_of_an_encrypted_store_loses_no_entry_of_other_pages(
     tmp_path: Path, damage: str
 ) -> None:
     path = tmp_path / "store.db"
@@ -402,7 +404,7 @@ async def test_lost_first_page_of_encrypted_store_loses_nothing_else(
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-async def test_repair_with_wrong_key_repairs_nothing(tmp_path: Path, *, is_damaged: bool) -> None:
+async def test_repair_with_a_wrong_key_changes_no_file(tmp_path: Path, *, is_damaged: bool) -> None:
     path, original = tmp_path / "d" / "store.db", tmp_path / "original.db"
     await filled(original, KEY)
     with_damage(original, path, 50, bit=0)

@@ -135,7 +135,7 @@ async def test_raw_sql_with_another_namespace_returns_no_rows(
     assert set(counts(db).values()) == {0}
 
 
-async def test_nothing_can_be_written_into_another_namespace(
+async def test_raw_sql_cannot_write_into_another_namespace(
     store: PostgresStore, db: Database
 ) -> None:
     await fill(store)

@@ -42,7 +42,7 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return requests
 
 
-async def test_sole_writer_of_session_locks_nothing(
+async def test_commit_of_the_only_writer_needs_no_row_lock(
     store: PostgresStore, locked: list[Request]
 ) -> None:
     await create(store)
@@ -58,7 +58,7 @@ async def test_sole_writer_of_session_locks_nothing(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_lease_on_own_session_locks_nothing(
+async def test_lease_of_the_only_writer_needs_no_row_lock(
     store: PostgresStore, locked: list[Request]
 ) -> None:
     await create(store)
@@ -91,7 +91,9 @@ async def test_cached_lease_is_rejected_after_takeover(
     assert texts(await here.entries(S)) == ["a", "c"]
 
 
-async def test_writer_locks_while_others_write(open_store: Open, locked: list[Request]) -> None:
+async def test_commit_locks_the_row_while_several_writers_append(
+    open_store: Open, locked: list[Request]
+) -> None:
     here, there = await open_store(), await open_store()
     await create(here)
     for number in range(4):

@@ -31,7 +31,7 @@ def layer() -> Iterator[FaultyVfs]:
 
 
 @pytest.mark.parametrize("number", range(1, 8))
-async def test_full_disk_appends_nothing_and_store_recovers(
+async def test_append_on_a_full_disk_stores_no_entry_and_the_store_recovers(
     layer: FaultyVfs, open_store: Opener, number: int
 ) -> None:
     store = await open_store(durability="full")

@@ -78,7 +78,7 @@ async def test_call_without_a_result_on_its_branch_is_not_running(
         assert "running" not in seen.transcript + seen.screen
 
 
-async def test_branch_before_the_first_message_shows_where_other_branches_are(
+async def test_branch_before_the_first_message_shows_how_to_reach_other_branches(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path, size=(100, 24)) as seen:

@@ -23,7 +23,7 @@ async def session(store: Store) -> Session:
     return await store.create(id="s")
 
 
-async def test_empty_session_shows_nothing(session: Session) -> None:
+async def test_reads_of_an_empty_session_return_no_entries(session: Session) -> None:
     assert await session.path() == []
     assert await session.tree() == ()
     assert await session.messages() == []

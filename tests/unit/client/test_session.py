@@ -66,7 +66,7 @@ async def test_text_instead_of_a_message_is_rejected(session: Session) -> None:
     assert await session.path() == []
 
 
-async def test_append_of_nothing_is_rejected(session: Session) -> None:
+async def test_append_without_items_is_rejected(session: Session) -> None:
     with pytest.raises(ValueError, match="nothing to append"):
         await session.append_many([])
 

@@ -47,7 +47,7 @@ async def test_invalid_id_raises_value_error(store: Store, lazy: bool) -> None:
         await store.create(id="a/b", lazy=lazy)
 
 
-async def test_abandoned_draft_leaves_nothing(store: Store) -> None:
+async def test_abandoned_draft_leaves_no_session_in_the_store(store: Store) -> None:
     draft = await store.create(lazy=True, title="never")
     await draft.append(user("hello?"))
     assert draft.is_draft

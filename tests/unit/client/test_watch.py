@@ -398,7 +398,7 @@ async def test_live_events_of_two_concurrent_calls_are_not_mixed(
     assert told(await take(watch, 7))[1:] == expected
 
 
-async def test_late_watch_gets_snapshot_after_intent_then_the_rest(
+async def test_late_watch_gets_snapshot_after_intent_then_later_events(
     session: Session, engine: Engine
 ) -> None:
     await engine.begins()

@@ -69,7 +69,7 @@ def test_times_are_read_in_whole_milliseconds(value: object, time: int | None) -
     assert fields.time_in({"at": value}, "at") == time
 
 
-def test_texts_omit_other_types() -> None:
+def test_list_of_texts_omits_values_that_are_not_text() -> None:
     assert fields.texts_in({"files": ["a", 1, None, "b"]}, "files") == ("a", "b")
 
 

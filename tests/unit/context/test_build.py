@@ -131,7 +131,7 @@ def test_context_within_the_budget_drops_no_message() -> None:
     assert build_context(window, budget_tokens=10_000) == build_context(window)
 
 
-def test_oldest_exchanges_are_dropped_until_rest_fits() -> None:
+def test_oldest_exchanges_are_dropped_until_the_context_fits() -> None:
     said = exchanges("1", "2", "3")
     one = sum(estimate_tokens(message) for message in exchanges("1"))
     context = build_context(window_on(*said), budget_tokens=2 * one)

@@ -111,7 +111,7 @@ def test_scenario_11_context_of_an_orphan_is_its_own_path() -> None:
     assert texts(emit(log.window())) == ["orphan", "reply"]
 
 
-def test_compaction_keeping_foreign_entry_keeps_nothing() -> None:
+def test_compaction_without_a_first_kept_entry_keeps_no_entry() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append(Compaction("all of it", None))
@@ -176,7 +176,7 @@ def test_usage_after_undone_compaction_is_removed() -> None:
     assert usages == [None, None, USAGE, None]
 
 
-def test_unreadable_entries_are_counted_and_rest_emitted() -> None:
+def test_unreadable_entries_are_counted_and_readable_entries_are_emitted() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("opaque", b"\xff")

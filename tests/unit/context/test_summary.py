@@ -43,7 +43,7 @@ def test_next_summary_updates_the_previous_one() -> None:
     assert text.endswith(prompts.SUMMARY_UPDATE)
 
 
-def test_split_turn_has_its_own_request() -> None:
+def test_split_turn_has_a_separate_summary_request() -> None:
     history, prefix = summary_requests(SPLIT, "m")
     assert "[User]: old" in prompt_of(history)
     assert "[User]: request" in prompt_of(prefix)

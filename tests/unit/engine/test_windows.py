@@ -46,7 +46,7 @@ async def test_pinned_hidden_entry_is_in_window(store: Store) -> None:
     assert (window.pinned, window.pins) == ((), frozenset())
 
 
-async def test_other_branch_and_fork_have_own_windows(store: Store) -> None:
+async def test_each_branch_and_each_fork_has_a_separate_window(store: Store) -> None:
     session, entries = await grown(store)
     end = session.leaf
     away = await session.append(user("away"), parent=entries[0])

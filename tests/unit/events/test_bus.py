@@ -32,7 +32,7 @@ def test_subscriber_receives_events_in_published_order() -> None:
     assert subscription.take() == []
 
 
-def test_subscriber_of_one_stream_receives_no_other_events() -> None:
+def test_subscriber_of_one_stream_receives_no_events_of_other_streams() -> None:
     bus = LiveBus()
     one, all_of_them = bus.subscribe(S), bus.subscribe()
     other = live(1, stream="other")
@@ -92,7 +92,7 @@ def test_subscriber_that_missed_a_whole_call_gets_no_snapshot() -> None:
     assert slow.take() == []
 
 
-def test_failing_observer_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_observer_does_not_affect_other_observers(caplog: pytest.LogCaptureFixture) -> None:
     bus = LiveBus()
     seen: list[LiveEvent] = []
 

@@ -99,7 +99,7 @@ async def test_broken_or_lossy_connection_is_reopened() -> None:
     assert [event.seq for event in seen if isinstance(event, Event)] == [0, 1, 2, 3]
 
 
-async def test_other_errors_are_raised() -> None:
+async def test_error_that_does_not_concern_the_connection_is_raised() -> None:
     async def connect(after: int) -> AsyncIterator[Told]:
         yield durable(after + 1)
         raise RuntimeError("ours")

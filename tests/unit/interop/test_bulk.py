@@ -75,7 +75,7 @@ async def test_importing_same_file_twice_creates_one_session(
     assert (await store.info()).streams == 1
 
 
-async def test_missing_file_is_reported_and_others_continue(folder: list[Path]) -> None:
+async def test_missing_file_is_reported_and_other_files_are_imported(folder: list[Path]) -> None:
     found = await outcomes(empty_store(), [Path("/nowhere/x.jsonl"), folder[0]])
     assert [outcome.error is None for outcome in found] == [False, True]
     assert size_of(Path("/nowhere/x.jsonl")) == 0

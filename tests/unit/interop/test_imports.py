@@ -393,7 +393,7 @@ async def export_after_one_more(content: bytes) -> bytes:
     return (await export_session(store, V1, "pi")).content
 
 
-async def test_other_file_with_same_id_becomes_separate_session() -> None:
+async def test_file_with_same_id_and_other_content_becomes_a_separate_session() -> None:
     store = empty_store()
     await imported(store, pi_file("v3.jsonl"))
     other = pi_file("newer.jsonl").replace(b"01990000-7000-7000-8000-6f3ad2b7b004", V3.encode())
@@ -404,7 +404,7 @@ async def test_other_file_with_same_id_becomes_separate_session() -> None:
     assert (await imported(store, pi_file("v3.jsonl"))).session == V3
 
 
-async def test_own_session_is_never_treated_as_import() -> None:
+async def test_session_of_perdure_is_never_treated_as_an_import() -> None:
     store = empty_store()
     await append_native(store, V3)
     assert (await imported(store, pi_file("v3.jsonl"))).session == f"{V3}.2"

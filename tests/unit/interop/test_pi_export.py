@@ -225,7 +225,7 @@ async def native(store: MemoryStore) -> list[EntryId]:
     return [entry.id for entry in committed.entries[0]]
 
 
-async def test_own_session_is_exported_as_file_of_version_3() -> None:
+async def test_session_of_perdure_is_exported_as_a_pi_file_of_version_3() -> None:
     store = empty_store()
     await native(store)
     content = await exported(store)

@@ -17,7 +17,7 @@ def test_field_with_secret_name_contains_a_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["bypass", "author", "compass", "monkey", "passage"])
-def test_field_with_other_name_contains_no_secret(name: str) -> None:
+def test_field_without_a_secret_name_contains_no_secret(name: str) -> None:
     assert re.search(NAME, name, re.IGNORECASE) is None
 
 

@@ -16,13 +16,13 @@ def test_entry_id_is_stream_and_seq() -> None:
     assert entry_with(b"").id == "s/3"
 
 
-def test_message_entry_has_its_message_and_others_have_none() -> None:
+def test_only_message_entries_have_a_message() -> None:
     assert entry_with(b'{"role":"user","parts":[{"type":"text","text":"a"}]}').message == user("a")
     assert entry_with(b'{"model":"x:y"}', kind="model_change").message is None
     assert entry_with(b"not JSON", kind="opaque").message is None
 
 
-def test_text_of_message_entry_is_its_text_and_of_others_empty() -> None:
+def test_only_message_entries_have_a_text() -> None:
     assert entry_with(b'{"role":"user","parts":[{"type":"text","text":"a"}]}').text == "a"
     assert entry_with(b'{"model":"x:y"}', kind="model_change").text == ""
 

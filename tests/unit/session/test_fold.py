@@ -79,7 +79,7 @@ def test_newest_compaction_can_restore_entries_hidden_by_an_earlier_one() -> Non
     assert [entry.seq for entry in log.window().entries] == [0, 1, 2, 3, 4]
 
 
-def test_erased_compaction_hides_nothing() -> None:
+def test_erased_compaction_hides_no_entry() -> None:
     log = TreeLog()
     log.extend(user("a"), user("b"))
     erased = log.append(Compaction("so far"))

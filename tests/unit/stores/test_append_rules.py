@@ -129,7 +129,7 @@ def test_side_entry_with_an_invalid_reference_is_rejected(about: str) -> None:
         admitted(new_side(Label("x"), EntryId(about)))
 
 
-def test_known_kind_is_rejected_in_other_lane() -> None:
+def test_known_kind_is_rejected_in_the_wrong_lane() -> None:
     for kind, body in BODIES.items():
         other = NewEntry(kind, b"{}", lane="side" if body.lane == "tree" else "tree")
         with pytest.raises(InvalidEntry, match="lane"):

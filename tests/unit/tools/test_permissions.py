@@ -13,7 +13,7 @@ from perdure.tools.permissions import Permissions
 KEY = "sk-ant-" + "a1b2c3d4" * 5
 
 
-def test_nothing_is_allowed_by_default() -> None:
+def test_permissions_allow_no_access_by_default() -> None:
     nothing = Permissions()
     assert not nothing.allowed_commands
     assert not nothing.allowed_domains

@@ -261,7 +261,7 @@ async def test_questions_of_another_program_approve_no_call_and_stay_open(tmp_pa
         assert {each.id for each in await store.questions()} == {each.id for each in open_ones}
 
 
-async def test_imported_answer_approves_nothing(tmp_path: Path) -> None:
+async def test_imported_answer_approves_no_call(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store:
         await pause(PerdureSession("s", store), asking.asking(tmp_path, "report"))
         (question,) = await store.questions()

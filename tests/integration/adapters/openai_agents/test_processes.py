@@ -51,7 +51,9 @@ async def test_each_item_of_eight_processes_is_kept_or_popped_once(store_address
 
 
 @pytest.mark.full_only
-async def test_no_item_is_popped_twice_while_other_processes_clear(store_address: str) -> None:
+async def test_item_is_not_popped_twice_during_clears_of_other_processes(
+    store_address: str,
+) -> None:
     roles = ["add", "add", "add", "pop", "pop", "pop", "clear", "clear"]
     reports = run_all(store_address, roles)
     added = [text for report in reports[:3] for text in report]

@@ -157,7 +157,7 @@ async def test_save_of_changed_conversation_conflicts(store: perdure.Store) -> N
         await conversations.read_entry("no such entry")
 
 
-async def test_conversations_of_other_store_are_copied_once() -> None:
+async def test_conversations_of_another_pydantic_ai_store_are_copied_once() -> None:
     source = InMemoryConversationStore()
     first = Conversation(conversation_id="c", messages=[*turn("1", "one"), *turn("2", "two")])
     await source.save(first, scope="ana")

@@ -110,7 +110,9 @@ async def test_readable_item_is_message_and_returns_unchanged(
 
 
 @pytest.mark.parametrize("item", OPAQUE)
-async def test_other_item_is_custom_entry_and_returns_unchanged(item: dict[str, Any]) -> None:
+async def test_item_that_is_no_message_becomes_a_custom_entry_and_returns_unchanged(
+    item: dict[str, Any],
+) -> None:
     entry, again = await stored(item)
     assert entry.kind == "custom"
     assert json.dumps(again) == json.dumps(item)

@@ -91,7 +91,7 @@ def test_enter_selects_the_marked_item(state: State) -> None:
     assert chosen.choice.info == HERE[1]
 
 
-def test_enter_without_match_does_nothing(state: State) -> None:
+def test_enter_key_without_a_match_does_nothing(state: State) -> None:
     empty = press(state, "zebra")
     assert after(empty, "enter") == empty
     assert empty.choice is None

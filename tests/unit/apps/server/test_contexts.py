@@ -234,7 +234,7 @@ async def test_call_that_waits_for_answer_is_not_shown_as_interrupted(tmp_path: 
 
 
 @pytest.mark.parametrize("long", ["context", "export"])
-async def test_other_requests_are_served_while_long_session_is_read(
+async def test_reading_a_long_session_does_not_block_other_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: str
 ) -> None:
     served_another = threading.Event()

@@ -66,7 +66,7 @@ def test_each_error_of_server_setting_is_reported_with_its_line(tmp_path: Path) 
     ]
 
 
-def test_invalid_server_does_not_affect_listing_of_others(tmp_path: Path) -> None:
+def test_invalid_server_does_not_affect_the_list_of_other_servers(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings):
         configured(tmp_path, BAD)
     environment = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}

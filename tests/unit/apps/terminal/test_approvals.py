@@ -106,7 +106,7 @@ def test_invisible_characters_are_printed_as_numbers() -> None:
     assert lines(arguments={"path": family}) == [f"  path = {family}"]
 
 
-def test_letters_that_look_like_others_are_reported() -> None:
+def test_letters_that_look_like_other_letters_are_reported() -> None:
     for word, number in (("p\u0430ypal", "U+0430"), ("c\u03bfde", "U+03BF"), ("\uff53h", "U+FF53")):
         shown = lines(arguments={"path": f"src/{word}.py"})
         assert shown[1].startswith("  Letters of several scripts")

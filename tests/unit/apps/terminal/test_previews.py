@@ -88,7 +88,7 @@ def test_result_shows_its_tool_and_whether_it_failed() -> None:
     assert what(tool_result("c", " ")) == "(no output)"
 
 
-def test_other_parts_are_shown_by_name() -> None:
+def test_parts_that_are_not_text_are_shown_by_name() -> None:
     media = MediaPart("image/png", "media://sha256-00", 1234)
     unknown = UnknownPart(msgspec.Raw(b'{"type":"hologram"}'))
     shown = what(Message("user", (media, unknown)))

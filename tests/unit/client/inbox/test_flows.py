@@ -79,7 +79,9 @@ async def test_plain_text_question_is_part_of_inbox_item(tmp_path: Path) -> None
     assert await stage.store.answer(asked.id, "By train.", by="ana")
 
 
-async def test_first_of_two_answers_is_stored_and_other_raises(tmp_path: Path) -> None:
+async def test_first_of_two_answers_is_stored_and_the_second_raises_an_error(
+    tmp_path: Path,
+) -> None:
     stage = stage_in(tmp_path)
     await begun(stage)
     (asked,) = await stage.store.questions()

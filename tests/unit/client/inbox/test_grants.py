@@ -64,7 +64,9 @@ async def running(stage: FlowStage, graph: Graph, *roles: str) -> tuple[Flow, as
     return flow, asyncio.create_task(flow.run())
 
 
-async def test_allowing_for_the_flow_continues_the_other_roles(tmp_path: Path) -> None:
+async def test_allowing_a_call_for_the_flow_continues_other_roles_that_asked_for_it(
+    tmp_path: Path,
+) -> None:
     stage = writing(tmp_path)
     flow, task = await running(stage, SPLIT, *ROLES)
     (first,) = await asked(stage, 1)
@@ -103,7 +105,7 @@ async def test_command_grant_matches_exact_text(tmp_path: Path) -> None:
     assert consent.mode == "partial-access"
 
 
-async def test_denial_changes_nothing_for_other_roles(tmp_path: Path) -> None:
+async def test_denial_for_one_role_does_not_answer_questions_of_other_roles(tmp_path: Path) -> None:
     stage = writing(tmp_path)
     flow, task = await running(stage, SPLIT, *ROLES)
     (first,) = await asked(stage, 1)

@@ -113,7 +113,7 @@ async def test_copied_stores_count_calls_of_forks_once(tmp_path: Path) -> None:
         assert await counts(target) == ONCE
 
 
-async def test_own_message_equal_to_message_of_parent_is_counted(tmp_path: Path) -> None:
+async def test_fork_message_equal_to_a_message_of_its_parent_is_counted(tmp_path: Path) -> None:
     clock = ManualClock()
     said = msgspec.structs.replace(assistant("hello"), model="x:y", usage=USED)
     async with perdure.open(f"jsonl:///{tmp_path}", clock=clock) as store:

@@ -172,7 +172,7 @@ async def test_recurring_message_survives_a_kill_between_session_and_request(sto
         assert planned.session == name
 
 
-async def test_agent_that_cannot_start_does_not_block_planning_of_others(
+async def test_agent_that_cannot_start_does_not_block_messages_of_other_agents(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Agent("a-broken", model="scripted:echo", mcp_servers=["unknown"], recurring=[GREEN])
@@ -207,7 +207,7 @@ async def test_agent_that_starts_slowly_delays_no_message_and_no_other_agent(
             await until(is_planned)
 
 
-async def test_unexpected_error_of_one_agent_does_not_block_planning_of_others(
+async def test_unexpected_error_of_one_agent_does_not_block_messages_of_other_agents(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Agent("a-broken", model="scripted:echo", recurring=[GREEN])

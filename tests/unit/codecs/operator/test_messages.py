@@ -45,7 +45,7 @@ def test_generated_context_roles_become_extension_messages(role: str) -> None:
     assert message.custom_type == f"operator:{role}"
 
 
-def test_message_with_other_role_or_no_content_is_none() -> None:
+def test_message_with_an_unknown_role_or_no_content_is_none() -> None:
     assert message_of(said("oracle"), Media()) is None
     assert message_of({"role": "user"}, Media()) is None
 

@@ -81,6 +81,6 @@ def test_prompt_has_all_call_ids_and_handles() -> None:
         assert prompt.handles == {PICTURE.handle}
 
 
-def test_empty_conversation_sends_nothing() -> None:
+def test_empty_conversation_gives_no_messages_to_send() -> None:
     prompt = prompt_of(conversation_of(window_on()), budget_tokens=1)
     assert (prompt.messages, prompt.tokens, prompt.is_counted) == ((), 0, False)

@@ -40,7 +40,7 @@ STARTED = FlowStarted("p", "/w", "/w/r", LINE, ("o",))
 CLAIMED = NodeClaimed("o", "o", StreamId(f"{FLOW}__o"), "start")
 
 
-async def test_journal_follows_foreign_appends() -> None:
+async def test_journal_includes_appends_of_other_processes() -> None:
     store, first = await journal(STARTED)
     second = Journal(store, FLOW, ManualClock())
     assert (await first.state()).run.running_nodes == ()
@@ -71,7 +71,7 @@ async def test_empty_decision_appends_no_entry() -> None:
     assert (await log.append(lambda _: [])).head == 0
 
 
-async def test_missing_stream_and_other_stream_raise_errors() -> None:
+async def test_missing_stream_and_stream_without_flow_start_raise_errors() -> None:
     _, log = await journal(Label("x"))
     with pytest.raises(CorruptLog):
         await log.state()
@@ -80,7 +80,7 @@ async def test_missing_stream_and_other_stream_raise_errors() -> None:
         await Journal(store, StreamId("nobody"), ManualClock()).state()
 
 
-async def test_journal_does_not_reread_own_entries() -> None:
+async def test_journal_does_not_read_entries_that_it_appended() -> None:
     store, log = await journal(STARTED)
     await log.state()
     reads = 0

@@ -36,7 +36,7 @@ def test_program_without_opentelemetry_sends_no_telemetry(monkeypatch: pytest.Mo
     assert chosen_observer({}, ManualClock()) is SILENCE
 
 
-def test_worker_without_opentelemetry_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_without_opentelemetry_sends_no_telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(chosen_cluster_report(), ClusterMetrics)
     monkeypatch.delitem(sys.modules, "opentelemetry.metrics")
     assert chosen_cluster_report() is None

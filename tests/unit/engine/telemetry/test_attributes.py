@@ -71,7 +71,7 @@ def test_long_content_is_truncated_to_valid_json() -> None:
         assert content.startswith(told["content"])
 
 
-def test_newest_messages_are_shown_and_others_counted() -> None:
+def test_telemetry_contains_newest_messages_and_counts_omitted_ones() -> None:
     said = [user(f"{n} " * 500) for n in range(100)]
     text = shown_messages(said)
     assert len(text) <= MAX_CONTENT

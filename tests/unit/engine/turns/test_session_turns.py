@@ -87,7 +87,7 @@ async def counted(*replies: Reply) -> tuple[Stage, Chat, Counting]:
     return stage, await stage.chat([look]), counting
 
 
-async def test_turn_after_another_turn_reads_nothing() -> None:
+async def test_turn_directly_after_a_turn_reads_no_entries() -> None:
     _, chat, counting = await counted(says("one"), says(calls("look", "look")), says("two"))
     await chat.send("hi")
     counting.asked.clear()

@@ -52,7 +52,7 @@ def test_imported_wait_for_consent_becomes_a_wait_for_a_reply(tmp_path: Path) ->
     assert of_role == {"role": "owner", "reason": "consent-denied"}
 
 
-def test_malformed_consent_grants_nothing(tmp_path: Path) -> None:
+def test_malformed_consent_grants_no_permission(tmp_path: Path) -> None:
     good = {"command": "make test", "grantedAt": "2026-05-27T14:30:00.000Z"}
     commands = {"make test": good, "rm -r /": {"command": "ls"}, "ls": 1}
     consent = {"mode": "everything", "bash": {"allowedCommands": commands}, "mcp": 3}
@@ -65,7 +65,9 @@ def test_malformed_consent_grants_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["5", "12", None])
-def test_other_version_is_rejected_but_listed(tmp_path: Path, version: str | None) -> None:
+def test_flow_of_another_format_version_is_rejected_but_listed(
+    tmp_path: Path, version: str | None
+) -> None:
     folder = put(tmp_path / "trip" / "f1", {**RUN, "stateVersion": version})
     with pytest.raises(FormatError, match="only '11' can be opened"):
         read_folder(folder)

@@ -101,6 +101,6 @@ def test_damaged_history_loses_no_line(content: bytes) -> None:
         check_items(parsed)
 
 
-def test_other_text_is_not_recognized_as_history() -> None:
+def test_text_that_is_no_aider_history_is_not_recognized() -> None:
     assert is_beginning(b"\n\n# aider chat started at 2026")
     assert not is_beginning(b"# Notes about aider chat started at")

@@ -113,7 +113,7 @@ def test_compaction_states_replaced_messages() -> None:
     assert "*Undone: it hides nothing.*" in text
 
 
-def test_other_branches_follow_on_request() -> None:
+def test_markdown_contains_other_branches_on_request() -> None:
     making = Making()
     first = making.say(user("one"))
     making.say(assistant("left"))

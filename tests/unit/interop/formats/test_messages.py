@@ -120,7 +120,7 @@ def test_calls_without_id_are_stored_unchanged() -> None:
                 assert calls[1:] == expected
 
 
-def test_invalid_messages_are_reported_and_others_are_read() -> None:
+def test_invalid_messages_are_reported_and_valid_messages_are_read() -> None:
     wrong: list[object] = [
         3,
         None,

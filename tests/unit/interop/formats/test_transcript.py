@@ -86,7 +86,7 @@ def test_parts_become_pieces_and_media_include_their_bytes() -> None:
     assert made.lines[3].pieces == (Strange('{"type":"x"}'),)
 
 
-def test_other_kinds_are_described_with_model_visibility() -> None:
+def test_entries_besides_messages_are_described_with_model_visibility() -> None:
     making = Making()
     making.say(ModelChange("a:b"), ThinkingChange("high"), BranchSummary("left"))
     kept = making.say(CustomMessage("note", (TextPart("x"),), in_context=False))

@@ -83,7 +83,7 @@ async def test_rejected_long_texts_are_retried_with_shortened_texts() -> None:
         assert len(seen) == calls
 
 
-async def test_errors_for_other_answers_do_not_contain_the_key() -> None:
+async def test_errors_for_failed_embedder_answers_do_not_contain_the_key() -> None:
     for status, answer, reason in (
         (503, b"try later", "status 503: try later"),
         (200, b"<html>", "no vectors"),

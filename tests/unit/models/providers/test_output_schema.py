@@ -83,5 +83,7 @@ async def test_google_gets_no_schema_if_model_rejects_it_with_tools() -> None:
         (GoogleGenerative, "proxy:gemini-2.5-flash"),
     ],
 )
-async def test_other_servers_receive_no_schema(kind: type[WireClient], model: str) -> None:
+async def test_server_without_schema_support_receives_no_schema(
+    kind: type[WireClient], model: str
+) -> None:
     assert "additionalProperties" not in str(await body_sent(kind, model, "http://127.0.0.1:9"))

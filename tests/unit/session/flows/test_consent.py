@@ -24,7 +24,7 @@ def state_of(*bodies: SideBody, foreign: tuple[int, ...] = (), mode: ConsentMode
     return flow_state(log, lambda entry: entry.seq not in foreign)
 
 
-def test_own_flow_has_recorded_consent() -> None:
+def test_flow_of_this_user_has_its_recorded_consent() -> None:
     state = state_of(ConsentChanged("me", "partial-access"), mode="no-access")
     assert state.consent == state.run.consent_state
     assert state.consent.mode == "partial-access"

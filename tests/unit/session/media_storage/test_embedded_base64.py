@@ -73,7 +73,7 @@ def test_base64_in_arguments_is_replaced_by_handle_and_restored(
         {"type": "base64", "data": 1},
     ],
 )
-def test_other_arguments_are_unchanged(args: dict[str, object]) -> None:
+def test_arguments_without_base64_are_unchanged(args: dict[str, object]) -> None:
     message = assistant("so", tool_call("c", "look", args))
     assert stored_message(message) == (message, ())
 

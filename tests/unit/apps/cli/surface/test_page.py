@@ -50,7 +50,7 @@ def test_help_page_has_all_sections_in_order() -> None:
     ]
 
 
-def test_long_name_gets_its_own_line() -> None:
+def test_help_prints_a_long_name_on_a_separate_line() -> None:
     long = Parameter("long", ("--format",), "|".join(["choice"] * 6), "Which.")
     lines = list(page_lines(Command(("x",), "X.", parameters=(long,)), 80, Style()))
     place = lines.index(f"  {spelt(long)}")

@@ -39,7 +39,7 @@ def test_candidates_with_special_characters_are_quoted() -> None:
     assert bash("perdure x ", Completion((Candidate("not now"),))) == ["words", "'not now'"]
 
 
-def test_other_shells_get_descriptions_after_a_tab() -> None:
+def test_completion_for_fish_and_zsh_gives_descriptions_after_a_tab() -> None:
     assert list(answer("zsh", ["x"], "x", TWO)) == ["words", "12\tuser: hello", "17\ttool"]
     assert list(answer("fish", [""], "", Completion(mode="files"))) == ["files"]
     found = Completion((Candidate("0196"),), is_replacing=True)

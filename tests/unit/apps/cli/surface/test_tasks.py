@@ -35,7 +35,7 @@ def test_unknown_command_with_a_task_word_suggests_the_command() -> None:
         ("No such command 'backup'.", "sessions"),
     ],
 )
-def test_other_mistakes_get_no_hint(message: str, group: str) -> None:
+def test_mistake_unrelated_to_a_task_gets_no_hint(message: str, group: str) -> None:
     assert task_hint(message, group) is None
 
 

@@ -24,7 +24,7 @@ def test_token_is_valid_for_another_reader_of_the_token_file(tmp_path: Path) -> 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_token_with_other_secret_or_unknown_id_is_refused(tmp_path: Path) -> None:
+def test_token_with_a_wrong_secret_or_an_unknown_id_is_refused(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     token = tokens.create(record(), os.urandom(32))
     assert tokens.principal(token[:-1] + ("0" if token[-1] != "0" else "1"), 10) is None

@@ -97,7 +97,7 @@ async def test_visitor_can_only_send_messages_and_watch_its_session(tmp_path: Pa
         assert tried > 40
 
 
-async def test_visitor_cannot_access_sessions_of_others(tmp_path: Path) -> None:
+async def test_visitor_cannot_access_sessions_of_other_clients(tmp_path: Path) -> None:
     async with served(tmp_path, ["One."], agents=[DESK, OTHER]) as server:
         client = await visitor(server)
         made = await server.http.post("/v1/messages", json={"text": "mine", "agent": "desk"})
@@ -112,7 +112,9 @@ async def test_visitor_cannot_access_sessions_of_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example.com", "null"])
-async def test_published_token_is_refused_in_other_pages(tmp_path: Path, origin: str) -> None:
+async def test_publishable_token_is_refused_in_pages_of_other_origins(
+    tmp_path: Path, origin: str
+) -> None:
     async with served(tmp_path, ["One."]) as server:
         client = await visitor(server, origin=origin)
         refused = await client.post("/v1/messages", json={"text": "hi"})

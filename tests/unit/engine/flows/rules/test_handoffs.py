@@ -47,7 +47,7 @@ def test_5_artifact_sent_before_is_rejected() -> None:
     assert "handed over before" in fault.summary
 
 
-def test_repeated_content_is_rejected_on_same_edge_and_warned_on_others() -> None:
+def test_repeated_content_is_rejected_on_the_same_edge_and_warned_on_other_edges() -> None:
     log = FlowLog(LINE).claim("o")
     log.add(HandoffMade("o", (HandoffTarget("a", "one.md", "d1"),)))
     log.claim("a", "o=>a").hand("a", "o").claim("o", "a=>o")

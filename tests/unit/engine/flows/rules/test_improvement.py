@@ -64,7 +64,7 @@ def test_paths_through_omitted_nodes_are_kept() -> None:
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>owner"}
 
 
-def test_owner_waits_for_others_in_parallel_improvement() -> None:
+def test_owner_waits_for_other_roles_in_parallel_improvement() -> None:
     assert edges(order_in_parallel(WORK)) == {"developer=>owner", "reviewer=>owner"}
     log = looking_back("parallel", order_in_parallel(WORK))
     assert roles(log) == ["developer", "reviewer"]
@@ -83,7 +83,7 @@ def test_flow_of_owner_alone_is_reviewed_by_owner() -> None:
     assert edges(order_by_graph(alone)) == set()
 
 
-def test_waiting_role_does_not_block_others() -> None:
+def test_waiting_role_does_not_block_other_roles() -> None:
     log = looking_back("parallel", order_in_parallel(WORK))
     log.add(ImprovementClaimed("developer", FLOW), ImprovementParked("developer", "prompt-human"))
     assert roles(log) == ["reviewer"]

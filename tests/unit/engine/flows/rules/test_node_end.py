@@ -109,7 +109,7 @@ def test_denied_turn_parks_node_as_consent_denied() -> None:
     assert body == NodeParked("a", "a", "consent-denied", "ana denied send")
 
 
-def test_last_node_waits_while_other_node_has_input() -> None:
+def test_last_node_waits_while_another_node_has_unread_input() -> None:
     roles = {"o": "owner", "b": "owner", "z": "owner"}
     log = FlowLog(graph("o>a", "o>b", "a>b", "b>z", **roles)).work("o", "a", "b")
     log.work("b", "z").work("a", "b").claim("z", "b=>z")

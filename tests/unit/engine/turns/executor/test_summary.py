@@ -83,7 +83,7 @@ async def test_too_short_summary_is_rejected_without_changes() -> None:
     assert "compaction" not in await stage.kinds()
 
 
-async def test_nothing_to_compact_is_reported() -> None:
+async def test_compaction_without_messages_to_summarise_is_reported() -> None:
     stage = Stage()
     chat = await stage.chat(retry=RetryPolicy(max_attempts=1))
     assert await chat.compact() is None

@@ -201,7 +201,7 @@ async def test_fork_has_origin_as_parent_and_is_an_import() -> None:
 # -- the first versions
 
 
-def test_file_of_first_version_is_read_like_any_other() -> None:
+def test_rollout_of_the_first_codex_version_is_read() -> None:
     parsed = parse(codex_file("bare.jsonl"))
     assert parsed.header.session == "0198a213-81c0-7800-8aa1-bbab2a03c003"
     assert texts_on(path_of(parsed))[0] == "How many apples?"

@@ -70,7 +70,7 @@ def test_no_text_adds_elements_or_leaves_its_data_block(text: str) -> None:
     assert json.loads(embedded) == json.loads(encode(transcript))
 
 
-def test_policy_allows_only_own_script_and_style() -> None:
+def test_page_policy_allows_only_the_script_and_style_of_the_page() -> None:
     elements = Elements(written("x").decode())
     policy = next(
         attributes["content"] or ""

@@ -208,7 +208,7 @@ def test_retained_tail_of_a_compaction_replaces_its_first_kept_entry() -> None:
     assert body.usage.cost_microcents == 200_000
 
 
-def test_compaction_that_references_itself_keeps_nothing() -> None:
+def test_compaction_that_references_itself_keeps_no_entry() -> None:
     assert made_of(parse(pi_file("newer.jsonl")), 8).references is None
 
 
