@@ -27,6 +27,7 @@ from perdure.client.routes import file_of, routed
 from perdure.client.store import Store
 from perdure.client.trust import TrustFolder
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, PerdureError, StoreTooOld, Unsupported
+from perdure.errors.advice import install_of
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.notes import SessionEnded
@@ -323,9 +324,7 @@ def _opener_of(scheme: str) -> Opener:
         with collector_paused_to_load():
             return cast("Opener", getattr(importlib.import_module(module), name))
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"a {scheme} store needs {error.name}: install it with `pip install 'perdure[pg]'`"
-        ) from error
+        raise ConfigError(f"a {scheme} store needs {error.name}: {install_of('pg')}") from error
 
 
 async def _opened_with_key(

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from perdure.errors import WrongArgument
+from perdure.errors.advice import install_of
 
 Wire = Literal["openai_chat", "openai_responses", "anthropic", "google"]
 """The supported wire formats; each has a module in ``models.providers``."""
@@ -57,7 +58,7 @@ class Provider(msgspec.Struct, frozen=True):
     @property
     def install(self) -> str:
         """The command that installs its package."""
-        return f"pip install 'perdure[{self.extra}]' (from a clone: '.[{self.extra}]')"
+        return install_of(self.extra)
 
     @property
     def remedy(self) -> str:

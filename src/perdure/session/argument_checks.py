@@ -9,7 +9,6 @@ are not consumed.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 import re
@@ -33,6 +32,7 @@ from typing import (
 
 import msgspec
 
+from perdure.errors.advice import nearest_name
 from perdure.errors.usage import WrongArgument
 
 Fits = Callable[[Any], bool]
@@ -348,9 +348,8 @@ class NamedParameters(type(msgspec.Struct)):
 
 def _unknown(owner: str, name: str, names: Iterable[str]) -> WrongArgument:
     """Return the error for the keyword `name`, which is not one of the `names` of `owner`."""
-    difflib: Any = importlib.import_module("difflib")  # only errors need it
-    like: list[str] = difflib.get_close_matches(name, names, 1)
-    advice = f"did you mean {like[0]!r}?" if like else f"it takes {', '.join(sorted(names))}"
+    near = nearest_name(name, names)
+    advice = f"did you mean {near!r}?" if near else f"it takes {', '.join(sorted(names))}"
     return WrongArgument(f"{owner} has no parameter {name!r}; {advice}", argument=name)
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from perdure.errors.advice import nearest_name
+
 MAX_DEPTH = 50
 
 MAX_REPEATED = 20_000
@@ -45,9 +47,13 @@ class YamlNode(msgspec.Struct, frozen=True):
 
 
 class YamlReader:
-    """Reads nodes as values; errors go to `faults`."""
+    """Reads nodes as values; errors go to `faults`.
 
-    def __init__(self) -> None:
+    `other_names` are keys of other programs, each with the key to suggest for it.
+    """
+
+    def __init__(self, other_names: Mapping[str, str] | None = None) -> None:
+        self._other_names = other_names or {}
         self._found: list[tuple[int, str]] = []
         self._seen: set[int] = set()
         self._repeated = 0
@@ -105,11 +111,20 @@ class YamlReader:
             if key in known:
                 found[key] = value
             else:
-                self.fault(key_node, f"{key!r} is unknown here (known: {', '.join(known)})")
+                near = self._near(key, known)
+                advice = f"; did you mean {near!r}?" if near else f" (known: {', '.join(known)})"
+                self.fault(key_node, f"{key!r} is unknown here{advice}")
         for key in required:
             if key not in found:
                 self.fault(node, f"{key!r} is missing")
         return found
+
+    def _near(self, key: str, known: Collection[str]) -> str | None:
+        """Return the key of `known` that `key` probably means."""
+        other = self._other_names.get(key)
+        if other in known:
+            return other
+        return nearest_name(key, known)
 
     def items(self, node: YamlNode) -> tuple[YamlNode, ...]:
         """Return the items of a list."""

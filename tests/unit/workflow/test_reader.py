@@ -65,10 +65,7 @@ def test_every_fault_has_its_line() -> None:
         "line 4: 'My Trip' is not an id: use a-z, 0-9 and single hyphens",
         "line 8: a second node is called 'input'",
         "line 11: there is no node 'nowhere'",
-        (
-            "line 13: 'meta' is unknown here "
-            "(known: id, name, inputs, context, agents, nodes, edges, metadata)"
-        ),
+        "line 13: 'meta' is unknown here; did you mean 'metadata'?",
     )
 
 

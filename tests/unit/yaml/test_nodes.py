@@ -81,6 +81,18 @@ def test_all_faults_of_a_mapping_are_found() -> None:
     )
 
 
+def test_unknown_key_names_the_key_that_it_probably_means() -> None:
+    reader = YamlReader({"instructions": "prompt", "elsewhere": "other"})
+    root = reader.root("modle: 1\ninstructions: 2\nelsewhere: 3\n")
+    assert root is not None
+    reader.mapping(root, ("model", "prompt"))
+    assert reader.faults == (
+        "line 1: 'modle' is unknown here; did you mean 'model'?",
+        "line 2: 'instructions' is unknown here; did you mean 'prompt'?",
+        "line 3: 'elsewhere' is unknown here (known: model, prompt)",
+    )
+
+
 def test_values_of_the_wrong_kind_are_faults_and_harmless() -> None:
     reader, root = node_of("[true, 1.5, -1, x, [], {}, null]")
     boolean, fraction, negative, word, items, mapping, nothing = reader.items(root)

@@ -57,6 +57,7 @@ from perdure.bounds.limits import limits, require_within
 from perdure.client.agents.agent import Agent
 from perdure.client.store import Store
 from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.errors.advice import install_of
 from perdure.session.ids import StreamId
 from perdure.tools.permissions import Permissions
 from perdure.workflow.templates import context_names
@@ -224,7 +225,7 @@ def display_mode(wanted: str, *, is_asked: bool) -> str:
     is_able = is_terminal and os.environ.get("TERM", "") not in ("", "dumb")
     has_package = importlib.util.find_spec("textual") is not None
     if is_asked and wanted != "auto" and not (is_able and has_package):
-        package = "the package textual: pip install 'perdure[tui]' (from a clone: '.[tui]')"
+        package = f"the package textual: {install_of('tui')}"
         missing = package if is_able else "a terminal"
         raise UsageMistake(f"--display {wanted} needs {missing}; use --display lines")
     if not (is_able and has_package):

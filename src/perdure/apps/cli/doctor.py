@@ -32,6 +32,7 @@ from perdure.client.agents.providers import provider_states
 from perdure.client.keys import has_keyring
 from perdure.client.lookup.store_files import database_file
 from perdure.errors import PerdureError
+from perdure.errors.advice import install_of
 from perdure.secrets.mask import masked_value
 from perdure.stores.protocol import StoreInfo, Verification
 from perdure.stores.sqlite.files.leftovers import unfinished_repair, unfinished_restore
@@ -300,7 +301,7 @@ def _servers() -> Iterator[Check]:
         return
     if importlib.util.find_spec("mcp") is None:
         detail = "there are MCP servers, and the package for them is not installed"
-        yield Check("mcp", "fail", detail, "pip install 'perdure[mcp]'")
+        yield Check("mcp", "fail", detail, install_of("mcp"))
     names = ", ".join(server.name for server in servers)
     yield Check("mcp", "ok", f"set up: {names}", "`perdure mcp test NAME` connects one")
     for server in servers:

@@ -16,6 +16,7 @@ from typing import Any
 from perdure.apps.mcp_server.history import History, Notebook, Scope
 from perdure.client.store import Store
 from perdure.errors import ConfigError, PerdureError
+from perdure.errors.advice import install_of
 from perdure.models.embedders.protocol import Embedder, EmbedderName
 from perdure.secrets.mask import mask_secrets
 
@@ -49,9 +50,7 @@ def load_library() -> Any:
     try:
         return importlib.import_module("mcp.server.mcpserver")
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            "an MCP server needs the extra \"mcp\": pip install 'perdure[mcp]'"
-        ) from error
+        raise ConfigError(f'an MCP server needs the extra "mcp": {install_of("mcp")}') from error
 
 
 async def server_of(

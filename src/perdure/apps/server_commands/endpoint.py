@@ -15,6 +15,7 @@ import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.errors import ConfigError
+from perdure.errors.advice import install_of
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
@@ -94,9 +95,7 @@ def server_module(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("uvicorn", "litestar"):
             raise
-        raise ConfigError(
-            "the server needs the extra \"server\": pip install 'perdure[server]'"
-        ) from error
+        raise ConfigError(f'the server needs the extra "server": {install_of("server")}') from error
 
 
 async def run(application: Draining, wanted: Wanted, listening: socket.socket) -> None:

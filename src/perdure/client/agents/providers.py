@@ -97,14 +97,13 @@ def state_of(
     elif key is None and address == provider.default_url:
         status = "default address"
     source = key.source if key is not None else None
-    return ProviderState(
-        provider.name, provider.title, status, address, source, _remedy(provider, status)
-    )
+    remedy = _remedy(provider, status, has_key=key is not None)
+    return ProviderState(provider.name, provider.title, status, address, source, remedy)
 
 
-def _remedy(provider: Provider, status: Readiness) -> str:
+def _remedy(provider: Provider, status: Readiness, *, has_key: bool = False) -> str:
     if status == "missing package":
-        return provider.remedy
+        return provider.install if has_key else provider.remedy
     if status == "missing key":
         return f"set {provider.key_variables[0]}, or keep the key in the keyring"
     return ""
@@ -124,7 +123,7 @@ def _client(provider: Provider, environment: Mapping[str, str], keyring: Lookup)
     try:
         make = getattr(importlib.import_module(module), name)
     except ImportError as error:
-        raise ConfigError(f"{provider.name} models need a package: {provider.remedy}") from error
+        raise ConfigError(f"{provider.name} models need a package: {provider.install}") from error
     found = key.value if key else None
     client: ModelClient = make(base_url=address, api_key=found, provider=provider.name)
     return client

@@ -25,6 +25,7 @@ from perdure.client.cluster.upkeep import Upkeep
 from perdure.client.processes import is_gone
 from perdure.engine.telemetry.activation import chosen_cluster_report
 from perdure.errors import ConfigError, StoreUnavailable, TurnSuspended
+from perdure.errors.advice import install_of
 from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
 
@@ -283,6 +284,4 @@ def _queue_module() -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("dbos", "sqlalchemy"):
             raise
-        raise ConfigError(
-            "a worker needs the extra \"cluster\": pip install 'perdure[cluster]'"
-        ) from error
+        raise ConfigError(f'a worker needs the extra "cluster": {install_of("cluster")}') from error

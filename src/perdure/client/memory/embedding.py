@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.errors import ConfigError, StoreFull, StoreReadOnly, WrongArgument
+from perdure.errors.advice import install_of
 from perdure.memory.question import Meaning
 from perdure.models.embedders import catalogue
 from perdure.models.embedders.answers import vectors_of
@@ -61,7 +62,7 @@ async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
     Raises: ConfigError; WrongArgument for anything other than an embedder.
     """
     if importlib.util.find_spec("numpy") is None:
-        raise ConfigError("an embedder needs numpy: pip install 'perdure[memory]'")
+        raise ConfigError(f"an embedder needs numpy: {install_of('memory')}")
     if isinstance(embedder, str):
         return await asyncio.to_thread(_named, embedder)
     check_embedder(embedder)

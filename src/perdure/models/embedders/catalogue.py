@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perdure.errors import ConfigError
+from perdure.errors.advice import install_of
 from perdure.models.catalogue import PROVIDERS
 from perdure.models.embedders.endpoint import EmbeddingEndpoint
 from perdure.models.embedders.protocol import LOCAL, Embedder, check_name
@@ -46,7 +47,7 @@ def embedder_of(
         make = getattr(importlib.import_module(module), local)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"the embedder {name} needs {error.name}: pip install 'perdure[embed]'"
+            f"the embedder {name} needs {error.name}: {install_of('embed')}"
         ) from error
     found: Embedder = make(folder / Path(rest).expanduser())
     return found

@@ -231,7 +231,9 @@ def _connection_text(error: Exception, address: str, silence: str | None) -> str
         return f"{address} did not answer in time"
     *_, root = _chain(error)
     words = str(root) or "without a word"
-    return f"no connection to {address}, or it broke ({type(root).__name__}: {words})"
+    name = type(root).__name__
+    advice = "; is the server running, and is this its address?" if "Connect" in name else ""
+    return f"no connection to {address}, or it broke ({name}: {words}){advice}"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

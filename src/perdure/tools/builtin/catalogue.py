@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from perdure.errors import ConfigError
+from perdure.errors.advice import nearest_name
 from perdure.tools import builtin
 from perdure.tools.decorator import tool
 from perdure.tools.spec import ToolOutput, ToolSpec
@@ -54,9 +55,9 @@ def with_names(
 
 def _builtin_tool(name: str) -> ToolSpec:
     if name not in BUILTIN:
-        error = ConfigError(
-            f"there is no built-in tool {name!r}; there are: {', '.join(BUILTIN)}", argument="tools"
-        )
+        near = nearest_name(name, BUILTIN)
+        advice = f"did you mean {near!r}?" if near else f"there are: {', '.join(BUILTIN)}"
+        error = ConfigError(f"there is no built-in tool {name!r}; {advice}", argument="tools")
         error.item = name
         raise error
     return BUILTIN[name]

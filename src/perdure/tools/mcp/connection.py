@@ -27,6 +27,7 @@ from perdure.errors import (
     ToolLost,
     ToolUnavailable,
 )
+from perdure.errors.advice import install_of
 from perdure.secrets.mask import mask_secrets
 from perdure.secrets.vault import Taint, Vault
 from perdure.tools.mcp.long_lines import LINES_WITHIN, stop_at_long_line
@@ -120,7 +121,7 @@ class Connection:
         try:
             transports = _Transports(self.server, self.secrets, self._working_dir)
         except ImportError:
-            reason = "the package mcp is not installed; `pip install perdure[mcp]`"
+            reason = f"the package mcp is not installed: {install_of('mcp')}"
             raise McpUnavailable(self.server.name, reason) from None
         except PerdureError as error:
             raise McpUnavailable(self.server.name, _reason(error)) from None

@@ -93,8 +93,9 @@ def test_missing_package_is_reported_with_its_extra(
     provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, f"perdure.models.providers.{MODULES[provider]}", None)
-    with pytest.raises(ConfigError, match=r"pip install 'perdure\["):
+    with pytest.raises(ConfigError, match=r"pip install 'perdure\[") as refused:
         models({KEYS[provider]: SECRET}).client_for(f"{provider}:x")
+    assert KEYS[provider] not in str(refused.value)  # it is set
 
 
 def test_states_list_available_and_missing_providers() -> None:
@@ -130,6 +131,9 @@ def test_missing_package_is_reported_before_a_missing_key(monkeypatch: pytest.Mo
     assert offline.status == "configured"
     assert {state.status for state in states} == {"missing package"}
     assert "pip install 'perdure[anthropic]'" in states[2].remedy
+    assert "set ANTHROPIC_API_KEY" in states[2].remedy
+    _, _, _, anthropic, *_ = provider_states({"ANTHROPIC_API_KEY": SECRET}, keyring=nothing)
+    assert anthropic.remedy == PROVIDERS["anthropic"].install
 
 
 def test_reading_the_states_loads_no_library() -> None:

@@ -73,7 +73,7 @@ def agent_of_text(text: str, name: str = "the agent file") -> Agent:
     secrets = tuple(_secrets(text))
     if secrets:
         raise InvalidAgentFile(name, secrets)
-    nodes = YamlReader()
+    nodes = YamlReader(_KEYS)
     root = nodes.root(text)
     if root is None or root.kind != "map":
         if root is not None:

@@ -33,6 +33,7 @@ from perdure.codecs.fields import (
 from perdure.codecs.lines import Line, ReadLine, read_line
 from perdure.codecs.media import Media, unknown_part
 from perdure.errors import FormatError, LimitExceeded
+from perdure.errors.advice import install_of
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.database import Database
@@ -99,7 +100,7 @@ def _document(stored: object, kind: object, name: str) -> bytes:
     try:
         library: Any = importlib.import_module(_MODULE)
     except ModuleNotFoundError as error:
-        reason = "it is compressed with zstd; pip install 'perdure[zed]'"
+        reason = f"it is compressed with zstd; {install_of('zed')}"
         raise FormatError(name, reason) from error
     most = limits().import_file_bytes
     reader = library.ZstdDecompressor()

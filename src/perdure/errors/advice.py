@@ -1,0 +1,19 @@
+"""Parts of error messages: the nearest valid name, and how to install an extra."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of `names` that `name` probably means; None if no name is near."""
+    difflib: Any = importlib.import_module("difflib")  # only errors need it
+    like: list[str] = difflib.get_close_matches(name, list(names), 1)
+    return like[0] if like else None
+
+
+def install_of(extra: str) -> str:
+    """Return the command that installs perdure with `extra`, also for a clone."""
+    return f"pip install 'perdure[{extra}]' (from a clone: '.[{extra}]')"

@@ -1,0 +1,19 @@
+"""Parts of error messages."""
+
+from __future__ import annotations
+
+from perdure.errors.advice import install_of, nearest_name
+
+
+def test_nearest_name_is_the_most_similar_one() -> None:
+    names = ("model", "modes", "agent")
+    assert nearest_name("modle", names) == "model"
+    assert nearest_name("agents", names) == "agent"
+
+
+def test_nearest_name_without_a_similar_one_is_none() -> None:
+    assert nearest_name("xyz", ("model", "agent")) is None
+
+
+def test_installation_of_an_extra_names_the_package_and_a_clone() -> None:
+    assert install_of("pg") == "pip install 'perdure[pg]' (from a clone: '.[pg]')"
