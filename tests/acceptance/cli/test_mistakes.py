@@ -425,6 +425,23 @@ MISTAKES = (
     ("cluster status", 2, "workers share a store on PostgreSQL, and "),
     ("flow init --greenfield --takeover", 2, "use only one of --greenfield and --takeover"),
     ("store restore file.txt", 2, "file.txt is a file: name the folder of a backup"),
+    ("chat --agent nope -p hi", 3, "there are: none; `perdure init` writes an example to"),
+    ("mcp test nope", 3, "there are: none; add one as [mcp.servers.NAME] to your settings"),
+    ("inbox answer S/3 allow", 3, "no question 'S/3' waits here; `perdure inbox` lists those"),
+    ("sessions diff S 0 99999", 3, "no entry 'S/0' in session 'S'; `perdure sessions tree S`"),
+    (
+        "import http://example.com/x.jsonl",
+        2,
+        "http://example.com/x.jsonl is an address, and addresses are not fetched: download the",
+    ),
+    ("store trust nope.db", 3, "nope.db: name an existing store or its file"),
+    ("chat --agent wrong.agent.yaml -p hi", 2, ":4: 'modle' is unknown here; did you mean 'model'"),
+    (
+        "sessions list --store postgresql://me@127.0.0.1:99999/x",
+        1,
+        "is the server running? Check host and port of its address",
+    ),
+    ("models test ollama:qwen3", 1, "is the server running, and is this its address?"),
 )
 LONG = "long" * 75
 """A name with more characters than a file system takes."""
@@ -447,10 +464,13 @@ def check(world: World, typed: str, code: int, told: str) -> None:
 
 @pytest.fixture
 def made(sample: World) -> World:
-    """A store with one session, a file that is not a store, and an empty folder."""
+    """A store with two sessions, files that are not stores, and an empty folder."""
+    sample.ok("sessions", "fork", SAMPLE_ID)
     (sample.folder / "file.txt").write_text("just text\n")
     (sample.folder / "empty").mkdir()
     (sample.folder / "empty.jsonl").touch()
+    whole = "id: wrong\nmodel: scripted:echo\nsystem_prompt: hi\n"
+    (sample.folder / "wrong.agent.yaml").write_text(f"{whole}modle: x\n")
     return sample
 
 
@@ -465,3 +485,23 @@ def test_every_typical_mistake_gets_one_sentence_and_its_exit_code(made: World) 
     assert len({told for _, _, told in MISTAKES}) >= 100  # different ones: some have one answer
     for typed, code, told in MISTAKES:
         check(made, typed, code, told)
+
+
+@pytest.mark.full_only
+def test_each_error_of_a_file_is_on_its_own_line(world: World) -> None:
+    text = "modle: x\ninstructions: hi\ntools: [raed_file]\n"
+    (world.folder / "broken.agent.yaml").write_text(text)
+    ended = world.run("chat", "--agent", "broken.agent.yaml", "-p", "hi")
+    assert ended.code == 2
+    assert ended.err.splitlines() == [
+        "perdure: broken.agent.yaml has 6 errors:",
+        "    line 1: 'modle' is unknown here; did you mean 'model'?",
+        "    line 1: 'id' is missing",
+        "    line 1: 'model' is missing",
+        "    line 1: 'system_prompt' is missing",
+        "    line 2: 'instructions' is unknown here; did you mean 'system_prompt'?",
+        "    line 3: there is no built-in tool 'raed_file'; did you mean 'read_file'?",
+    ]
+    as_json = world.run("chat", "--agent", "broken.agent.yaml", "-p", "hi", "--json")
+    assert "broken.agent.yaml:1: 'modle'" in as_json.error["message"]
+    assert len(as_json.error["faults"]) == 6

@@ -68,6 +68,7 @@ def _check(
     paths: list[Path], format: str, *, is_watching: bool, again: bool, workspace: Path | None
 ) -> None:
     """Reject invalid arguments before importing. Raises: PathNotFound, UsageMistake."""
+    _check_no_address(paths)
     missing = [path for path in paths if not path.exists()]
     if missing and (is_watching or len(paths) == 1):
         raise PathNotFound(str(missing[0]))
@@ -87,6 +88,16 @@ def _check(
             )
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UsageMistake(f"{path} is not a file or folder")
+
+
+def _check_no_address(paths: list[Path]) -> None:
+    for path in paths:
+        if str(path).startswith(("http:/", "https:/")):
+            address = str(path).replace(":/", "://", 1)
+            raise UsageMistake(
+                f"{address} is an address, and addresses are not fetched: download the file first, "
+                "then name it"
+            )
 
 
 PathsArgument = Annotated[

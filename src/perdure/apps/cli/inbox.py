@@ -20,11 +20,13 @@ from perdure.client.clock import SystemClock
 from perdure.client.lookup.identifiers import find_question, stream_asking
 from perdure.client.reads import OpenQuestion, program_question
 from perdure.client.store import Store
-from perdure.errors import SessionNotFound
+from perdure.errors import QuestionNotFound, SessionNotFound
 from perdure.session.clock import timestamp
+from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import SessionInfo
+from perdure.session.notes import Question
 from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
@@ -191,7 +193,11 @@ async def resolve_question(store: Store, typed: str, choice: str) -> str:
     stream = stream_asking(typed)
     if stream is not None:
         with suppress(SessionNotFound):
-            await store.backend.state(stream)
+            state = await store.backend.state(stream)
+            if state.header.kind != "flow":
+                entry = await (await store.open(state.header.id)).entry(typed)
+                if not isinstance(body_of(entry), Question):
+                    raise QuestionNotFound(typed)
             return typed
     asked = await store.questions()
     id = find_question(typed, asked)

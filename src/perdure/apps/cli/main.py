@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, exit_code_of
 from perdure.apps.cli.surface.table import answer_from_table, asked_of
-from perdure.apps.terminal.advice import message_of
+from perdure.apps.terminal.advice import message_of, report_of
 from perdure.apps.terminal.output import (
     OutputClosed,
     close_streams,
@@ -64,9 +64,8 @@ def _exit_code(words: list[str]) -> int:
         _debug()
         if isinstance(error, StoreUnavailable) and _is_too_long(error.__cause__):
             return _tell_too_long(error.store, words)
-        show_failure(
-            error.code, shorten_echoes(message_of(error), words), error.facts(), as_json=as_json
-        )
+        message = shorten_echoes((message_of if as_json else report_of)(error), words)
+        show_failure(error.code, message, error.facts(), as_json=as_json)
         return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED

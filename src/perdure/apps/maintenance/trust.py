@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from perdure.apps.cli.exits import StoreNotFound
 from perdure.apps.cli.options import JsonOption, NamespaceOption
 from perdure.apps.cli.store_options import existing_address
 from perdure.apps.settings.store_address import NAMESPACE
@@ -53,8 +54,12 @@ async def trust(
     if store is None:
         await _list(as_json=as_json)
         return
-    address = existing_address(_address(store))
-
+    try:
+        address = existing_address(_address(store))
+    except StoreNotFound as error:
+        if error.near is None:  # a new store, which its message suggests, needs no trust
+            error.args = (f"there is no store {error.store}: name an existing store or its file",)
+        raise
     done = await trust_store(address, namespace)
     show_result(
         msgspec.structs.asdict(done),

@@ -28,7 +28,8 @@ class ServerNotFound(ConfigError):
     code = "mcp_server_not_found"
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        names = ", ".join(known) or "none"
+        add = "none; add one as [mcp.servers.NAME] to your settings (`perdure config path`)"
+        names = ", ".join(known) or add
         super().__init__(f"there is no MCP server {name!r}; there are: {names}")
         self.name = name
         self.known = known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from string import Formatter
 
-from perdure.errors import PerdureError
+from perdure.errors import InvalidAgentFile, InvalidSettings, InvalidWorkflow, PerdureError
 
 ADVICE: Mapping[str, str] = {
     'Store.recent(scope="all") lists them': "`perdure sessions list --all` shows them",
@@ -55,6 +55,7 @@ ADVICE: Mapping[str, str] = {
     "`perdure chat --session ID --agent FILE`",
     "the next message continues, or raise max_tool_rounds": 'send "continue" to go on, or raise '
     "max_tool_rounds in the limits of an agent file",
+    "none: define one": "none; `perdure init` writes an example to .perdure/agents",
     "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
 }
 """Text of the library -> text of the command line. Fields are facts of the error."""
@@ -92,6 +93,16 @@ def with_commands(
 def message_of(error: PerdureError) -> str:
     """Return the message of `error` for the command line."""
     return with_commands(str(error), error.facts())
+
+
+def report_of(error: PerdureError) -> str:
+    """Return the message of `error`; each of several errors of one file has its own line."""
+    if not isinstance(error, InvalidAgentFile | InvalidSettings | InvalidWorkflow):
+        return message_of(error)
+    if len(error.faults) == 1:
+        return message_of(error)
+    file = error.source if isinstance(error, InvalidWorkflow) else error.file
+    return "\n    ".join((f"{file} has {len(error.faults)} errors:", *error.faults))
 
 
 def chat_message_of(error: PerdureError) -> str:

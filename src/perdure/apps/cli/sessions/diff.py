@@ -17,7 +17,7 @@ from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clip, pad
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import EntryNotFound, SessionNotFound
+from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
 from perdure.session.clock import timestamp
 from perdure.session.codec import role_of
 from perdure.session.entries import Entry
@@ -88,6 +88,10 @@ async def _path(store: Store, handle: Session, leaf: str) -> list[Entry]:
             other = await opened_session(store, session)
         except (SessionNotFound, PathNotFound):
             raise error from None
+        except AmbiguousId:
+            if leaf.isdecimal():  # the number of an entry
+                raise error from None
+            raise
         return await other.path(await other.find(entry) if entry else None)
 
 
