@@ -158,6 +158,23 @@ def test_piped_lines_are_consecutive_turns(world: World) -> None:
     assert f"perdure chat --session {only_session(world)}  continues it" in ended.out
 
 
+def test_wrong_argument_in_a_chat_gets_its_cause_and_a_command_of_the_chat(world: World) -> None:
+    typed = {
+        "/thinking huge": "'huge' is no thinking level: write one of off, minimal,",
+        "/approve yes": "'yes' is no approval mode: write one of ask, plan,",
+        "/branch nope": "; /tree shows them",
+        "/resume nope": "no session 'nope' here; /resume lists the sessions",
+        "/inbox nope": "no question 'nope' waits here; /inbox lists those that do",
+        '/export "a': "a quote is not closed: /export FILE.html",
+        "/new say this": "/new takes nothing after it: type /new alone",
+        "/cost all": "/cost takes nothing after it: type /cost alone",
+    }
+    ended = world.ok("chat", stdin="\n".join(["hello", *typed]))
+    for line, told in typed.items():
+        assert told in ended.out, f"{line}\n{ended.out}"
+    assert "say this" not in ended.out
+
+
 def test_printed_command_resumes_a_session_of_another_store(world: World) -> None:
     scenario = world.scenario("rules: [{text: Aye.}]", "a name")
     place = ("--store", "sqlite:///other.db", "--namespace", "ours", "--scenario", scenario)

@@ -17,7 +17,7 @@ from perdure.apps.chat.permissions import TypedPermissions
 from perdure.apps.chat.questions import Asked, Given, pending_questions
 from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.chat.shell_command import run_shell
-from perdure.apps.chat.slash_commands import SlashCommands, unknown_command
+from perdure.apps.chat.slash_commands import SlashCommands, surplus, unknown_command
 from perdure.apps.chat.turn_view import pasted_remark, resuming_remark, show_turn, tell_begun
 from perdure.apps.terminal.advice import chat_message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
@@ -132,7 +132,9 @@ class Conversation:
             return
         word, _, rest = text.partition(" ")
         try:
-            if (command := self.commands.by_word.get(word)) is not None:
+            if (told := surplus(word, rest)) is not None:
+                self.remark(told)
+            elif (command := self.commands.by_word.get(word)) is not None:
                 await command(rest.strip())
             elif is_command(word):
                 self.remark(unknown_command(word, self.commands.by_word))

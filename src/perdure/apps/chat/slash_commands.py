@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol, get_args
@@ -87,6 +87,10 @@ LEAVING = ("/quit", "/exit")
 """Typed alone, they leave the chat."""
 
 
+_ALONE = ("/help", "/tree", "/new", "/context", "/cost", "/agent")
+"""They have no arguments: text behind them would be lost."""
+
+
 class Presentation(Protocol):
     """The parts of a chat that each kind of terminal displays differently."""
 
@@ -155,10 +159,19 @@ _MEANT: Mapping[str, str] = {
 def unknown_command(word: str, known: Collection[str]) -> str:
     """Return the remark about a command that is not one of `known`. Pure."""
     if word in LEAVING:
-        return f"{word} takes nothing after it: type {word} alone"
+        return _alone(word)
     like = get_close_matches(word, (*known, *LEAVING), 1)
     other = f"did you mean {like[0]}?" if like else "/help lists the commands"
     return f"unknown command {word}; {_MEANT.get(word, other)}"
+
+
+def surplus(word: str, rest: str) -> str | None:
+    """Return the remark about text behind a command without arguments; None without it. Pure."""
+    return _alone(word) if word in _ALONE and rest.strip() else None
+
+
+def _alone(word: str) -> str:
+    return f"{word} takes nothing after it: type {word} alone"
 
 
 class SlashCommands:
@@ -306,7 +319,7 @@ class SlashCommands:
             return
         chosen = next((each for each in get_args(ThinkingLevel) if each == level), None)
         if chosen is None:
-            raise WrongArgument(f"write one of {', '.join(get_args(ThinkingLevel))}")
+            raise WrongArgument(_not_one_of(level, "thinking level", get_args(ThinkingLevel)))
         if chat is None:
             answering.agent = msgspec.structs.replace(answering.agent, thinking_level=chosen)
         else:
@@ -355,7 +368,7 @@ class SlashCommands:
             return
         chosen = next((each for each in get_args(ApprovalMode) if each == mode), None)
         if chosen is None:
-            raise WrongArgument(f"write one of {', '.join(get_args(ApprovalMode))}")
+            raise WrongArgument(_not_one_of(mode, "approval mode", get_args(ApprovalMode)))
         await self._permit(TypedPermissions(approve=chosen))
 
     async def _allow(self, line: str) -> None:
@@ -408,6 +421,10 @@ def _require(rest: str, told: str) -> None:
         raise WrongArgument(told)
 
 
+def _not_one_of(given: str, what: str, known: Sequence[str]) -> str:
+    return f"{given!r} is no {what}: write one of {', '.join(known)}"
+
+
 def _resume_words(rest: str) -> tuple[str, str | None]:
     """Return the session and the agent that follow ``/resume``. Raises: WrongArgument."""
     named, option, agent = f" {rest} ".partition(" --agent ")
@@ -421,7 +438,7 @@ def _export_words(rest: str) -> tuple[str, list[Redaction]]:
     try:
         words = shlex.split(rest)
     except ValueError as error:
-        raise WrongArgument(f"{error}: {_EXPORT_USAGE}") from error
+        raise WrongArgument(f"a quote is not closed: {_EXPORT_USAGE}") from error
     names: list[str] = []
     sorts: set[str] = set()
     left = iter(words)

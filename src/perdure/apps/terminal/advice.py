@@ -65,6 +65,9 @@ IN_CHAT: Mapping[str, str] = {
     "chooses another (/model scripted:echo works offline)",
     "name the file of its scenario with --scenario FILE, or /model": "start the chat with "
     "--scenario FILE for a scenario; /model",
+    "`perdure sessions tree {stream}` lists them": "/tree shows them",
+    "`perdure sessions list --all` shows them": "/resume lists the sessions",
+    "`perdure inbox` lists those that do": "/inbox lists those that do",
     "then `perdure chat --session {interrupted} -m MODEL`": "then /resume {interrupted} and /model "
     "NAME",
     "name one with -m PROVIDER:NAME, in $PERDURE_MODEL, or as chat.model in your settings": "/new "
