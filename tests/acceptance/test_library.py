@@ -25,7 +25,7 @@ async def send_mail(to: str, body: str, *, call: perdure.ToolCall) -> str:
     return f"sent to {to} ({len(body)} characters, key {bool(call.idempotency_key)})"
 
 
-async def test_example_of_a_session(address: str) -> None:
+async def test_library_example_of_a_session_works(address: str) -> None:
     async with perdure.open(address) as store:
         session = await store.create(title="Trip", cwd=".", lazy=True)
         hello = await session.append(user("Hello"))
@@ -80,7 +80,7 @@ async def test_example_of_a_session(address: str) -> None:
         assert {info.id for info in await store.recent(limit=50)} == {session.id, copy.id}
 
 
-async def test_example_of_an_agent(address: str) -> None:
+async def test_library_example_of_an_agent_works(address: str) -> None:
     agent = perdure.Agent("helper", model="scripted:echo", instructions="Help.", tools=[send_mail])
     async with (
         perdure.open(address) as store,

@@ -80,7 +80,7 @@ async def test_every_imported_line_is_the_source_of_an_entry_or_recorded_as_malf
 
 
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
-async def test_context_at_every_point_is_valid_for_every_provider(
+async def test_context_at_every_entry_is_valid_for_every_provider(
     recordings: Path, store: SessionStore, folder: Folder
 ) -> None:
     for path in files(recordings, folder):

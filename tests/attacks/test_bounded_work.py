@@ -219,7 +219,7 @@ def test_template_that_expands_beyond_the_limit_is_rejected(template: str) -> No
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 5_000, "**/" * 5_000 + "b", "[" * 5_000, "?" * 5_000])
-def test_long_glob_is_refused(pattern: str) -> None:
+def test_glob_beyond_the_length_limit_is_refused(pattern: str) -> None:
     with pytest.raises(LimitExceeded, match=r"limits\.glob_characters = 1,000"):
         matches(pattern, ("a" * 255,))
 
@@ -279,7 +279,7 @@ async def test_pattern_of_a_schema_is_never_run(tmp_path: Path) -> None:
     assert time.process_time() - begun < 0.5
 
 
-async def test_long_descriptions_are_cut(tmp_path: Path) -> None:
+async def test_long_mcp_tool_descriptions_are_cut(tmp_path: Path) -> None:
     offer = await offer_of("texts", tmp_path)
     assert (
         sum(len(json.dumps(spec.parameters)) + len(spec.description) for spec in offer.tools)
@@ -317,7 +317,7 @@ async def test_allowed_tool_of_thousands_is_offered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["silent", "silent-list"])
-async def test_hanging_server_is_abandoned(tmp_path: Path, kind: str) -> None:
+async def test_mcp_server_that_hangs_is_abandoned(tmp_path: Path, kind: str) -> None:
     begun = time.monotonic()
     with pytest.raises(PerdureError, match=r"not ready within|did not answer in time"):
         await offer_of(kind, tmp_path, connect_timeout_s=1)

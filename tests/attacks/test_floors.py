@@ -165,7 +165,7 @@ def choose_places(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, chosen)
 
 
-def test_enough_paths_are_tested() -> None:
+def test_corpus_has_enough_paths() -> None:
     assert len(set(FILES)) >= 90
 
 

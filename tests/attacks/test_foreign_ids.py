@@ -193,7 +193,7 @@ async def test_log_of_perdure_with_another_history_is_never_merged() -> None:
 
 
 @pytest.mark.parametrize("name", LINES)
-async def test_shorter_file_adds_nothing(name: str) -> None:
+async def test_import_of_a_shortened_file_adds_no_entries(name: str) -> None:
     lines = LINES[name].splitlines(keepends=True)
     for count in range(1, len(lines)):
         store, stream = await import_genuine(LINES[name])

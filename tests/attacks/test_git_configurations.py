@@ -386,7 +386,7 @@ async def test_git_with_a_promisor_remote_fetches_nothing(scene: Scene, case: st
     require_harmless(scene, await all_runs(scene))
 
 
-def test_enough_keys_are_tested() -> None:
+def test_corpus_has_enough_git_keys() -> None:
     assert len((*KEYS, *SOURCES, *PROMISORS)) >= 60
 
 

@@ -32,7 +32,9 @@ async def test_request_body_that_cannot_be_read_is_refused(tmp_path: Path, body:
         assert got.headers["content-type"] == "application/problem+json"
 
 
-async def test_silent_client_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_http_client_that_sends_no_data_times_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def wait_for_body(seconds: float) -> None:
         monkeypatch.setattr(guard, "BODY_S", seconds)
 

@@ -69,7 +69,7 @@ async def way() -> AsyncGenerator[Way]:
     made.names.close()
 
 
-def test_enough_urls_are_tested() -> None:
+def test_corpus_has_enough_urls() -> None:
     assert len(set(URLS)) >= 250
 
 

@@ -45,7 +45,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     ],
     indirect=["address"],
 )
-def test_fault_leaves_stderr_clean(address: str, fault: str) -> None:
+def test_program_prints_nothing_to_stderr_after_a_fault(address: str, fault: str) -> None:
     command = [sys.executable, str(SCRIPT), address, fault]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.stdout, ended.stderr) == ("done\n", "")

@@ -60,7 +60,9 @@ async def is_whole(store: Store) -> None:
     kind=lambda case: case[0],
     each=4,
 )
-async def test_child_is_started_once(tmp_path: Path, counts: str, dies_at: int) -> None:
+async def test_killed_invocation_starts_its_child_session_once(
+    tmp_path: Path, counts: str, dies_at: int
+) -> None:
     file = tmp_path / "s.db"
     assert killed(file, counts, dies_at)
     async with perdure.open(f"sqlite:///{file}") as store:

@@ -117,7 +117,7 @@ async def texts_left(path: Path) -> list[str]:
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_killed_copy_resumes(original: Path, step: int) -> None:
+def test_killed_copy_continues_when_repeated(original: Path, step: int) -> None:
     before = asyncio.run(texts(original / "store.db"))
     for place in kill_at_each(original.parent, "copy", 3 * step):
         finish(place, "copy")

@@ -182,7 +182,7 @@ def test_index_finds_the_same_hits_as_a_scan(
 
 
 @given(st.text() | texts)
-def test_words_have_correct_positions(text: str) -> None:
+def test_words_of_any_text_have_increasing_correct_positions(text: str) -> None:
     found = list(words(text))
 
     assert [word.term for word in found] == terms(text)

@@ -136,7 +136,7 @@ def test_clean_clone_exits_with_0(clone: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == ""
 
 
-def test_violation_is_printed_with_its_place_and_exits_with_1(
+def test_violation_is_printed_with_its_file_and_line_and_exits_with_1(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (clone / "docs" / "x.md").write_text("[y](y.md)\n", encoding="utf-8")

@@ -342,7 +342,7 @@ def test_store_info_describes_the_store(imported: World) -> None:
     assert "plain: anyone who can read" in imported.ok("store", "info").out
 
 
-def test_sound_store_verifies(imported: World) -> None:
+def test_verify_of_an_undamaged_store_finds_no_problem(imported: World) -> None:
     found = imported.ok("store", "verify", "--json").json
     assert set(found) == {"ok", "streams", "entries", "erased", "cut_off", "problems"}
     assert (found["ok"], found["problems"]) == (True, [])

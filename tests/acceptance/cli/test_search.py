@@ -51,7 +51,7 @@ def test_search_without_hits_exits_with_success(imported: World) -> None:
     assert imported.ok("sessions", "search", "zzyzx", "--json").json == []
 
 
-def test_filters_narrow_a_search(imported: World) -> None:
+def test_search_command_filters_reduce_the_hits(imported: World) -> None:
     def found(*options: str) -> int:
         return len(
             imported.ok("sessions", "search", "tide", "--json", "--limit", "500", *options).json

@@ -77,7 +77,7 @@ def refund(number: int) -> str:
 
 
 @pytest.mark.all_only
-async def test_calls_show_each_state(tmp_path: Path, chromium: str) -> None:
+async def test_console_shows_tool_calls_in_each_state(tmp_path: Path, chromium: str) -> None:
     leave = asyncio.Event()
 
     @perdure.tool(effect="read")

@@ -249,7 +249,7 @@ async def test_retry_delay_of_server_is_passed_on(wire: Wire) -> None:
     assert error.retry_after_s == 12
 
 
-async def test_exhausted_credit_raises_refusal(wire: Wire) -> None:
+async def test_exhausted_credit_of_the_provider_raises_refusal(wire: Wire) -> None:
     error = await wire.failure(failing(400, "Your credit balance is too low to use the API."))
     assert isinstance(error, ModelRefused)
 

@@ -255,7 +255,7 @@ async def test_one_client_serves_concurrent_calls(backend: Backend) -> None:
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("size", [1_000_000, pytest.param(5_000_000, marks=ALL_ONLY)])
-async def test_answer_of_megabytes_arrives(backend: Backend, size: int) -> None:
+async def test_answer_of_several_megabytes_arrives_whole(backend: Backend, size: int) -> None:
     text = "0123456789abcde\n" * (size // 16)
     message = await answer(backend, Plan(text=text, chunk_chars=20_000))
     assert message.text == text

@@ -268,7 +268,7 @@ async def test_api_key_quoted_by_server_is_redacted(wire: Wire) -> None:
         sending({"choices": [{"delta": {"tool_calls": "x"}}]}),
     ],
 )
-async def test_non_answer_is_malformed(wire: Wire, handler: Handler) -> None:
+async def test_response_that_is_not_an_answer_is_malformed(wire: Wire, handler: Handler) -> None:
     assert isinstance(await wire.failure(handler), MalformedResponse)
 
 

@@ -129,7 +129,7 @@ async def test_api_key_is_never_in_errors_or_logs(
     assert SECRET not in caplog.text
 
 
-async def test_non_answer_is_malformed(backend: HttpBackend) -> None:
+async def test_response_that_is_not_an_answer_is_malformed(backend: HttpBackend) -> None:
     for kind, body in (
         ("text/html", b"{}"),
         ("application/json", b"{}"),

@@ -112,7 +112,7 @@ async def test_names_and_titles_keep_their_letters(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("at", [0, -1, 2**53 - 1, -(2**53)])
-async def test_times_are_kept_exactly(store: SessionStore, at: int) -> None:
+async def test_entry_times_are_stored_exactly(store: SessionStore, at: int) -> None:
     await create(store)
 
     entry = await append_one(store, S, said("x", at=at))

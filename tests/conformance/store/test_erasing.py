@@ -330,7 +330,7 @@ async def test_fork_of_fork_keeps_entries_it_sees(store: SessionStore) -> None:
     assert await sound(store) == 1
 
 
-async def test_erasure_includes_children(store: SessionStore) -> None:
+async def test_erasure_of_a_session_includes_its_child_sessions(store: SessionStore) -> None:
     await create(store, S, said("a"))
     child = StreamHeader(StreamId("c"), START_MS, origin="subagent", parent=S)
     await create(store, child, said("b"))
@@ -455,7 +455,7 @@ async def test_large_session_is_erased_in_steps_during_commits_of_other_writers(
     await append_one(store, await create(store, "t"), said("b"))
 
 
-async def test_certificate_names_backups(store: SessionStore) -> None:
+async def test_erasure_certificate_lists_backups(store: SessionStore) -> None:
     try:
         await store.retention.remember_backup(Backup("/b/one", 0))
     except Unsupported:

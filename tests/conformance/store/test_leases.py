@@ -141,7 +141,7 @@ async def test_releasing_a_lease_that_was_taken_over_does_nothing(
         await store.acquire_lease(S, "me", TTL_MS)
 
 
-async def test_leases_are_per_stream(store: SessionStore) -> None:
+async def test_lease_covers_only_its_stream(store: SessionStore) -> None:
     await create(store)
     await create(store, "t")
     lease = await store.acquire_lease(S, "me", TTL_MS)

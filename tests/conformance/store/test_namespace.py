@@ -155,7 +155,7 @@ async def test_sessions_of_the_same_time_are_listed_by_id_descending(store: Sess
     assert names(await store.sessions()) == ["z", "m", "a", "B"]
 
 
-async def test_list_limit_is_respected(store: SessionStore) -> None:
+async def test_list_returns_at_most_the_given_number_of_sessions(store: SessionStore) -> None:
     for number in range(60):
         await create(store, f"s{number:02}")
 
@@ -209,7 +209,7 @@ async def test_query_finds_names_and_ids_in_any_letter_case(store: SessionStore)
         assert names(await store.sessions(query=query)) == found, query
 
 
-async def test_query_matches_displayed_name(store: SessionStore) -> None:
+async def test_list_query_matches_the_displayed_session_name(store: SessionStore) -> None:
     await create(store, header("a", title="Trip"), said("hidden by the title"))
     await create(store, header("b", title="Old"))
     await append(store, StreamId("b"), new_side(SessionInfoChanged(title="New")))
@@ -218,7 +218,7 @@ async def test_query_matches_displayed_name(store: SessionStore) -> None:
     assert names(await store.sessions(query="new")) == ["b"]
 
 
-async def test_filters_apply_before_limit(store: SessionStore) -> None:
+async def test_list_filters_are_applied_before_the_limit(store: SessionStore) -> None:
     await create(store, header("a", created_at=1, cwd="/p", title="sought"))
     for number in range(5):
         await create(store, header(f"z{number}", created_at=9))
@@ -362,7 +362,7 @@ async def test_blob_can_be_read_by_its_hash(data: Data) -> None:
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_blob_is_stored_once(store: SessionStore) -> None:
+async def test_equal_blobs_are_stored_once(store: SessionStore) -> None:
     content = bytes(range(256)) * 400
     await store.commit(with_blobs(content))
     before = (await store.info()).payload_bytes

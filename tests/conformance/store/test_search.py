@@ -450,7 +450,7 @@ async def test_search_of_closed_store_raises(store: SessionStore) -> None:
             await call
 
 
-async def test_huge_text_is_found(store: SessionStore) -> None:
+async def test_search_finds_a_word_in_a_huge_text(store: SessionStore) -> None:
     await written(store, "filler " * 100_000 + "needle", "x" * 300_000 + " needle")
 
     assert await found(store, "needle") == {"s/0", "s/1"}

@@ -71,7 +71,7 @@ async def test_new_stream_is_empty_and_has_no_leaf(store: SessionStore) -> None:
     assert await store.entries(S) == await store.tree(S) == []
 
 
-async def test_header_is_stored_completely(store: SessionStore) -> None:
+async def test_session_header_is_stored_with_all_fields(store: SessionStore) -> None:
     new = StreamHeader(
         StreamId("Flow.1:a@b_c-d"),
         5,

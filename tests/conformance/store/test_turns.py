@@ -35,7 +35,7 @@ from tests.conformance.store.building import (
 from tests.fakes.clock import ManualClock
 
 
-async def test_turn_opens_and_closes(store: SessionStore) -> None:
+async def test_stream_state_shows_the_open_turn_until_it_finishes(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     assert (await store.state(S)).open_turn == 1
     assert [info.open_turn for info in await store.sessions()] == [1]

@@ -56,7 +56,7 @@ async def filled(store: SessionStore) -> None:
 # ---------------------------------------------------------------- verify and info
 
 
-async def test_empty_store_verifies(store: SessionStore) -> None:
+async def test_verify_of_an_empty_store_finds_no_problem(store: SessionStore) -> None:
     assert await store.maintenance.verify() == Verification(0, 0, ())
     assert (await store.maintenance.verify()).is_ok
 

@@ -277,7 +277,9 @@ async def test_damaged_content_is_reported(store: JsonlStore, folder: Path) -> N
     ]
 
 
-async def test_uncreatable_folder_is_rejected(tmp_path: Path, open_store: Opener) -> None:
+async def test_session_folder_that_cannot_be_created_is_rejected(
+    tmp_path: Path, open_store: Opener
+) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreUnavailable, match="file"):
         await open_store(tmp_path / "file" / "folder")

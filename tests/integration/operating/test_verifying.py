@@ -28,7 +28,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{request.param}:///{tmp_path / 'store'}"
 
 
-async def test_cancelled_check_stops(address: str) -> None:
+async def test_cancelled_store_verification_stops(address: str) -> None:
     told: list[int] = []
     may_go_on = threading.Event()
     stream = StreamId("s")

@@ -50,7 +50,9 @@ def bodies(db: Database) -> bytes:
     return b" ".join([*keys, *(filters.encode() + b" " + said for filters, said in texts)])
 
 
-async def test_nothing_is_indexed_before_first_search(store: PostgresStore, db: Database) -> None:
+async def test_search_index_is_empty_before_the_first_search(
+    store: PostgresStore, db: Database
+) -> None:
     await filled(store)
     assert mark(db) is None
 

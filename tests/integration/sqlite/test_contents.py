@@ -62,7 +62,7 @@ def test_only_compressible_content_is_compressed() -> None:
         zlib.compress(TEXT[::-1]),
     ],
 )
-def test_altered_content_is_rejected(kept: bytes) -> None:
+def test_content_with_altered_bytes_is_rejected(kept: bytes) -> None:
     with pytest.raises(CorruptLog):
         content_in(pack_content(TEXT)._replace(kept=kept))
 

@@ -60,7 +60,9 @@ def mark(path: Path) -> tuple[int, int, int]:
     return row[0], row[1], row[2]
 
 
-async def test_nothing_is_indexed_before_first_search(open_store: Opener, path: Path) -> None:
+async def test_search_index_is_empty_before_the_first_search(
+    open_store: Opener, path: Path
+) -> None:
     store = await open_store()
     await filled(store)
     assert mark(path) == (0, 0, 0)

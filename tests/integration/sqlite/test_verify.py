@@ -51,7 +51,9 @@ async def verified(open_store: Opener, path: Path, *alterations: str) -> Verific
     return await (await open_store()).maintenance.verify()
 
 
-async def test_unchanged_store_is_valid(open_store: Opener, path: Path) -> None:
+async def test_verify_of_an_unchanged_store_finds_no_problem(
+    open_store: Opener, path: Path
+) -> None:
     verification = await verified(open_store, path)
 
     assert verification.is_ok

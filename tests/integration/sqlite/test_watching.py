@@ -57,7 +57,7 @@ async def test_commit_before_first_poll_is_not_missed(store: SqliteStore) -> Non
     await woken(changes)
 
 
-async def test_closing_ends_the_wait(open_store: Opener) -> None:
+async def test_closing_the_store_ends_the_wait_for_changes(open_store: Opener) -> None:
     store = await open_store()
     changes = store.changes()
     seen = asyncio.ensure_future(_all(changes))

@@ -8,7 +8,7 @@ from perdure.adapters.session_ids import session_id_of
 from perdure.session.ids import stream_id
 
 
-def test_legal_id_stays_readable() -> None:
+def test_id_of_legal_characters_stays_readable() -> None:
     assert session_id_of("oa", "user-1@example") == "oa:user-1@example"
 
 

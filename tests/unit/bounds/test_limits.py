@@ -45,7 +45,7 @@ def test_limit_out_of_range_is_refused(change: dict[str, object]) -> None:
     assert limits() == InputLimits()
 
 
-def test_user_settings_set_limits(tmp_path: Path) -> None:
+def test_input_limits_come_from_user_settings(tmp_path: Path) -> None:
     file = tmp_path / "perdure" / "config.toml"
     file.parent.mkdir()
     file.write_text("[limits]\ntemplate_bytes = 77\n")

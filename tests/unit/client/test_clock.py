@@ -22,11 +22,11 @@ def test_steady_time_never_goes_back() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1e-6])
-async def test_sleep_of_zero_returns(seconds: float) -> None:
+async def test_sleep_of_zero_seconds_returns(seconds: float) -> None:
     await SystemClock().sleep(seconds)
 
 
-def test_random_bytes_differ() -> None:
+def test_random_bytes_of_two_calls_differ() -> None:
     assert len(system_random(16)) == 16
     assert system_random(16) != system_random(16)
 
@@ -41,7 +41,7 @@ def test_generated_ids_sort_by_time_and_differ() -> None:
     assert clock.now_ms() > START_MS
 
 
-def test_chosen_id_is_checked() -> None:
+def test_session_id_chosen_by_the_client_is_checked() -> None:
     outside = Outside(ManualClock(), SeededRandom())
     assert outside.stream_id("my-session") == "my-session"
     with pytest.raises(WrongArgument, match="cannot be a session id"):

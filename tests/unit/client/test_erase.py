@@ -54,7 +54,7 @@ async def test_erased_subject_is_in_certificate_only() -> None:
         assert [each.subject for each in await store.erasures()] == [None]
 
 
-async def test_erase_all_erases_everything() -> None:
+async def test_erase_with_everything_erases_all_sessions() -> None:
     async with perdure.open("memory:") as store:
         for _ in range(3):
             await (await store.create()).append(user("a"))

@@ -220,7 +220,9 @@ async def test_store_created_with_a_key_opens_only_with_this_key(encrypted: str)
     assert OTHER not in str(refused.value.facts())
 
 
-async def test_environment_provides_key(encrypted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_encryption_key_is_read_from_the_environment(
+    encrypted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PERDURE_KEY", KEY)
     assert await sessions_in(encrypted) == 1
     monkeypatch.setenv("PERDURE_KEY", OTHER)

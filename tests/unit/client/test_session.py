@@ -144,7 +144,7 @@ async def test_expected_leaf_checks_the_branch_and_not_the_side_entries(session:
     await session.append_many([user("new root")], expected_leaf=None)
 
 
-async def test_idempotency_key_appends_once(session: Session) -> None:
+async def test_append_repeated_with_one_idempotency_key_is_stored_once(session: Session) -> None:
     first = await session.append_many([user("a"), user("b")], idempotency_key="k")
     await session.append(user("c"))
     assert await session.append_many([user("a"), user("b")], idempotency_key="k") == first
@@ -276,7 +276,9 @@ async def test_question_is_open_until_it_is_answered(session: Session, memory: M
     assert await session.questions() == []
 
 
-async def test_first_answer_counts(store: Store, session: Session, memory: MemoryStore) -> None:
+async def test_only_the_first_answer_to_a_question_is_used(
+    store: Store, session: Session, memory: MemoryStore
+) -> None:
     question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
     first = await session.answer(question, "yes", by="me")
     assert await session.answer(question, "yes", by="me") == first

@@ -46,7 +46,7 @@ def test_boolean_is_not_read_as_a_number() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, math.nan, math.inf, 1e30, None, "12"])
-def test_invalid_count_is_zero(number: object) -> None:
+def test_invalid_token_count_is_read_as_zero(number: object) -> None:
     assert fields.count_in({"n": number}, "n") == 0
 
 

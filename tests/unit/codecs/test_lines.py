@@ -78,7 +78,7 @@ def test_invalid_json_is_rejected_with_reason(line: bytes) -> None:
     assert reading.problem
 
 
-def test_deep_nesting_is_rejected() -> None:
+def test_deeply_nested_json_line_is_rejected() -> None:
     for depth in (2_000, 100_000):
         assert read_line(b"[" * depth + b"]" * depth).problem == TOO_DEEP
         assert read_line(b"[" * depth + b"NaN" + b"]" * depth).problem == TOO_DEEP

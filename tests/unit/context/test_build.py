@@ -111,7 +111,7 @@ def test_usage_of_all_zeros_counts_as_no_usage() -> None:
     assert build_context(window).tokens > 100_000
 
 
-def test_estimates_follow_the_scale() -> None:
+def test_token_estimates_are_multiplied_by_the_scale() -> None:
     assert build_context(window_on(user("x" * 40)), scale=2.0).tokens == 20
 
 

@@ -119,7 +119,7 @@ def test_compaction_without_a_first_kept_entry_keeps_no_entry() -> None:
     assert texts(emit(log.window()))[1:] == ["b"]
 
 
-def test_retained_messages_follow_summary() -> None:
+def test_messages_retained_by_a_compaction_follow_its_summary() -> None:
     log = TreeLog()
     log.append(user("old"))
     tail = (user("tail"), assistant("answer", usage=USAGE))

@@ -60,7 +60,7 @@ def test_trailing_white_space_of_last_answer_is_removed() -> None:
     assert valid(user("a"), assistant("b \n"), user("c"), assistant("d \n"))[-1].text == "d"
 
 
-def test_earlier_answers_are_unchanged() -> None:
+def test_whitespace_of_earlier_answers_is_unchanged() -> None:
     assert valid(user("a"), assistant("b \n"), user("c"))[1].parts == (TextPart("b \n"),)
 
 

@@ -134,7 +134,7 @@ def test_pinned_result_makes_the_context_read_its_call_and_all_results(
     assert has_partners(near, frozenset(ids), 20)
 
 
-def test_summary_stays_before_end() -> None:
+def test_summary_before_the_window_end_stays_in_the_context() -> None:
     log = TreeLog()
     kept, *_ = log.extend(*exchanges(2))
     log.append(Compaction("so far", kept))

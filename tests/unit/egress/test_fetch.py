@@ -18,7 +18,7 @@ def asked(port: int, target: str = "/", **settings: object) -> HttpRequest:
     return HttpRequest(destination=found, is_local_open=True, **settings)  # pyright: ignore[reportArgumentType] - of Asked
 
 
-async def test_answer_is_read_whole() -> None:
+async def test_http_answer_is_read_whole() -> None:
     async with WebServer(lambda r: Response(body=b"hello", headers={"X-A": "1"})) as server:
         found = await fetch(asked(server.port, "/a?b"))
     assert (found.status, found.body, found.headers["x-a"]) == (200, b"hello", "1")
@@ -26,7 +26,7 @@ async def test_answer_is_read_whole() -> None:
     assert server.asked[0].headers["accept-encoding"] == "identity"
 
 
-async def test_redirect_is_returned() -> None:
+async def test_redirect_response_is_returned_and_not_followed() -> None:
     moved = Response(302, {"Location": "/elsewhere"})
     async with WebServer(lambda r: moved) as server:
         found = await fetch(asked(server.port))
@@ -54,7 +54,7 @@ async def test_unreachable_server_error_omits_address() -> None:
     assert str(port) not in str(failed.value)
 
 
-async def test_connection_checks_address_again() -> None:
+async def test_connection_checks_the_resolved_address_again() -> None:
     async with WebServer(lambda r: Response()) as server:
         opened = asked(server.port)
         closed = HttpRequest(destination=opened.destination)

@@ -8,7 +8,7 @@ from perdure.egress.headers import MAX_HEADERS, sendable, without
 from tests.fakes.samples import case
 
 
-def test_plain_headers_are_unchanged() -> None:
+def test_headers_without_reserved_names_are_unchanged() -> None:
     wanted = {"Accept": "text/html", "X-Api-Version": "2", "Authorization": "Bearer x"}
     assert sendable(wanted) == wanted
 

@@ -109,7 +109,7 @@ def test_failing_observer_does_not_affect_other_observers(caplog: pytest.LogCapt
     assert "an observer of live events failed" in caplog.text
 
 
-def test_observer_can_be_removed() -> None:
+def test_event_observer_can_be_removed() -> None:
     bus = LiveBus()
     seen: list[LiveEvent] = []
     stop = bus.observe(seen.append)

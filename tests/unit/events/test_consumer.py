@@ -73,7 +73,7 @@ def test_consumer_resumes_after_last_seq() -> None:
     assert [follower.take(durable(n)) for n in (7, 8)] == ["repeated", "new"]
 
 
-def test_non_event_is_rejected() -> None:
+def test_value_that_is_not_an_event_is_rejected() -> None:
     with pytest.raises(ValueError, match="no event of a session"):
         Follower().take({"type": "x"})
 

@@ -47,13 +47,13 @@ def test_repeated_event_is_reported_and_does_not_move_the_cursor() -> None:
     assert gaps.missed_count(token(3)) == 0
 
 
-def test_calls_are_numbered_independently() -> None:
+def test_live_events_of_each_call_are_numbered_separately() -> None:
     gaps = Gaps()
     assert gaps.missed_count(token(1, of=4)) == 0
     assert gaps.missed_count(token(1, of=9)) == 0
 
 
-def test_closed_call_is_forgotten() -> None:
+def test_event_cursor_forgets_a_closed_call() -> None:
     gaps = Gaps()
     gaps.missed_count(token(1))
     gaps.close_call(S, 4)

@@ -52,7 +52,7 @@ def test_required_none_field_is_included() -> None:
     assert fields_of(LeafMoved(None)) == {"target": None}
 
 
-def test_nested_values_are_included() -> None:
+def test_nested_values_get_a_json_form_too() -> None:
     message = assistant("hi", tool_call("c", "x"), usage=Usage(2))
     assert msgspec.json.decode(msgspec.json.encode(plain(message))) == {
         "role": "assistant",

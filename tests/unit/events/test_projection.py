@@ -324,7 +324,7 @@ def test_only_later_events_of_an_entry_have_an_index() -> None:
     assert wire(second)["index"] == 1
 
 
-def test_payload_cannot_override_envelope() -> None:
+def test_event_payload_cannot_override_envelope_fields() -> None:
     event = Event(S, 9, 0, "session:custom", AT, {"sessionId": "forged", "sequenceNumber": 0})
     assert wire(event)["sessionId"] == "s"
     assert wire(event)["sequenceNumber"] == 9

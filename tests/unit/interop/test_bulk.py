@@ -138,7 +138,7 @@ async def test_early_stop_leaves_no_running_task() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_unexpected_error_is_raised(folder: list[Path]) -> None:
+async def test_unexpected_error_of_a_bulk_import_is_raised(folder: list[Path]) -> None:
     class Closed(MemoryStore):
         async def commit(self, commit: Commit) -> CommitResult:
             raise RuntimeError("closed")

@@ -185,7 +185,7 @@ async def test_invalid_native_file_is_rejected() -> None:
         await imported(empty_store(), spoilt)
 
 
-async def test_progress_is_reported() -> None:
+async def test_import_reports_its_progress() -> None:
     told: list[tuple[int, int]] = []
     content = pi_file("v3.jsonl")
     await import_source(

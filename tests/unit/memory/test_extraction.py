@@ -27,7 +27,7 @@ def entries(*messages: Message) -> list[Entry]:
 SAID = entries(user("I like tea"), assistant("Noted"))
 
 
-def test_request_numbers_the_messages() -> None:
+def test_extraction_request_numbers_the_messages() -> None:
     request = extraction_request("p:m", SAID, [], 500)
     text = request.messages[0].text
     assert "(1) [User]: I like tea" in text

@@ -28,7 +28,7 @@ def test_passages_have_the_headings_above_them() -> None:
     ]
 
 
-def test_code_has_no_headings() -> None:
+def test_passages_of_a_code_file_have_no_headings() -> None:
     for fence in ("```", "~~~", "````"):
         with case(fence):
             text = f"# A\n{fence}sh\n# comment\n{fence}\n# B\n"
@@ -36,7 +36,7 @@ def test_code_has_no_headings() -> None:
             assert [each.heading for each in found] == ["A", "B"]
 
 
-def test_plain_text_has_no_headings() -> None:
+def test_passages_of_plain_text_have_no_headings() -> None:
     assert passages_of("# A\nword\n", is_markdown=False) == [Passage("# A\nword")]
     assert passages_of(" \n\n", is_markdown=True) == []
 
@@ -70,5 +70,5 @@ def test_only_passages_have_a_source() -> None:
     assert (source.path, source.heading) == ("a.md", "A / B")
 
 
-def test_agents_have_different_subjects() -> None:
+def test_knowledge_of_different_agents_has_different_subjects() -> None:
     assert agent_subject("a") != agent_subject("b")

@@ -74,7 +74,7 @@ def test_echo_reports_tool_results() -> None:
     )
 
 
-def test_echo_thinks_on_request() -> None:
+def test_echo_model_streams_thinking_on_request() -> None:
     tool = ToolDeclaration("t", "", {"type": "object"})
     request = ModelRequest("m", (user("a"),), tools=(tool,), thinking_level="high")
     steps = echo(request).steps

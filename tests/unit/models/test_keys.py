@@ -56,7 +56,7 @@ def test_both_openai_clients_share_a_key_in_the_keyring() -> None:
         assert (key.value, key.source) == (SECRET, "keyring")
 
 
-def test_missing_key_is_none() -> None:
+def test_lookup_of_a_missing_provider_key_returns_none() -> None:
     assert find_key(PROVIDERS["openai"], {}, nothing) is None
     assert find_key(PROVIDERS["openai"], {"OPENAI_API_KEY": ""}, {"openai": " "}.get) is None
 

@@ -27,7 +27,9 @@ class Listed:
     ("amount", "microcents"),
     [("1.50", 150_000_000), (0.1, 10_000_000), (Decimal("0.00000001"), 1), (0, 0), (3, 3 * 10**8)],
 )
-def test_dollars_are_exact(amount: str | float | Decimal, microcents: int) -> None:
+def test_conversion_of_dollars_to_microcents_is_exact(
+    amount: str | float | Decimal, microcents: int
+) -> None:
     assert dollars(amount) == microcents
 
 
@@ -46,7 +48,7 @@ def test_each_token_class_has_a_price_and_cache_price_defaults_to_input_price() 
     assert price.cost_microcents(Usage(cache_write_tokens=million)) == dollars(3)
 
 
-def test_price_is_not_negative() -> None:
+def test_negative_price_is_rejected() -> None:
     with pytest.raises(ValueError, match="from 0 as output, not -1"):
         Price(1, -1)
 

@@ -86,7 +86,7 @@ def test_retry_waits_without_jitter_never_shrink() -> None:
     "wrong",
     [{"max_attempts": 0}, {"first_wait_s": -1}, {"factor": 0.5}, {"jitter": 1.1}, {"cap_s": -1}],
 )
-def test_invalid_policy_is_rejected(wrong: dict[str, float]) -> None:
+def test_invalid_retry_policy_is_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"."):
         RetryPolicy(**wrong)  # pyright: ignore[reportArgumentType] - wrong on purpose
 

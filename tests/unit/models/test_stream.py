@@ -212,7 +212,7 @@ def test_surrogate_halves_in_names_and_ids_are_repaired() -> None:
         Usage(input_tokens=1, cost_microcents=-5),
     ],
 )
-def test_implausible_count_is_ignored(usage: Usage) -> None:
+def test_implausible_token_count_is_ignored(usage: Usage) -> None:
     counted = Usage(input_tokens=7)
     for known, deltas in (
         (None, [UsageUpdate(usage), StreamEnd("stop", usage)]),

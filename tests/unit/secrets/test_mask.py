@@ -44,7 +44,7 @@ def test_reference_to_a_secret_is_not_masked() -> None:
 
 @settings(max_examples=50)
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_key_is_always_masked(before: str, after: str) -> None:
+def test_api_key_in_text_is_always_masked(before: str, after: str) -> None:
     text = f"{before} {KEY} {after}"
     assert KEY not in mask_secrets(text)
 

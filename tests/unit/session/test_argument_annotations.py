@@ -82,7 +82,7 @@ def test_value_is_accepted_exactly_if_it_matches_its_annotation() -> None:
 
 
 @pytest.mark.parametrize("annotation", [Any, object, T, "Unknown", int | Any])
-def test_unchecked_annotation_accepts_everything(annotation: Any) -> None:
+def test_annotation_that_cannot_be_checked_accepts_every_value(annotation: Any) -> None:
     assert kind_of(annotation).fits is None
 
 
@@ -112,5 +112,5 @@ def test_one_shot_iterator_is_not_consumed() -> None:
         (Annotated[str, msgspec.Meta(description="a name")], "str"),
     ],
 )
-def test_accepted_types_are_described(annotation: Any, words: str) -> None:
+def test_error_describes_the_types_that_an_argument_accepts(annotation: Any, words: str) -> None:
     assert kind_of(annotation).words == words

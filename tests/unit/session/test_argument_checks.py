@@ -64,7 +64,7 @@ class Outer(msgspec.Struct, frozen=True):
         check_fields(self)
 
 
-def test_matching_arguments_pass() -> None:
+def test_call_with_arguments_of_the_declared_types_passes() -> None:
     assert greet("a", "b", loud=True) == "hello a b!"
     assert greet(name="a") == "hello a"
     assert asyncio.run(greet_later("a")) == "hello a"
@@ -151,7 +151,7 @@ def test_list_is_converted_if_a_tuple_is_declared() -> None:
 
 
 @pytest.mark.parametrize("given", ["abc", [5], 5, {"a": 1}])
-def test_mismatching_field_is_rejected(given: Any) -> None:
+def test_field_of_an_undeclared_type_is_rejected(given: Any) -> None:
     with pytest.raises(WrongArgument, match="Outer takes a list of str as names, not "):
         Outer(given)
 

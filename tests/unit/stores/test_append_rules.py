@@ -136,7 +136,7 @@ def test_known_kind_is_rejected_in_the_wrong_lane() -> None:
             admitted(other, state=state_at(open_turn=3), lease=LEASE)
 
 
-def test_unknown_lane_is_rejected() -> None:
+def test_entry_with_an_unknown_lane_is_rejected() -> None:
     with pytest.raises(InvalidEntry, match="lane"):
         admitted(msgspec.structs.replace(new_tree(user("x")), lane="middle"))
 
@@ -358,7 +358,7 @@ NOT_TEXT: Any = 5
         StreamHeader(S, 5, title="\udcff"),
     ],
 )
-def test_undecodable_header_is_rejected(header: StreamHeader) -> None:
+def test_header_that_cannot_be_decoded_is_rejected(header: StreamHeader) -> None:
     with pytest.raises(InvalidEntry):
         check_commit(Commit(writes=(Write(stream=S, create=header),), at=1))
 

@@ -47,7 +47,7 @@ def test_opaque_body_may_be_any_bytes() -> None:
         (NewEntry("label", b"{}", 0, lane="side"), "version 0"),
     ],
 )
-def test_undecodable_body_is_rejected(new: NewEntry, why: str) -> None:
+def test_entry_body_that_cannot_be_decoded_is_rejected(new: NewEntry, why: str) -> None:
     with pytest.raises(InvalidEntry, match=why):
         checked_body(new)
 

@@ -72,7 +72,7 @@ def test_command_is_refused_without_rules() -> None:
     assert not is_allowed(("ls",), (), ())
 
 
-def test_glob_takes_linear_time() -> None:
+def test_command_glob_matching_takes_linear_time() -> None:
     started = time.process_time()
     assert not is_allowed(("x", "a" * 30_000 + "b"), (), ("x *a*a*a*c",))
     assert time.process_time() - started < 5

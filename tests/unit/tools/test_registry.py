@@ -26,7 +26,7 @@ def test_plain_function_becomes_a_tool_with_cautious_defaults() -> None:
     assert registry.get("send").effect == "external"
 
 
-def test_error_lists_duplicate_names() -> None:
+def test_registry_error_lists_duplicate_tool_names() -> None:
     with pytest.raises(ConfigError, match=r"same name: look, send$"):
         registry_of([look, send, tool(name="other")(send), look, send])
     with pytest.raises(ConfigError):

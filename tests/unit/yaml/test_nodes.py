@@ -153,7 +153,7 @@ def test_invalid_scalar_is_a_fault_with_its_line(text: str, told: str) -> None:
         ("a: 1\n\nb:\nc: 2\n", "line 3: expected text"),
     ],
 )
-def test_fault_has_visible_line(text: str, told: str) -> None:
+def test_fault_has_the_line_number_that_an_editor_shows(text: str, told: str) -> None:
     reader = YamlReader()
     root = reader.root(text)
     if root is not None:
@@ -162,7 +162,7 @@ def test_fault_has_visible_line(text: str, told: str) -> None:
     assert fault.startswith(told)
 
 
-def test_nested_aliases_are_limited() -> None:
+def test_number_of_values_from_nested_yaml_aliases_is_limited() -> None:
     levels = "\n".join(
         f"l{n}: &l{n} [{', '.join(f'*l{n - 1}' for _ in range(9))}]" for n in range(1, 12)
     )

@@ -34,7 +34,7 @@ def read(text: str) -> tuple[Whole | None, tuple[str, ...]]:
     return read_as(nodes, root, Whole), nodes.faults
 
 
-def test_valid_file_becomes_value() -> None:
+def test_valid_yaml_file_is_read_as_a_typed_value() -> None:
     text = (
         "name: tides\nmode: off\nparts:\n  - {size: 2, ratio: 3}\nlimit: null\nis_open: true\n"
         "names: {a: 1}\nanything: [1, {b: c}]\n"

@@ -67,7 +67,7 @@ async def check_session(store: perdure.Store) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*ResumabilityConfig:UserWarning")  # it is experimental
 @pytest.mark.all_only
-async def test_results_after_any_kill_are_in_the_order_of_their_calls(tmp_path: Path) -> None:
+async def test_tool_results_after_any_kill_are_in_the_order_of_their_calls(tmp_path: Path) -> None:
     done = run_forked(run_and_die, str(tmp_path), COMMITS)
     codes = done.out.decode().split()
     assert codes[: COMMITS + 1] == ["0", *["-9"] * COMMITS], done.err

@@ -272,7 +272,7 @@ async def test_stale_session_without_private_attribute_is_rejected(
         assert read.model_dump() == session.model_dump()
 
 
-async def test_config_selects_events(store_address: str) -> None:
+async def test_session_config_limits_the_returned_events(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         session = await service.create_session(**APP)

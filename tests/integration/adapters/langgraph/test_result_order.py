@@ -60,7 +60,7 @@ def check_session(store: perdure.blocking.Store, turns: int) -> None:
 
 
 @pytest.mark.all_only
-def test_results_after_any_kill_are_in_the_order_of_their_calls(tmp_path: Path) -> None:
+def test_tool_results_after_any_kill_are_in_the_order_of_their_calls(tmp_path: Path) -> None:
     done = run_forked(run_and_die, str(tmp_path))
     ended = Counter(done.out.decode().splitlines())
     for kind in KINDS:

@@ -116,7 +116,7 @@ def test_entries_of_other_writers_are_reported_and_not_counted_as_items(
     assert caplog.text.count("is not counted: this adapter did not write it") >= len(wrong)
 
 
-def test_namespaces_never_share_items(store_address: str) -> None:
+def test_items_of_a_namespace_are_not_found_in_another(store_address: str) -> None:
     names = [("a", "b", "c"), ("a", "b:c"), ("a:b", "c"), ("ä",), ("x" * 90, "y" * 90), ("a", "b")]
     with perdure.blocking.open(store_address) as store:
         items = PerdureStore(store)
@@ -150,7 +150,7 @@ def test_batch_reads_first_and_commits_all_changes_at_once(store_address: str) -
         assert [item.value for item in items.search(())] == [{"n": 3}, {"n": 2}]
 
 
-def test_filters_compare_values(store_address: str) -> None:
+def test_store_filters_compare_values_of_items(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         items = PerdureStore(store)
         for number in range(4):

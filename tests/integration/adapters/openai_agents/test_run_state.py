@@ -79,7 +79,7 @@ async def test_rejected_call_does_not_run(store_address: str) -> None:
 
 
 @pytest.mark.parametrize("clear", ["branch", "erase"])
-async def test_clearing_removes_the_state(clear: Literal["branch", "erase"]) -> None:
+async def test_clearing_a_session_removes_its_run_state(clear: Literal["branch", "erase"]) -> None:
     asking = Sender([[function_call("send", {"text": "zebra"}, call_id="c1")]])
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store, clear=clear)

@@ -43,7 +43,7 @@ def calls_in(messages: list[ModelMessage]) -> list[str]:
 
 
 @pytest.mark.all_only
-async def test_results_after_any_kill_are_in_the_order_of_their_calls(tmp_path: Path) -> None:
+async def test_tool_results_after_any_kill_are_in_the_order_of_their_calls(tmp_path: Path) -> None:
     done = run_forked(run_and_die, str(tmp_path), COMMITS)
     assert done.out.decode().split() == ["0", *["-9"] * COMMITS], done.err
     for dies_at in range(COMMITS + 1):

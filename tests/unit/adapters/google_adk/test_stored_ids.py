@@ -10,7 +10,7 @@ from perdure.session.ids import stream_id
 STRANGE = ["", "a b", "a:b", "ä", "x" * 200, "a/b", "\ud800", "a\n", "h.x", "-"]
 
 
-def test_legal_names_stay_readable() -> None:
+def test_names_of_legal_characters_stay_readable() -> None:
     assert stored_id(SESSION, "app", "ana@example.org", "s-1") == "adk:app:ana@example.org:s-1"
     assert subject_of("app", "ana") == "app:ana"
 

@@ -23,7 +23,7 @@ from tests.acceptance.cli.conftest import World
         (("broken:make",), "broken:make failed with KeyError: 'NO_KEY'"),
     ],
 )
-def test_mistake_in_arguments_is_one_sentence(
+def test_invalid_argument_gives_an_error_of_one_sentence(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "shop.py").write_text("def wrong(store):\n    return [1]\n\ndef empty(): ...\n")

@@ -23,7 +23,7 @@ from tests.acceptance.cli.conftest import World
         (("--http", "--host", "0.0.0.0"), "needs TLS"),
     ],
 )
-def test_mistake_in_arguments_is_one_sentence(
+def test_invalid_argument_gives_an_error_of_one_sentence(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     ended = World(tmp_path).run("mcp", "serve", *words)

@@ -94,7 +94,7 @@ async def test_text_output_shows_every_message_in_full_with_reasons() -> None:
     assert "\x1b" not in text
 
 
-async def test_omitted_entries_are_counted() -> None:
+async def test_context_output_counts_omitted_entries() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")
         for number in range(20):

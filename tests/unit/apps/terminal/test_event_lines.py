@@ -48,7 +48,7 @@ def test_user_message_is_not_echoed(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, message("hi", role="user")) == ""
 
 
-def test_snapshot_adds_missed_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_snapshot_adds_only_the_missed_text(capsys: pytest.CaptureFixture[str]) -> None:
     snapshot = Snapshot(S, 3, 2, assistant("Hello"), 0)
     assert told(capsys, token("Hel"), snapshot, token(" you", 3)) == "Hello you"
 

@@ -57,7 +57,7 @@ def test_newest_branch_is_in_the_first_column_without_a_leaf() -> None:
     assert [(row.entry.seq, row.depth) for row in rows] == [(0, 0), (1, 1), (2, 0)]
 
 
-def test_every_root_is_shown() -> None:
+def test_tree_shows_every_root() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append(user("b"), parent=None)

@@ -66,7 +66,7 @@ def test_output_preserves_own_styles_and_shows_other_control_characters(
     assert said.err == "c\ufffd]0;t\ufffd\n"
 
 
-def test_error_masks_secret(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_output_masks_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     key = "sk-ant-api03-" + "abcdefghijklm" * 2
     error = ConfigError(f"refused: postgresql://ana:hunter22@db/x and {key}")
     show_error(error, as_json=False)

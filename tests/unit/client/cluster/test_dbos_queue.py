@@ -25,7 +25,7 @@ def test_dbos_without_list_of_queues_is_refused_with_remedy() -> None:
         listen_to(SimpleNamespace(), [])
 
 
-def test_dbos_follows_given_list() -> None:
+def test_dbos_polls_exactly_the_queues_in_the_given_list() -> None:
     queues: list[str] = []
     dbos = SimpleNamespace(_listening_queues=None)
     listen_to(dbos, queues)

@@ -70,7 +70,9 @@ async def test_fork_at_an_entry_shares_its_path_only(session: Session) -> None:
         await copy.branch("s/1")
 
 
-async def test_fork_inherits_omitted_fields(session: Session, clock: ManualClock) -> None:
+async def test_fork_inherits_session_fields_that_are_not_given(
+    session: Session, clock: ManualClock
+) -> None:
     await session.append(user("a"))
     clock.advance(5)
     info = await (await session.fork()).info()

@@ -117,7 +117,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "reason"), WRONG)
-async def test_invalid_scope_raises(store: Store, arguments: dict[str, Any], reason: str) -> None:
+async def test_invalid_memory_scope_raises_an_error(
+    store: Store, arguments: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(ValueError, match=reason):
         await store.memory.facts(**arguments)
     with pytest.raises(ValueError, match=reason):

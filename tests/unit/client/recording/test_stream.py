@@ -87,7 +87,7 @@ def test_chat_with_empty_finish_reason_is_not_complete(reason: object) -> None:
         ("messages", {"type": "error", "error": {"type": "x", "message": "overloaded"}}),
     ],
 )
-def test_error_event_is_kept(api: Api, event: object) -> None:
+def test_error_event_of_a_stream_is_kept(api: Api, event: object) -> None:
     part = read(b"data: " + json.dumps(event).encode() + b"\n\n", 9, api)
     assert (part.error, part.is_complete) == ("overloaded", False)
 

@@ -132,7 +132,7 @@ def test_one_part_can_contain_several_images() -> None:
     assert len(media.blobs) == 1
 
 
-def test_audio_is_media() -> None:
+def test_audio_part_becomes_media() -> None:
     data = b64encode(b"RIFF0000WAVE").decode()
     [part] = parts_of({"type": "audio", "audio": data})
     assert isinstance(part, MediaPart)

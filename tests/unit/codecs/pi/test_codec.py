@@ -70,5 +70,5 @@ def test_json_except_numbers_is_plain_and_compact() -> None:
     assert to_line(value) == '{"b":[true,null,"ä\u2028\\n",7],"a":{"x":[0.5,0]}}'.encode()
 
 
-def test_raw_json_is_unchanged() -> None:
+def test_raw_json_value_is_written_unchanged() -> None:
     assert to_line({"a": msgspec.Raw(b"1.50")}) == b'{"a":1.50}'

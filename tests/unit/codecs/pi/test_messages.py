@@ -196,7 +196,7 @@ def test_message_without_content_is_none(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", [None, "system", "narrator", 7])
-def test_unknown_roles_are_none(role: object) -> None:
+def test_message_with_an_unknown_role_is_read_as_none(role: object) -> None:
     assert read(role=role, content="x") is None
 
 

@@ -76,7 +76,7 @@ def test_flow_of_another_format_version_is_rejected_but_listed(
 
 
 @pytest.mark.parametrize("name", ["runningNodes", "awaitingHumanNodes", "workspaceRoot"])
-def test_incomplete_flow_is_rejected(tmp_path: Path, name: str) -> None:
+def test_import_of_an_incomplete_flow_is_rejected(tmp_path: Path, name: str) -> None:
     folder = put(tmp_path, {key: value for key, value in RUN.items() if key != name})
     with pytest.raises(FormatError, match=f"it lacks {name}"):
         read_folder(folder)

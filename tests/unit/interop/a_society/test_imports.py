@@ -53,7 +53,7 @@ async def test_reexported_import_has_same_bytes(tmp_path: Path) -> None:
     assert (await export_flow(store, FLOW)).files == files
 
 
-async def test_imported_flow_continues(tmp_path: Path) -> None:
+async def test_imported_flow_can_continue_running(tmp_path: Path) -> None:
     files, clock, store = await ran(tmp_path), ManualClock(), memory()
     await import_flow(store, read_folder(written(tmp_path / "out", files)), LINE, at=5)
     state = flow_state((entry, body_of(entry)) for entry in await store.entries(FLOW))

@@ -52,7 +52,7 @@ def test_written_file_round_trips(bodies: list[bytes], blobs: list[bytes]) -> No
     assert write_bundle(read) == content
 
 
-def test_every_kind_round_trips() -> None:
+def test_every_entry_kind_round_trips_through_an_export() -> None:
     entries = [entry_of_line(line) for line in GOLDEN.read_bytes().splitlines()]
     stream = entries[0].stream
     own = tuple(entry for entry in entries if entry.stream == stream)
@@ -103,7 +103,7 @@ def test_truncated_file_is_never_accepted_as_complete(data: st.DataObject) -> No
         parse(cut, "file")
 
 
-def test_version_1_is_written() -> None:
+def test_native_export_is_written_in_version_1() -> None:
     assert VERSION == 1
 
 

@@ -125,7 +125,7 @@ def test_transcript_facts_cover_whole_session() -> None:
     assert (facts.created_at, facts.cwd, facts.redacted) == (BEGUN, "/srv/tides", {"home": 2})
 
 
-def test_omissions_are_reported() -> None:
+def test_transcript_reports_omitted_data() -> None:
     making = Making()
     first = making.say(user("one"))
     making.say(assistant("two"))

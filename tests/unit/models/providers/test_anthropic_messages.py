@@ -20,7 +20,9 @@ def test_anthropic_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         AnthropicMessages()
 
 
-async def test_no_environment_values_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_provider_client_sends_no_values_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "token-from-the-environment")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-from-the-environment")
     async with anthropic_server() as server:
@@ -38,7 +40,7 @@ async def test_known_models_have_context_windows() -> None:
     await client.aclose()
 
 
-async def test_window_can_be_set_and_proxy_needs_no_key() -> None:
+async def test_context_window_can_be_set_and_proxy_needs_no_key() -> None:
     client = AnthropicMessages(base_url=ELSEWHERE, context_window=32_000)
     assert client.info("anthropic:my-model").context_window == 32_000
     await client.aclose()

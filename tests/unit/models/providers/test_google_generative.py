@@ -18,7 +18,9 @@ def test_google_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         GoogleGenerative()
 
 
-async def test_no_environment_values_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_provider_client_sends_no_values_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "from-the-environment")
     monkeypatch.setenv("GEMINI_API_KEY", "from-the-environment")
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
@@ -38,7 +40,7 @@ async def test_known_models_have_context_windows() -> None:
     await client.aclose()
 
 
-async def test_window_can_be_set_and_proxy_needs_no_key() -> None:
+async def test_context_window_can_be_set_and_proxy_needs_no_key() -> None:
     client = GoogleGenerative(base_url="http://127.0.0.1:9", context_window=32_000)
     assert client.info("google:my-model").context_window == 32_000
     await client.aclose()

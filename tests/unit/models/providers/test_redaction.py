@@ -22,7 +22,7 @@ from perdure.models.providers.classify import MAX_CHARS, redact_text
         "gsk_abcdef789abcdef789 expired",
     ],
 )
-def test_probable_key_is_removed(text: str) -> None:
+def test_text_that_looks_like_a_key_is_removed(text: str) -> None:
     shown = redact_text(text)
     assert "789" not in shown
     assert "[redacted]" in shown

@@ -94,7 +94,7 @@ def test_unsupported_media_become_notice() -> None:
     )
 
 
-def test_tool_media_follow_results() -> None:
+def test_media_of_a_tool_are_sent_after_its_results() -> None:
     result = Message("tool", (ToolResultPart("c", "an image", media=(PNG,)),))
     _, _, parts = mapped(user("x"), assistant(tool_call("c", "t")), result, media=BYTES)
     assert isinstance(parts[0], wire.ToolReturnPart)
@@ -105,7 +105,7 @@ def test_tool_media_follow_results() -> None:
     ]
 
 
-def test_reasoning_is_omitted() -> None:
+def test_reasoning_is_omitted_from_provider_requests() -> None:
     assert mapped(user("x"), assistant(thinking("hm"), "yes"))[1] == [wire.TextPart("yes")]
 
 
@@ -142,7 +142,7 @@ def test_tools_and_the_system_prompt_are_parameters() -> None:
     assert wire_parameters(ModelRequest("m", ())) == ModelRequestParameters(instruction_parts=[])
 
 
-def test_unset_settings_are_omitted() -> None:
+def test_request_omits_settings_that_are_not_set() -> None:
     assert wire_settings(ModelRequest("m", ())) == {"thinking": False}
     request = ModelRequest("m", (), thinking_level="xhigh", max_output_tokens=9, temperature=0.5)
     assert wire_settings(request) == {"thinking": "xhigh", "max_tokens": 9, "temperature": 0.5}

@@ -32,11 +32,11 @@ def marked(found: Snippet) -> list[str]:
         ("nothing here", "a", []),
     ],
 )
-def test_matches_are_marked(text: str, query: str, expected: list[str]) -> None:
+def test_search_snippet_marks_its_matches(text: str, query: str, expected: list[str]) -> None:
     assert marked(snippet(text, query)) == expected
 
 
-def test_snippet_surrounds_match() -> None:
+def test_snippet_contains_the_text_around_the_match() -> None:
     found = snippet("filler words " * 50 + "needle " + "more words " * 50, "needle")
 
     assert found.text.startswith("…") and found.text.endswith("…")  # noqa: PT018 - one thing: it is cut on both sides

@@ -43,7 +43,7 @@ def test_emoji_of_a_later_unicode_version_is_a_word() -> None:
     assert terms("\U0001faff\U0001f9ff") == ["\U0001faff", "\U0001f9ff"]
 
 
-def test_words_have_positions() -> None:
+def test_search_words_have_their_positions_in_the_text() -> None:
     assert list(words("Ab, é店 ½")) == [
         Word("ab", 0, 2),
         Word("e", 4, 5),

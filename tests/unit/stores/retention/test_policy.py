@@ -28,7 +28,7 @@ def going(policy: Retention, *holdings: Holding) -> list[tuple[str, str]]:
     return [(each.stream, each.why) for each in expiring(holdings, policy, NOW).expiring]
 
 
-def test_empty_policy_expires_nothing() -> None:
+def test_retention_policy_without_limits_expires_no_session() -> None:
     assert going(Retention(), held("a", 10**6)) == []
 
 

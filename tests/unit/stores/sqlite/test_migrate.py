@@ -43,7 +43,7 @@ def test_empty_database_is_migrated_to_newest_schema(db: Connection) -> None:
     assert db.pragma("application_id") == APPLICATION_ID
 
 
-def test_migrating_again_changes_nothing(db: Connection) -> None:
+def test_second_migration_changes_nothing(db: Connection) -> None:
     migrate.migrate(db)
     before = schema_of(db)
     migrate.migrate(db)

@@ -28,7 +28,7 @@ async def test_tool_is_unavailable_without_other_agents() -> None:
     assert (run.outcome, run.error_code) == ("error", "tool_unavailable")
 
 
-async def test_empty_input_is_rejected() -> None:
+async def test_delegation_without_input_is_rejected() -> None:
     run = await run_tool(invoke_agent, called(None, agent="a", input=""), clock=ManualClock())
     assert run.error_code == "invalid_arguments"
 

@@ -38,7 +38,7 @@ def test_read_tools_have_effect_read_and_can_be_repeated() -> None:
         assert "call" not in str(spec.parameters["properties"])
 
 
-async def test_file_is_read_unchanged(tmp_path: Path) -> None:
+async def test_read_tool_returns_file_unchanged(tmp_path: Path) -> None:
     text = "one\r\n  two\u2028still two\n\nü 😀 last"
     (tmp_path / "f").write_text(text, newline="")
     assert await read(tmp_path, "f") == text
@@ -117,7 +117,7 @@ async def test_binary_or_too_large_file_is_rejected(
 
 
 @pytest.mark.full_only
-async def test_largest_file_is_read(tmp_path: Path) -> None:
+async def test_file_of_the_largest_allowed_size_is_read(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a\n" * (MAX_FILE_BYTES // 2))
     assert (await read(tmp_path, "f", offset=MAX_FILE_BYTES // 2)) == "a"
 
@@ -145,7 +145,7 @@ async def test_directory_is_listed_by_name_with_marks(tmp_path: Path) -> None:
     assert await listed(tmp_path, path="src") == ["a.py"]
 
 
-async def test_glob_selects_files(tmp_path: Path) -> None:
+async def test_list_tool_lists_files_that_match_the_glob(tmp_path: Path) -> None:
     for name in ("a.py", "b.txt", "sub/c.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")

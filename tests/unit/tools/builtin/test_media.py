@@ -37,7 +37,7 @@ async def test_long_media_text_is_returned_in_part_with_how_to_continue() -> Non
     assert rest.output.text == "xxxxx"
 
 
-async def test_foreign_handle_is_refused() -> None:
+async def test_media_handle_of_another_session_is_refused() -> None:
     run = await read(b"x", handle=f"media://sha256-{'b' * 64}")
     assert (run.outcome, run.error_code) == ("refused", "tool_denied")
 

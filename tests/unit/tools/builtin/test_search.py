@@ -83,7 +83,7 @@ async def test_empty_text_and_a_path_outside_are_refused(root: Path) -> None:
         assert (await run_tool(search_files, call, clock=ManualClock())).error_code == code
 
 
-async def test_long_line_is_cut(root: Path) -> None:
+async def test_long_line_in_a_search_result_is_cut(root: Path) -> None:
     (root / "long.txt").write_text("y" * 1000 + "needle")
     assert await found(root, "needle") == ["long.txt:1: " + "y" * search.MAX_LINE_CHARACTERS]
 

@@ -43,7 +43,7 @@ def test_shell_syntax_is_rejected_with_reason(line: str) -> None:
         about_command({"command": line}, ALLOWED)
 
 
-async def test_missing_program_is_unavailable(tmp_path: Path) -> None:
+async def test_command_of_a_missing_program_is_reported_as_unavailable(tmp_path: Path) -> None:
     permissions = Permissions(allowed_commands=("no-such-program-anywhere",))
     run = await Tools(tmp_path, permissions).run(run_command, command="no-such-program-anywhere")
     assert run.error_code == "tool_unavailable"

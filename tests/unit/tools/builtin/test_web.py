@@ -104,7 +104,7 @@ async def test_binary_answer_is_not_shown() -> None:
     )
 
 
-async def test_failure_reason_omits_address() -> None:
+async def test_reason_of_a_failed_request_omits_the_address() -> None:
     async def fetch(asked: HttpRequest) -> HttpResponse:
         raise EgressError("no connection could be made")
 

@@ -79,7 +79,9 @@ def test_unsupported_keywords_are_dropped() -> None:
         ({"type": "object", "properties": []}, "no object"),
     ],
 )
-def test_inexpressible_schema_is_rejected(schema: dict[str, Any], told: str) -> None:
+def test_tool_schema_that_cannot_be_expressed_is_rejected(
+    schema: dict[str, Any], told: str
+) -> None:
     with pytest.raises(UnsupportedSchema, match=told):
         portable(schema)
 

@@ -87,7 +87,7 @@ def test_path_inside_is_opened(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["in/file.txt", "in-file", "in-twice", "in-absolute/b/file.txt"])
-def test_links_inside_are_followed(root: Path, path: str) -> None:
+def test_links_to_targets_inside_the_jail_are_followed(root: Path, path: str) -> None:
     assert read(root, path) == b"deep inside"
 
 
@@ -288,7 +288,7 @@ def test_special_file_is_refused_without_waiting(
                 read(root, path)
 
 
-def test_device_is_refused() -> None:
+def test_device_file_is_refused() -> None:
     with pytest.raises(ToolError, match="not a regular file"):
         read(Path("/dev"), "null")
 
@@ -369,7 +369,7 @@ def open_descriptors() -> list[Path]:
     return list(Path("/proc/self/fd").iterdir())
 
 
-def test_descriptors_do_not_leak(root: Path) -> None:
+def test_opening_paths_leaks_no_file_descriptors(root: Path) -> None:
     before = len(open_descriptors())
     for path in [*ESCAPES, "file.txt", "in/file.txt", "a", "loop"] * 3:
         try:

@@ -118,7 +118,7 @@ def test_glob_matches_the_expected_paths() -> None:
             assert matches(pattern, tuple(path.split("/"))) is fits
 
 
-def test_hostile_glob_is_fast() -> None:
+def test_matching_a_hostile_glob_is_fast() -> None:
     assert not matches("*a" * 60 + "b", ("a" * 255,))
     assert not matches("**/" * 60 + "b", ("a",) * 60)
     assert not matches("**/a*/" * 30 + "b", ("a",) * 64)

@@ -53,7 +53,7 @@ def test_command_help_begins_with_one_line_about_its_purpose() -> None:
             assert summary[0].isupper()
 
 
-def test_command_has_an_example() -> None:
+def test_help_of_each_command_has_an_example() -> None:
     for line, command in COMMANDS.items():
         with case(line):
             assert command.examples, f"{line}: its docstring needs a section `Examples:`"

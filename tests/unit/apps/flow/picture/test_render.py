@@ -65,7 +65,7 @@ def test_ascii_and_narrow_terminals_lose_no_information() -> None:
     assert all(line.isascii() for line in shown)
 
 
-def test_colours_never_replace_symbols() -> None:
+def test_graph_shows_node_state_by_symbols_with_and_without_colours() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     (first, *_) = lines(LINE, Style(is_coloured=True), 80, log.state)
     assert "\x1b[" in first

@@ -90,7 +90,7 @@ async def test_interrupted_turn_is_resumed(tmp_path: Path) -> None:
         await server.until(session, "idle")
 
 
-async def test_turns_are_paged_backwards(tmp_path: Path) -> None:
+async def test_turns_are_paged_from_the_newest_backwards(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two", "three"]) as server:
         session = await server.said("go")
         for _ in range(2):

@@ -38,7 +38,7 @@ def test_all_input_faults_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("value", [True, "3", None, float("inf"), float("nan"), 2**63, []])
-def test_invalid_number_is_fault(value: object) -> None:
+def test_document_input_with_an_invalid_number_is_a_fault(value: object) -> None:
     assert check_inputs(LOCATED, {"topic": "", "days": value})[1]
 
 

@@ -77,7 +77,7 @@ def test_turn_without_answer_waits_for_person(
     assert last_bodies(log.state) == ()
 
 
-def test_stop_overrides_answer() -> None:
+def test_stop_request_overrides_the_answer_of_a_document_node() -> None:
     log = begun("in>a", "a>out").claim("a", "in=>a").add(StopAsked("a", "me"))
     assert isinstance(task_finished(log.state, "a", Ended("stop", "hi"), ANSWER), NodeParked)
 

@@ -44,7 +44,7 @@ def test_frame_lists_contract_inputs_and_edges_of_running_node() -> None:
     assert frame.after == "Continue the work at node `build` where it stopped."
 
 
-def test_undelivered_input_is_omitted() -> None:
+def test_frame_after_compaction_omits_undelivered_input() -> None:
     state = at_build(receiving_handoff={"owner-intake=>build": ("plan.md",)})
     assert inputs_of(state, B) == {"owner-intake=>build": "old.md"}
 

@@ -74,7 +74,7 @@ def test_entry_message_separates_sent_and_owed_handoffs() -> None:
     assert "You have still to hand over to: `b`." in text
 
 
-def test_withdrawn_handoff_is_marked() -> None:
+def test_entry_message_marks_a_withdrawn_handoff() -> None:
     log = FlowLog(FORK).claim("o").hand("o", "a", artifact="old.md")
     work = Work(FORK.nodes[0], "handoff", superseded=("o=>a",))
     text = message(log, work, {})

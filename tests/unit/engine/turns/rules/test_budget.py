@@ -67,7 +67,7 @@ def test_turn_without_a_budget_needs_no_price() -> None:
     assert overrun_of(called, CONFIG, Spending(10**12)) is None
 
 
-def test_higher_granted_limit_applies() -> None:
+def test_higher_spending_limit_granted_by_a_person_applies() -> None:
     called = ModelCalled(1, "p:m", tokens_estimated=1)
     asked = config(10, max_output_tokens=1)
     assert overrun_of(called, asked, Spending(9)) == Overrun(10, 2)

@@ -67,7 +67,7 @@ def test_temporary_error_advances_through_whole_chain() -> None:
         ContextOverflow("p:m", "long"),
     ],
 )
-def test_permanent_error_stops_chain(error: ModelError) -> None:
+def test_permanent_error_stops_the_fallback_chain(error: ModelError) -> None:
     assert course_after(empty_state(), CALL, inputs.CallFailed(error), CHAIN, 0) == GiveUp()
 
 

@@ -126,7 +126,7 @@ def test_aborted_tool_is_reported_as_possibly_partial() -> None:
     assert "Not run" in results[1]
 
 
-def test_dropped_messages_are_reported() -> None:
+def test_messages_dropped_from_a_request_are_reported() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant("short"), Trimmed(3, 2, "window", 100)))
     assert "trimmed" in course.log.kinds

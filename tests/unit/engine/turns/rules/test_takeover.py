@@ -165,7 +165,7 @@ def test_tool_with_ask_policy_follows_answer_of_person(choice: str) -> None:
     assert told == "it worked" if choice == "done" else "unknown" in told
 
 
-def test_first_answer_counts() -> None:
+def test_only_the_first_answer_to_a_question_is_used() -> None:
     course = in_a_tool("ask")
     course.happens(inputs.Lost())
     asked = course.state.question

@@ -28,7 +28,7 @@ def test_block_written_after_a_result_follows_it() -> None:
     assert answers.end_at(1) == 3
 
 
-def test_next_answer_is_separate() -> None:
+def test_next_answer_of_the_model_is_a_separate_message() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])

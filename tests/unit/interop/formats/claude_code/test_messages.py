@@ -72,7 +72,7 @@ def test_media_of_a_message_are_stored_as_media_parts(kind: str) -> None:
     assert media.blobs == (b"pixels",)
 
 
-def test_remote_media_are_unchanged() -> None:
+def test_remote_media_address_is_stored_unchanged() -> None:
     [part] = parts_of({"type": "image", "source": {"type": "url", "url": "https://x"}})
     assert isinstance(part, UnknownPart)
     assert msgspec.json.decode(part.raw)["source"]["url"] == "https://x"

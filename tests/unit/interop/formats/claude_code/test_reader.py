@@ -59,7 +59,7 @@ def answered(uuid: str, parent: str | None, **message: object) -> dict[str, obje
 
 
 @pytest.mark.parametrize("name", CLAUDE_CODE)
-def test_every_line_is_accounted_for(name: str) -> None:
+def test_every_line_of_a_file_is_imported_or_reported(name: str) -> None:
     assert unaccounted_lines(parse(claude_file(name))) == []
 
 
@@ -159,7 +159,7 @@ def test_summary_record_before_its_leaf_record_becomes_the_title() -> None:
     assert parsed.items[0].body == SessionInfoChanged(title="Early")
 
 
-def test_session_is_described() -> None:
+def test_header_of_the_imported_session_has_its_data() -> None:
     header = parse(claude_file("tools.jsonl")).header
     assert header.session == "5a1d0c9e-0000-4000-8000-00000000c001"
     assert header.cwd == "/home/ana/orchard"

@@ -159,11 +159,11 @@ def test_tool_search_output_becomes_tool_result() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(READ_ITEMS - {"reasoning"}))
-def test_incomplete_item_is_ignored(kind: str) -> None:
+def test_incomplete_codex_item_is_ignored(kind: str) -> None:
     assert read(type=kind) is None
 
 
-def test_unknown_item_is_none() -> None:
+def test_unknown_codex_item_is_read_as_none() -> None:
     assert read(type="song") is None
     assert read() is None
 

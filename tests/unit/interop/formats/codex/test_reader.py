@@ -48,7 +48,7 @@ def items_of(parsed: ParsedSource, *kinds: type) -> list[Item]:
 
 
 @pytest.mark.parametrize("name", CODEX)
-def test_every_line_is_accounted_for(name: str) -> None:
+def test_every_line_of_a_file_is_imported_or_reported(name: str) -> None:
     parsed = parse(codex_file(name))
     check_items(parsed)
     assert (parsed.warnings, parsed.malformed) == ((), ())
@@ -71,7 +71,7 @@ def test_conversation_is_one_chain() -> None:
     assert numbers == sorted(numbers)
 
 
-async def test_context_at_every_point_is_valid_for_every_provider() -> None:
+async def test_context_at_every_entry_is_valid_for_every_provider() -> None:
     store = empty_store()
     for content in FILES:
         stream = (await imported(store, content)).session
@@ -154,7 +154,7 @@ def test_rollback_of_no_turns_does_not_move_the_leaf(count: object) -> None:
     assert texts_on(path_of(parsed)) == ["a"]
 
 
-def test_name_becomes_the_title() -> None:
+def test_codex_thread_name_becomes_the_title() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     [item] = items_of(parsed, SessionInfoChanged)
     assert item.body == SessionInfoChanged(title="Apples")
@@ -215,7 +215,7 @@ def test_directory_of_first_version_file_is_read_from_model_input() -> None:
 # -- unreadable data
 
 
-def test_unknown_type_keeps_its_place() -> None:
+def test_record_of_an_unknown_type_stays_between_its_neighbours() -> None:
     parsed = parse(said("a") + line("dream", about="sheep") + said("b"))
     assert parsed.items[1].body == Custom("codex:dream", {"about": "sheep"})
     assert parsed.items[2].parent == 1
@@ -301,5 +301,5 @@ def test_damaged_file_loses_no_line(content: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=200)))
-def test_any_bytes_are_accounted_for(lines: list[bytes]) -> None:
+def test_every_line_of_any_bytes_is_imported_or_reported(lines: list[bytes]) -> None:
     check_items(parse(b"\n".join(lines)))

@@ -75,7 +75,7 @@ def as_records(lines: bytes | PerdureError) -> list[object]:
     return [json.loads(line) for line in lines.splitlines()]
 
 
-def test_every_line_is_accounted_for() -> None:
+def test_every_line_of_a_file_is_imported_or_reported() -> None:
     parsed = parse(CONTENT)
     check_items(parsed)
     assert (parsed.warnings, parsed.malformed) == ((), ())

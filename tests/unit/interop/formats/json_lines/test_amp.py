@@ -39,7 +39,7 @@ async def outcome_of(store: SessionStore, path: Path) -> FileOutcome:
     return outcome
 
 
-def test_every_line_is_accounted_for() -> None:
+def test_every_line_of_a_file_is_imported_or_reported() -> None:
     parsed = parse(CONTENT)
     check_items(parsed)
     assert (parsed.warnings, parsed.malformed) == ((), ())

@@ -24,7 +24,7 @@ CONTENT = (FIXTURES / "kimi_cli" / "context.jsonl").read_bytes()
 OLD = "5b7d2c1e-4b1f-4a55-9a39-6f0d2f1c8e77.jsonl"
 
 
-def test_every_line_is_accounted_for() -> None:
+def test_every_line_of_a_file_is_imported_or_reported() -> None:
     parsed = parse(CONTENT)
     check_items(parsed)
     assert (parsed.warnings, parsed.malformed) == ((), ())

@@ -19,7 +19,7 @@ def bodies_of(parsed: ParsedSource, kind: type[_T]) -> list[_T]:
     return [item.body for item in parsed.items if isinstance(item.body, kind)]
 
 
-def test_every_line_is_accounted_for() -> None:
+def test_every_line_of_a_file_is_imported_or_reported() -> None:
     parsed = parse(CONTENT)
     check_items(parsed)
     assert (parsed.warnings, parsed.malformed) == ((), ())

@@ -37,13 +37,13 @@ def said(id: str, text: str, role: str = "user") -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", OPENCODE)
-def test_every_line_is_accounted_for(name: str) -> None:
+def test_every_line_of_a_file_is_imported_or_reported(name: str) -> None:
     parsed = parse(opencode_file(name))
     check_items(parsed)
     assert (parsed.warnings, parsed.malformed) == ((), ())
 
 
-def test_session_is_described() -> None:
+def test_header_of_the_imported_session_has_its_data() -> None:
     parsed = parse(opencode_file("export.json"))
     assert (parsed.header.session, parsed.header.cwd) == (SESSION, "/home/ana/orchard")
     assert parsed.header.created_at == 1_775_037_600_000
@@ -76,7 +76,7 @@ def test_summary_replaces_messages_before_tail() -> None:
     assert parsed.items[item.references["first_kept"]].alias == "msg_0004"
 
 
-async def test_context_at_every_point_is_valid_for_every_provider() -> None:
+async def test_context_at_every_entry_is_valid_for_every_provider() -> None:
     store = empty_store()
     for content in FILES:
         stream = (await imported(store, content)).session
@@ -147,5 +147,5 @@ def test_damaged_file_loses_no_line(content: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=200)))
-def test_any_bytes_are_accounted_for(lines: list[bytes]) -> None:
+def test_every_line_of_any_bytes_is_imported_or_reported(lines: list[bytes]) -> None:
     check_items(parse(b"\n".join(lines)))

@@ -59,7 +59,7 @@ def parent_of(parsed: ParsedSource, alias: str) -> str | None:
 
 
 @pytest.mark.parametrize("name", OPERATOR)
-def test_every_line_is_accounted_for(name: str) -> None:
+def test_every_line_of_a_file_is_imported_or_reported(name: str) -> None:
     check_items(parse(operator_file(name)))
 
 
@@ -103,11 +103,11 @@ def test_header_describes_session() -> None:
     assert str(header.metadata["parent_session"]).endswith("old.jsonl")
 
 
-def test_seconds_become_milliseconds() -> None:
+def test_operator_times_in_seconds_become_milliseconds() -> None:
     assert named(parse(operator_file("current.jsonl")), "b0000003").at == 1_750_000_002_250
 
 
-def test_every_record_is_converted() -> None:
+def test_every_operator_record_is_converted() -> None:
     parsed = parse(operator_file("current.jsonl"))
     assert named(parsed, "b0000001").body == Custom(
         "operator:channel", {"name": "telegram", "chat_id": "77", "user_id": "ana"}
@@ -206,7 +206,7 @@ def test_null_field_and_missing_field_are_equivalent() -> None:
     assert (parsed.items[0].parent, parsed.items[0].meta) == (None, None)
 
 
-def test_unknown_type_keeps_its_place() -> None:
+def test_record_of_an_unknown_type_stays_between_its_neighbours() -> None:
     new = {"id": "n", "timestamp": 3.0, "parent_id": "a", "type": "dream", "about": "sheep"}
     parsed = parse(file_of(HEADER, said("a", None), new, said("b", "n")))
     assert named(parsed, "n").body == Custom("operator:dream", {"about": "sheep"})
@@ -270,7 +270,7 @@ def test_damaged_file_loses_no_line(content: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=200)))
-def test_any_bytes_are_accounted_for(lines: list[bytes]) -> None:
+def test_every_line_of_any_bytes_is_imported_or_reported(lines: list[bytes]) -> None:
     check_items(parse(b"\n".join(lines)))
 
 

@@ -52,7 +52,7 @@ def test_migration_from_version_2_only_renames_hook_messages() -> None:
     assert new == expected
 
 
-def test_migrating_again_changes_nothing() -> None:
+def test_second_migration_changes_nothing() -> None:
     for name in ("v1.jsonl", "v2.jsonl", "v3.jsonl", "damaged.jsonl"):
         once = migrate(pi_file(name), ids_for(pi_file(name)))
         assert migrate(once, {}) == once

@@ -51,7 +51,7 @@ def position_of(parsed: ParsedSource, number: int) -> int:
 
 
 @pytest.mark.parametrize("name", PI)
-def test_every_line_is_accounted_for(name: str) -> None:
+def test_every_line_of_a_file_is_imported_or_reported(name: str) -> None:
     assert unaccounted_lines(parse(pi_file(name))) == []
 
 

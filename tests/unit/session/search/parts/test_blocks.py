@@ -57,7 +57,7 @@ def test_block_stores_few_bytes_per_text_besides_its_codes() -> None:
     assert len(row.body) == 70 * (50 + 3) + 21
 
 
-def test_damaged_block_raises_damage() -> None:
+def test_damaged_index_block_raises_damage() -> None:
     (row,) = block_rows(said_of(9))
     for body in (b"", b"\1", bytes(40), b"\2" + row.body[1:], row.body[:-1], row.body + b"a"):
         with pytest.raises(DAMAGE):

@@ -55,7 +55,7 @@ def test_words_that_occur_once_need_no_bytes_for_their_counts() -> None:
     assert len(pack_places([5, 6, 9, 12])) == 4
 
 
-def test_damaged_values_are_rejected() -> None:
+def test_damaged_packed_values_are_rejected() -> None:
     kept = Kept("a", b"b", pack_numbers([1, 2], 3))
     for values in (b"\x80", b"\xff\x7f"):
         with pytest.raises((IndexError, ValueError)):

@@ -62,7 +62,7 @@ def test_keys_with_common_prefix_are_found_together() -> None:
     assert odd == found[1::2]
 
 
-def test_invalid_page_raises_damage() -> None:
+def test_invalid_index_page_raises_damage() -> None:
     for body in (b"", b"x", PAGES[0].body[:-9]):
         with pytest.raises(DAMAGE):
             everything(body)
