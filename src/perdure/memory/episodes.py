@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Literal, cast
 
 import msgspec
@@ -20,6 +21,20 @@ from perdure.session.ledger import TurnStarted
 from perdure.session.memory.kinds import EpisodeEnd, EpisodeRecorded, FactsCaptured, FactsDue
 from perdure.session.messages import MESSAGE, Message, ToolCallPart, decode_message
 from perdure.session.notes import AgentBound, SessionStarted
+
+
+class _AgentId(msgspec.Struct):
+    id: str | None = None
+
+
+class _AgentOnly(msgspec.Struct):
+    agent: _AgentId | None = None
+
+
+_agent_only = msgspec.json.Decoder(_AgentOnly)
+"""Decodes the id alone: a snapshot of an agent is long, and a recall may read thousands."""
+
+_BINDINGS = frozenset((each.kind, each.version) for each in (SessionStarted, AgentBound))
 
 _HAS_CALL = b'"tool_call"'
 _SUMMARY = b'"summary"'
@@ -139,7 +154,13 @@ def _seq_of(note: Entry) -> int | None:
 
 def agent_in(notes: Iterable[Entry]) -> str | None:
     """Return the id of the agent that the newest of `notes` gave the session."""
-    found = _snapshot_in(notes).get("id")
+    given = tuple(notes)
+    newest = max(given, key=lambda note: note.seq, default=None)
+    if newest is not None and (newest.kind, newest.v) in _BINDINGS and not newest.is_erased:
+        with suppress(ValueError, RecursionError):
+            agent = _agent_only.decode(newest.body).agent
+            return None if agent is None else agent.id
+    found = _snapshot_in(given).get("id")
     return found if isinstance(found, str) else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure.memory.episodes import EpisodeFold, agent_in, episodes_in, next_first
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
@@ -58,6 +60,21 @@ def test_agent_of_episode_comes_from_the_newest_binding() -> None:
     bound = entry(5, new_side(AgentBound({"id": "new"})))
     assert agent_in([bound, started]) == "new"
     assert agent_in([started]) == "old"
+    assert agent_in([]) is None
+
+
+def test_binding_that_cannot_be_read_gives_no_agent() -> None:
+    started = entry(0, new_side(SessionStarted({"id": "old"})))
+    bound = entry(5, new_side(AgentBound({"id": "new"})))
+    unreadable = [
+        msgspec.structs.replace(bound, v=99),
+        msgspec.structs.replace(bound, body=b""),
+        msgspec.structs.replace(bound, body=b'{"agent"'),
+        entry(5, new_side(Label("a label"))),
+    ]
+    assert [agent_in([started, each]) for each in unreadable] == ["old"] * 4
+    numbered = msgspec.structs.replace(bound, body=b'{"agent":{"id":7}}')
+    assert agent_in([started, numbered]) is None
     assert agent_in([entry(0, new_side(SessionStarted()))]) is None
     assert agent_in([]) is None
 

@@ -47,6 +47,9 @@ MOST_FILES = 10_000
 
 _MOST_PASSAGES = 5_000
 
+_IDS = "knowledge-"
+"""How the ids of the sessions of files begin. Lists by the start of an id use an index."""
+
 _DEEPEST = 64
 """Levels of folders below a knowledge folder that are read."""
 
@@ -173,7 +176,7 @@ class FolderWatch:
 
 
 async def _documents(store: SessionStore, subject: str | None) -> list[SessionInfo]:
-    listed = await store.sessions(limit=None, scope="all", subject=subject)
+    listed = await store.sessions(limit=None, scope="all", subject=subject, id_prefix=_IDS)
     return [each for each in listed if each.origin == KNOWLEDGE and each.subject == subject]
 
 
@@ -201,7 +204,7 @@ async def _store_file(
     """Store `passages` as a session; return its id, which is derived from the file."""
     named = "\0".join((subject or "", str(root), file.path, file.digest))
     name = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    stream, above = StreamId(f"knowledge-{name}"), 0
+    stream, above = StreamId(f"{_IDS}{name}"), 0
     at = outside.clock.now_ms()
     with suppress(SessionNotFound):
         if (await store.state(stream)).info.status != "erased":
