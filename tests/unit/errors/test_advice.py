@@ -6,7 +6,7 @@ from perdure.errors.advice import install_of, nearest_name
 
 
 def test_nearest_name_is_the_most_similar_one() -> None:
-    names = ("model", "modes", "agent")
+    names = ("model", "tools", "agent")
     assert nearest_name("modle", names) == "model"
     assert nearest_name("agents", names) == "agent"
 
