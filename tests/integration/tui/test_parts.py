@@ -131,8 +131,10 @@ def test_help_is_not_wrapped_in_80_columns() -> None:
 def test_rows_of_a_long_line_keep_its_indentation() -> None:
     drawn = hanging(f"    +{'word ' * 12}", 30).plain.splitlines()
     assert drawn[0] == "    +word word word word word "
+    assert drawn[1] == "    … word word word word "
     assert all(row.startswith("    … ") for row in drawn[1:])
     assert max(map(len, drawn)) <= 30
     assert "".join(row.removeprefix("    … ") for row in drawn) == f"    +{'word ' * 12}"
+    assert hanging("x" * 45, 30).plain == f"{'x' * 30}\n… {'x' * 15}"
     assert hanging("海" * 30, 20).plain.split("\n")[0] == "海" * 10
     assert hanging("", 20).plain == ""

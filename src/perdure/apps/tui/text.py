@@ -26,11 +26,17 @@ def plain(text: str, style: str = "") -> Content:
 
 def hanging(line: str, room: int, style: str = "") -> Content:
     """Return `line` in rows of at most `room` cells; each further row is indented and marked."""
-    text = shown(line)
-    first = next(iter(chop_cells(text, max(room, _LEAST_ROOM))), "")
-    mark = f"{' ' * min(len(text) - len(text.lstrip()), room // 2)}… "
-    rest = chop_cells(text[len(first) :], max(room - len(mark), _LEAST_ROOM))
-    content = Content("\n".join([first, *(mark + piece for piece in rest)]))
+    rest = shown(line)
+    mark = f"{' ' * min(len(rest) - len(rest.lstrip()), room // 2)}… "
+    rows: list[str] = []
+    while rest or not rows:
+        start = mark if rows else ""
+        row = next(iter(chop_cells(rest, max(room - len(start), _LEAST_ROOM))), "")
+        if len(row) < len(rest) and (end := row.rfind(" ") + 1) > len(row) // 2:
+            row = row[:end]  # between two words
+        rows.append(start + row)
+        rest = rest[len(row) :]
+    content = Content("\n".join(rows))
     return content.stylize(style) if style else content
 
 
