@@ -24,7 +24,7 @@ def test_every_command_prints_the_output_in_the_guide(
         assert agrees(exchange.output, real), f"line {exchange.line}, {exchange.command}:\n{shown}"
 
 
-def test_guide_really_imports_finds_continues_and_exports(
+def test_guide_for_new_users_imports_finds_continues_and_exports_a_session(
     exchanged: list[tuple[Exchange, list[str]]],
 ) -> None:
     told = {exchange.command.split()[1]: "\n".join(real) for exchange, real in exchanged}

@@ -53,7 +53,7 @@ def test_watcher_neither_misses_nor_repeats_entries_of_other_processes(tmp_path:
             ]
 
 
-def test_killed_watcher_continues_after_its_cursor(tmp_path: Path) -> None:
+def test_watcher_restarted_after_a_kill_continues_after_its_cursor(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'agents.db'}"
     with perdure.blocking.open(address) as store:
         session = store.create(id="s")

@@ -110,7 +110,7 @@ async def test_context_without_leaf_is_empty_and_has_no_settings(session: Sessio
     assert (context.messages, context.model, context.thinking_level) == ((), None, None)
 
 
-async def test_summary_of_the_abandoned_branch_opens_the_new_one(session: Session) -> None:
+async def test_summary_of_the_abandoned_branch_is_first_on_the_new_branch(session: Session) -> None:
     a, _ = await session.append(user("a"), assistant("tried"))
     await session.branch_with_summary(a, "tried and failed")
     told = " ".join(await context_texts(session))

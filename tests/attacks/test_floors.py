@@ -323,7 +323,9 @@ async def test_store_in_the_working_directory_is_neither_read_nor_written(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_record_folder_is_open_to_its_own_flow_alone(tmp_path: Path, scope: Scope) -> None:
+async def test_record_folder_is_accessible_only_to_its_own_flow(
+    tmp_path: Path, scope: Scope
+) -> None:
     own, other = (tmp_path / ".perdure" / "records" / name for name in ("own", "other"))
     for folder in (own, other):
         folder.mkdir(parents=True)

@@ -31,7 +31,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-async def test_status_log_and_diff_are_shown(repository: Path) -> None:
+async def test_git_status_log_and_diff_are_shown(repository: Path) -> None:
     (repository / "a.txt").write_text("two\n")
     tools = Tools(repository)
     assert " M a.txt" in (await tools.run(git_status)).output.text

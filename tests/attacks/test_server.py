@@ -345,7 +345,7 @@ async def test_invalid_token_is_refused_by_every_route(tmp_path: Path) -> None:
 
 
 @pytest.mark.all_only
-async def test_reader_is_refused_by_every_change(tmp_path: Path) -> None:
+async def test_reader_token_is_refused_by_every_route_that_changes_data(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         changes = [each for each in here.operations if each.is_change and each.name not in SIGNING]
         before = await here.state()

@@ -102,7 +102,9 @@ async def test_page_of_another_site_cannot_sign_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["{", '[{"id": 7}]', "x" * (4 * 1024 * 1024 + 1)])
-async def test_invalid_token_file_rejects_all_and_is_not_named(tmp_path: Path, broken: str) -> None:
+async def test_invalid_token_file_rejects_all_requests_without_showing_its_path(
+    tmp_path: Path, broken: str
+) -> None:
     async with served(tmp_path) as server:
         token = server.token()
         server.tokens.path.write_text(broken)

@@ -338,7 +338,7 @@ async def test_session_file_with_leftover_draft_link_is_appended_to(tmp_path: Pa
     await store.close()
 
 
-async def test_link_that_is_swapped_in_while_appending_leads_nowhere(tmp_path: Path) -> None:
+async def test_link_swapped_in_during_an_append_is_not_followed(tmp_path: Path) -> None:
     folder, outside = await planted(tmp_path, lambda _folder, _outside: None)
     (path,) = folder.glob("*.jsonl")
     before = content_of(outside)
@@ -369,7 +369,7 @@ async def test_link_that_is_swapped_in_while_appending_leads_nowhere(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["retention", "quota", "keys"])
-async def test_invalid_limit_is_refused_and_named(kind: str, tmp_path: Path) -> None:
+async def test_invalid_session_file_limit_is_refused_by_name(kind: str, tmp_path: Path) -> None:
     folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
     place = folder / ".perdure" / "limits" / file_name_of(kind)
     place.parent.mkdir(exist_ok=True)

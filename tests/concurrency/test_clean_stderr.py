@@ -51,7 +51,7 @@ def test_program_prints_nothing_to_stderr_after_a_fault(address: str, fault: str
     assert (ended.stdout, ended.stderr) == ("done\n", "")
 
 
-def test_connections_that_are_cut_leave_stderr_clean(postgres: PostgresServer) -> None:
+def test_broken_database_connections_print_nothing_to_stderr(postgres: PostgresServer) -> None:
     address = postgres.take()
     command = [sys.executable, str(SCRIPT), address, "cut"]
     with (
@@ -75,7 +75,7 @@ def test_connections_that_are_cut_leave_stderr_clean(postgres: PostgresServer) -
 
 
 @pytest.mark.all_only
-def test_server_that_is_killed_leaves_stderr_clean() -> None:
+def test_killed_database_server_causes_no_output_on_stderr() -> None:
     with serving(is_own=True) as server:
         command = [sys.executable, str(SCRIPT), server.new_database(), "cut"]
         with subprocess.Popen(

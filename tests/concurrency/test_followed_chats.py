@@ -123,7 +123,7 @@ async def test_question_is_announced_only_where_the_turn_runs() -> None:
         assert not chat.is_running
 
 
-async def test_refused_end_leaves_the_chat_open() -> None:
+async def test_chat_stays_open_after_its_end_is_refused() -> None:
     opened = asking_chat("memory:", "the end", "next")
     async with opened as (_, runtime, other, _told), other() as elsewhere:
         second = await elsewhere.resume("s")

@@ -111,7 +111,9 @@ async def cut_connections(db: psycopg.AsyncConnection, after_s: float) -> None:
 
 
 @pytest.mark.parametrize("sends", [60, pytest.param(277, marks=ALL_ONLY)])
-async def test_send_succeeds_after_postgres_faults(postgres: PostgresServer, sends: int) -> None:
+async def test_message_is_sent_after_faults_of_postgres(
+    postgres: PostgresServer, sends: int
+) -> None:
     """Two of three sends are cut at some point within the duration of the last complete send."""
     address, chance = postgres.take(), random.Random(7)
     failed = refused = answered = 0

@@ -115,7 +115,7 @@ async def test_session_file_lock_of_a_stopped_process_blocks_no_other_call(
         await waiting  # the lock is free again
 
 
-async def test_append_succeeds_while_stopped_process_locks_feed(tmp_path: Path) -> None:
+async def test_append_succeeds_while_a_stopped_process_holds_the_feed_lock(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         store = await opened(stack, f"jsonl:///{tmp_path}?dialect=operator", PATIENT_S)
         with stopped_holder("folder", tmp_path, "feed", ""):
@@ -135,7 +135,7 @@ async def test_store_of_session_files_closes_while_a_call_waits(tmp_path: Path) 
                 await asyncio.wait_for(waiting, MARGIN_S)
 
 
-async def test_timeout_names_stopped_sqlite_writer(tmp_path: Path) -> None:
+async def test_lock_timeout_error_reports_the_stopped_sqlite_writer(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
     async with AsyncExitStack() as stack:
         store = await opened(stack, f"sqlite:///{file}")
@@ -169,7 +169,9 @@ async def test_sqlite_store_closes_while_a_call_waits(tmp_path: Path) -> None:
                 await asyncio.wait_for(waiting, MARGIN_S)
 
 
-async def test_opening_sqlite_names_stopped_exclusive_process(tmp_path: Path) -> None:
+async def test_error_on_opening_sqlite_reports_a_stopped_process_with_exclusive_lock(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "s.db"
     async with AsyncExitStack() as stack:
         await opened(stack, f"sqlite:///{file}")
@@ -212,7 +214,7 @@ async def test_postgres_store_closes_while_a_call_waits(postgres: PostgresServer
     postgres.give_back(address)
 
 
-async def test_opening_postgres_names_stopped_program_that_migrates(
+async def test_error_on_opening_postgres_reports_a_stopped_migrating_program(
     postgres: PostgresServer,
 ) -> None:
     address = postgres.new_database()

@@ -84,7 +84,7 @@ def test_denial_needs_no_number_if_one_question_is_open(world: World) -> None:
     assert world.run("inbox", "answer", session, "deny").code == 3
 
 
-def test_command_in_answer_output_continues_the_turn(world: World) -> None:
+def test_command_printed_after_an_answer_continues_the_turn(world: World) -> None:
     call = json.dumps({"path": "a.txt", "content": "one"})
     world.run("chat", "-p", f"/tool write_file {call}")
     (asked,) = world.ok("inbox", "list", "--json").json

@@ -77,7 +77,7 @@ def test_fork_at_an_entry_shares_the_path_to_it(sample: World) -> None:
     assert data["labels"] == {f"{SAMPLE_ID}/9": "two ways out"}
 
 
-def test_label_is_set_and_removed(sample: World) -> None:
+def test_label_command_sets_and_removes_a_label(sample: World) -> None:
     given = sample.ok("sessions", "label", SAMPLE_ID, "18", "the turn 🧭", "--json").json
     assert given == {
         "session": SAMPLE_ID,
@@ -89,14 +89,14 @@ def test_label_is_set_and_removed(sample: World) -> None:
     assert "🧭" not in sample.ok("sessions", "tree", SAMPLE_ID).out
 
 
-def test_title_is_set_and_removed(sample: World) -> None:
+def test_title_command_sets_and_removes_a_title(sample: World) -> None:
     assert sample.ok("sessions", "rename", SAMPLE_ID, "Ebb", "--json").json["title"] == "Ebb"
     assert sample.ok("sessions", "list", "--json").json[0]["title"] == "Ebb"
     assert sample.ok("sessions", "rename", SAMPLE_ID, "", "--json").json["title"] is None
     assert sample.ok("sessions", "list", "--json").json[0]["title"].startswith("The tide table for")
 
 
-def test_compaction_is_undone(sample: World) -> None:
+def test_undo_command_undoes_a_compaction(sample: World) -> None:
     before = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
     undone = sample.ok("sessions", "uncompact", SAMPLE_ID, "--json").json
     assert undone["undone"] == f"{SAMPLE_ID}/34"
@@ -118,7 +118,7 @@ def test_session_is_compacted_by_the_offline_model(world: World) -> None:
     assert again["compaction"] is None or again["tokens"] <= again["tokens_before"]
 
 
-def test_session_without_compactable_messages_is_unchanged(sample: World) -> None:
+def test_compaction_of_a_short_session_changes_nothing(sample: World) -> None:
     before = sample.ok("sessions", "show", SAMPLE_ID, "--json").json
     made = sample.ok("sessions", "compact", SAMPLE_ID, "-m", "scripted:echo", "--json").json
     assert made["compaction"] is None

@@ -119,7 +119,7 @@ def test_tools_cannot_read_files_outside_the_working_directory(world: World) -> 
     assert "read_file failed" in said
 
 
-def test_json_prints_every_event_in_wire_form(world: World) -> None:
+def test_json_option_prints_every_event_in_the_wire_format(world: World) -> None:
     events = world.ok("chat", "-p", '/tool list_directory {"path": "."}', "--json").lines
     types = [event["type"] for event in events]
     assert types[:2] == ["session:started", "session:turn_started"]
@@ -145,7 +145,7 @@ def test_chat_command_of_another_program_suggests_the_perdure_command(world: Wor
     assert "unknown command /pin; `perdure sessions pin ID ENTRY` keeps an entry" in ended.out
 
 
-def test_piped_lines_are_consecutive_turns(world: World) -> None:
+def test_each_piped_line_becomes_a_separate_turn(world: World) -> None:
     ended = world.ok(
         "chat", stdin="first\nsecond\n/tree\n/nonsense\n/exprot a\n/label\n/quit\nnever said\n"
     )
@@ -212,7 +212,7 @@ def test_chat_commands_label_branch_and_compact_the_session(world: World) -> Non
     assert [root.get("label") for root in tree["roots"]] == ["begin here", None]
 
 
-def test_piped_text_is_sent_below_the_prompt(world: World) -> None:
+def test_piped_text_is_sent_after_the_prompt_text(world: World) -> None:
     world.ok("chat", "-p", "explain this", stdin="one\n  two\n\n")
     session = only_session(world)
     said = world.ok("sessions", "read", session, "--json").json[0]
@@ -288,7 +288,7 @@ def test_every_chat_command_prints_its_result(world: World) -> None:
 @pytest.mark.parametrize(
     "typed", [("first", "/approve plan"), ("/approve plan", "first")], ids=["after", "before"]
 )
-def test_fork_keeps_the_narrower_permissions_of_the_chat(
+def test_fork_keeps_the_restricted_permissions_of_the_chat(
     world: World, typed: tuple[str, str]
 ) -> None:
     lines = (*typed, "/fork", "/approve", "/approve auto", "/fork", "/approve")
@@ -297,7 +297,7 @@ def test_fork_keeps_the_narrower_permissions_of_the_chat(
     assert told == ["plan", "plan", "auto", "auto"]
 
 
-def test_session_resumed_in_the_chat_keeps_its_narrower_permissions(world: World) -> None:
+def test_session_resumed_in_the_chat_keeps_its_restricted_permissions(world: World) -> None:
     world.ok("chat", "-p", "first")
     mine = only_session(world)
     world.ok("chat", "-p", "second")
@@ -326,7 +326,9 @@ def test_commands_before_the_first_message_create_no_session(world: World) -> No
     assert world.ok("sessions", "list", "--json").json == []
 
 
-def test_thinking_level_before_the_first_message_is_that_of_the_next_session(world: World) -> None:
+def test_thinking_level_set_before_the_first_message_applies_to_the_new_session(
+    world: World,
+) -> None:
     typed = "/thinking super\n/thinking\n/thinking high\n/thinking\nfirst\n/thinking\n"
     out = world.ok("chat", stdin=typed).out
     assert "write one of off, minimal" in out
@@ -634,7 +636,7 @@ def test_unknown_outcome_is_listed_and_answered_in_the_inbox(world: World) -> No
     assert kinds_of(world, session).count("tool_started") == 1
 
 
-def test_person_is_asked_about_unknown_outcome_at_terminal(world: World) -> None:
+def test_terminal_chat_asks_a_person_about_an_unknown_outcome(world: World) -> None:
     session = killed_in_a_tool(world)
     scenario = world.scenario(UNSURE)
     ended = world.ok(
@@ -646,7 +648,7 @@ def test_person_is_asked_about_unknown_outcome_at_terminal(world: World) -> None
     assert inbox_of(world) == []
 
 
-def test_question_of_an_abandoned_turn_leaves_the_inbox(world: World) -> None:
+def test_question_of_an_abandoned_turn_is_removed_from_the_inbox(world: World) -> None:
     session = killed_in_a_tool(world)
     world.run("chat", "--session", session, "--scenario", world.scenario(UNSURE), "-p", "go")
     (waiting,) = inbox_of(world)

@@ -26,7 +26,9 @@ def test_path_of_imported_file_selects_its_session(imported: World) -> None:
     assert {hit["session"] for hit in hits} == {SAMPLE_ID}
 
 
-def test_unimported_file_is_rejected_with_its_import_command(world: World) -> None:
+def test_unimported_file_is_rejected_and_the_error_suggests_the_import_command(
+    world: World,
+) -> None:
     file = world.folder / "a session.jsonl"
     file.write_bytes(SAMPLE.read_bytes())
     world.ok("chat", "-p", "hello")
@@ -241,7 +243,7 @@ def several(sample: World) -> World:
     return sample
 
 
-def test_session_is_picked_with_the_keyboard(several: World) -> None:
+def test_session_picker_is_used_with_the_keyboard(several: World) -> None:
     wanted = next(
         each["id"]
         for each in several.ok("sessions", "list", "--json").json

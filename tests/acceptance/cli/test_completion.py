@@ -106,7 +106,7 @@ def test_bash_at_a_terminal_lists_sessions_newest_first(world: World) -> None:
     assert found[:2] == [(named[0], "alpha"), (named[1], "beta")]
 
 
-def test_agents_are_completed_by_the_names_of_their_files(world: World) -> None:
+def test_completion_of_agents_offers_the_names_of_agent_files(world: World) -> None:
     folder = world.folder / ".config" / "perdure" / "agents"
     folder.mkdir(parents=True)
     for name in ("nightly", "helper"):
@@ -127,7 +127,7 @@ def test_fish_completes_session_ids(imported: World) -> None:
     assert shown[0].startswith(SAMPLE_ID)
 
 
-def test_zsh_accepts_its_script(imported: World) -> None:
+def test_zsh_accepts_the_completion_script(imported: World) -> None:
     program = shutil.which("zsh")
     if program is None:
         pytest.skip("zsh is not installed")
@@ -142,7 +142,7 @@ def test_completion_creates_no_store_and_fails_silently(world: World) -> None:
     assert not world.file.exists()
 
 
-def test_completion_without_a_named_shell_uses_the_users_shell(world: World) -> None:
+def test_completion_without_a_shell_argument_uses_the_shell_of_the_user(world: World) -> None:
     zsh = World(world.folder, {"SHELL": "/usr/bin/zsh"})
     assert zsh.ok("completion").out == world.ok("completion", "zsh").out
     assert World(world.folder, {"SHELL": "/bin/sh"}).run("completion").code == 2

@@ -127,7 +127,7 @@ def test_demo_refuses_a_folder_as_its_recording(stage: World) -> None:
 
 
 @pytest.mark.all_only
-def test_demo_runs_in_a_database_of_a_server(stage: World, postgres: PostgresServer) -> None:
+def test_demo_runs_in_a_postgresql_database(stage: World, postgres: PostgresServer) -> None:
     address = postgres.take()
     summary = demo(stage, "--store", address)
     assert len(summary["claims"]) == PI_CLAIMS
@@ -140,7 +140,9 @@ def test_demo_runs_in_a_database_of_a_server(stage: World, postgres: PostgresSer
     postgres.give_back(address)
 
 
-def test_password_in_the_address_is_not_shown(stage: World, postgres: PostgresServer) -> None:
+def test_demo_does_not_show_the_password_of_its_store_address(
+    stage: World, postgres: PostgresServer
+) -> None:
     if not postgres.is_ours:
         pytest.skip("a server that somebody named may want another password")
     address = postgres.take().replace("@", ":swordfish@", 1)
@@ -150,7 +152,7 @@ def test_password_in_the_address_is_not_shown(stage: World, postgres: PostgresSe
 
 
 @pytest.mark.all_only
-def test_killed_worker_is_replaced_in_the_demo_of_a_cluster(
+def test_another_worker_replaces_a_killed_worker_in_the_cluster_demo(
     stage: World, postgres: PostgresServer
 ) -> None:
     address = postgres.new_database()

@@ -97,13 +97,15 @@ def test_folder_is_not_replaced_by_a_file(sample: World, words: tuple[str, ...])
 
 
 @pytest.mark.parametrize("words", [("--force",), ()])
-def test_missing_output_folder_is_named_as_typed(sample: World, words: tuple[str, ...]) -> None:
+def test_error_shows_the_missing_output_folder_as_typed(
+    sample: World, words: tuple[str, ...]
+) -> None:
     ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out", *words)
     assert (ended.code, ended.err) == (3, "perdure: no such file or folder: nowhere\n")
 
 
 @pytest.mark.parametrize("is_forced", [True, False])
-def test_failed_write_leaves_no_file(tmp_path: Path, *, is_forced: bool) -> None:
+def test_failed_export_write_leaves_no_file(tmp_path: Path, *, is_forced: bool) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
@@ -131,7 +133,7 @@ def test_store_is_not_replaced_by_an_export_of_its_session(sample: World) -> Non
     assert sample.file.read_bytes() == whole
 
 
-def test_export_writes_into_pipe_and_keeps_link(sample: World) -> None:
+def test_export_to_a_pipe_or_link_writes_to_its_target(sample: World) -> None:
     shown = sample.ok("export", SAMPLE_ID).out
     assert sample.ok("export", SAMPLE_ID, "-o", "-").out == shown
     (sample.folder / "nowhere").symlink_to("/dev/null")

@@ -98,7 +98,7 @@ def test_file_that_is_not_a_store_is_unchanged(world: World) -> None:
     assert world.run("doctor", "--json").code == 1
 
 
-def test_damage_is_found_located_and_reported(sample: World) -> None:
+def test_verify_reports_damage_with_its_location(sample: World) -> None:
     content = sample.file.read_bytes()
     place = content.index(b'"type":"thinking","text":"An hour') + 26
     sample.file.write_bytes(content[:place] + b"x" + content[place + 1 :])
@@ -121,7 +121,7 @@ def test_unwritable_folder_error_contains_its_path(world: World) -> None:
 
 
 @pytest.mark.full_only
-def test_locked_store_is_a_conflict_that_names_the_wait_and_its_setting(sample: World) -> None:
+def test_locked_store_error_reports_the_wait_and_the_setting_for_it(sample: World) -> None:
     settings = sample.folder / ".config" / "perdure" / "config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text("[store]\nlock_timeout_s = 0.25\n")
@@ -255,7 +255,7 @@ def in_terminal(words: list[str], environment: dict[str, str], folder: Path) -> 
     return shown.decode()
 
 
-def test_import_shows_a_bar_on_a_terminal_and_keeps_the_result(world: World) -> None:
+def test_import_on_a_terminal_shows_a_bar_and_prints_the_result_after_it(world: World) -> None:
     environment = {**world.environment, "TERM": "xterm-256color"}
     shown = in_terminal(["import", str(SAMPLE)], environment, world.folder)
     assert SAMPLE_ID in shown
@@ -359,7 +359,7 @@ def test_number_with_thousands_of_digits_matches_no_entry(sample: World) -> None
     assert (ended.code, ended.error["code"]) == (3, "entry_not_found")
 
 
-def test_missing_folder_is_named_in_the_error(world: World) -> None:
+def test_error_contains_the_path_of_a_missing_folder(world: World) -> None:
     gone = world.folder / "gone"
     gone.mkdir()
     words = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$1" sessions list', str(gone), PERDURE]
@@ -368,7 +368,7 @@ def test_missing_folder_is_named_in_the_error(world: World) -> None:
     assert done.stderr == b"perdure: the folder you are in is gone; go to another\n"
 
 
-def test_ctrl_c_while_the_program_loads_ends_it_quietly(world: World) -> None:
+def test_ctrl_c_during_the_start_ends_the_program_without_a_traceback(world: World) -> None:
     code = (
         "import runpy, sys\n"
         "class Interrupted:\n"

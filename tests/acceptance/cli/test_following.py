@@ -60,7 +60,7 @@ def folder(world: World) -> Path:
     return folder
 
 
-def test_history_is_followed_until_ctrl_c(world: World, folder: Path) -> None:
+def test_import_watch_follows_a_history_until_ctrl_c(world: World, folder: Path) -> None:
     content = SAMPLE.read_bytes()
     half = content.index(b"\n", len(content) // 2) + 1
     history = folder / "a.jsonl"

@@ -31,7 +31,9 @@ def folder(world: World) -> Path:
     return folder
 
 
-def test_many_files_are_imported_and_invalid_files_are_named(world: World, folder: Path) -> None:
+def test_import_of_many_files_reports_the_names_of_invalid_files(
+    world: World, folder: Path
+) -> None:
     ended = world.run("import", str(folder))
     assert ended.code == 1
     assert "1 file failed, 2 other files skipped: no sessions" in ended.out
@@ -98,7 +100,7 @@ def test_projects_folder_of_claude_code_is_imported_with_its_agents(world: World
     assert agent["session"] not in listed
 
 
-def test_special_file_is_not_read(world: World) -> None:
+def test_import_does_not_read_a_special_file(world: World) -> None:
     os.mkfifo(world.folder / "pipe")
     for words in (("pipe",), ("/dev/zero",), (str(SAMPLE), "pipe"), ("pipe", "--watch")):
         ended = world.run("import", *words)

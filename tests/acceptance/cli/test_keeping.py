@@ -8,7 +8,7 @@ import stat
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 
-def test_erased_session_is_gone_and_the_store_verifies(sample: World) -> None:
+def test_erased_session_is_not_found_and_the_store_stays_valid(sample: World) -> None:
     file = sample.folder / "erased.json"
 
     told = sample.ok(
@@ -78,7 +78,7 @@ def test_file_of_an_erased_session_is_imported_only_with_the_again_option(sample
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
-def test_policy_is_set_previewed_and_applied(sample: World) -> None:
+def test_retention_policy_is_set_previewed_and_applied(sample: World) -> None:
     assert "no limits: every session is kept" in sample.ok("store", "retention", "show").out
     policy = sample.ok("store", "retention", "set", "--max-sessions", "0", "--json").json
     assert policy["max_sessions"] == 0
@@ -139,7 +139,7 @@ def test_single_entries_are_erased_and_shown_as_erased(sample: World) -> None:
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
-def test_entry_that_a_fork_shares_is_erased_on_request(sample: World) -> None:
+def test_entry_shared_with_a_fork_is_erased_only_with_an_option(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
     chosen = ("sessions", "erase", SAMPLE_ID, "3", "--yes")
 

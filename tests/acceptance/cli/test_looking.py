@@ -110,7 +110,7 @@ def test_source_perdure_selects_only_sessions_created_by_perdure(sample: World) 
     assert {hit["session"] for hit in hits} == {row["id"]}
 
 
-def test_unknown_program_or_folder_without_matches_is_named(imported: World) -> None:
+def test_list_error_contains_the_unknown_program_or_unmatched_folder(imported: World) -> None:
     for command in (("list",), ("search", "tide"), ("erase", "--dry-run")):
         wrong = imported.run("sessions", *command, "--source", "cladue")
         assert wrong.code == 2
@@ -138,7 +138,7 @@ def with_sessions_of(world: World, *folders: str) -> None:
         world.ok("import", str(file))
 
 
-def test_last_part_of_a_folder_selects_it(world: World) -> None:
+def test_folder_filter_accepts_the_last_part_of_a_path(world: World) -> None:
     with_sessions_of(world, "/home/ann/pi-mono", "/home/ann/a/tmp", "/home/ann/b/tmp")
     (row,) = world.ok("sessions", "list", "--cwd", "pi-mono", "--json").json
     assert row["cwd"] == "/home/ann/pi-mono"

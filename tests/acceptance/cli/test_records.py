@@ -29,7 +29,7 @@ def test_usage_of_imported_sessions_is_priced_by_the_public_list(imported: World
     assert "$" in text
 
 
-def test_groups_of_usage_have_the_same_sum(imported: World) -> None:
+def test_usage_has_the_same_total_in_every_grouping(imported: World) -> None:
     sums = {
         sum(row["total_tokens"] for row in imported.ok("usage", by, "--json").json)
         for by in ("daily", "models", "agents", "projects", "people", "programs", "sessions")
@@ -63,7 +63,7 @@ def test_models_without_a_price_are_listed_until_settings_set_their_prices(world
     assert "no price" not in world.ok("usage").out
 
 
-def test_usage_line_for_a_prompt_covers_today(
+def test_usage_line_for_a_shell_prompt_covers_today(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day_ms, now = 86_400_000, SystemClock().now_ms()

@@ -79,7 +79,7 @@ def test_resumed_session_gets_no_more_permissions_than_at_its_start(world: World
     assert refused in world.ok(*named, "-p", said).out
 
 
-def test_command_line_cannot_widen_the_agent_of_a_resumed_session(world: World) -> None:
+def test_command_line_cannot_extend_permissions_of_a_resumed_agent(world: World) -> None:
     folder = world.folder / ".config" / "perdure" / "agents"
     folder.mkdir(parents=True)
     (folder / "clerk.agent.yaml").write_text(f"{CLERK}tools: [read_file]\n")
@@ -122,7 +122,7 @@ def test_session_accepts_a_message_after_a_turn_reached_the_tool_round_cap(world
     assert world.ok(*chat, "--continue", "-p", "continue").out == "Done.\n"
 
 
-def test_resume_in_a_chat_takes_the_named_agent_or_that_of_the_session(world: World) -> None:
+def test_resume_in_a_chat_uses_the_given_agent_or_the_agent_of_the_session(world: World) -> None:
     own = begun(world)
     agents = world.folder / ".config" / "perdure" / "agents"
     agents.mkdir(parents=True)

@@ -124,7 +124,7 @@ def test_search_accepts_the_first_and_last_date(sample: World) -> None:
     assert sample.ok("sessions", "search", "tide", "--until", "0001-01-01", "--json").json == []
 
 
-def test_command_of_a_hit_prints_its_entry(imported: World) -> None:
+def test_command_printed_for_a_search_hit_prints_the_entry(imported: World) -> None:
     command = imported.ok("sessions", "search", "tide", "--limit", "1").out.splitlines()[-1]
     words = command.split()
     assert words[:3] == ["perdure", "sessions", "read"]
@@ -139,7 +139,7 @@ def test_search_with_a_source_program_finds_only_imports_of_that_program(importe
     assert found(source) > found("codex") == 0
 
 
-def test_removed_label_is_not_found(sample: World) -> None:
+def test_search_does_not_find_a_removed_label(sample: World) -> None:
     quoted = ("sessions", "search", '"dog answer"', "--json")
     number = sample.ok("sessions", "read", SAMPLE_ID, "--json").json[0]["id"].rpartition("/")[2]
 

@@ -150,7 +150,7 @@ def test_chat_uses_an_agent_by_id_or_file(project: World) -> None:
 @pytest.mark.parametrize(
     "wider", [("--approve", "auto"), ("--allow-command", "date"), ("--scope", "full")]
 )
-def test_command_line_cannot_widen_the_project_agent_of_a_resumed_session(
+def test_command_line_cannot_extend_permissions_of_a_resumed_project_agent(
     project: World, wider: tuple[str, ...]
 ) -> None:
     project.ok("chat", "--agent", "helper", "-p", "hello")
@@ -201,7 +201,7 @@ def test_session_of_an_invoked_agent_is_linked_to_its_parent_session(project: Wo
     assert parent["id"] in project.ok("sessions", "show", child["session"]).out
 
 
-def test_chat_warns_of_a_model_without_a_price_under_a_budget(project: World) -> None:
+def test_chat_with_a_budget_warns_of_a_model_without_a_price(project: World) -> None:
     own(project, "config.toml", "[chat]\nmax_cost_microcents = 100_000_000\n")
     ended = project.run("chat", "-m", "scripted:echo", "-p", "Hi")
     assert ended.code == 1

@@ -59,7 +59,7 @@ def test_model_without_a_provider_is_refused_immediately(world: World) -> None:
     assert "$PERDURE_MODEL: 'gpt-5' names no provider" in ended.err
 
 
-def test_empty_store_variable_is_an_error_and_names_no_default(world: World) -> None:
+def test_empty_store_variable_is_an_error_instead_of_the_default_store(world: World) -> None:
     ended = World(world.folder, {"PERDURE_STORE": ""}).run("chat", "-p", "hello")
     assert ended.code == 2
     assert ended.err.startswith("perdure: PERDURE_STORE is empty: set it to the address of a store")
@@ -85,7 +85,7 @@ def test_empty_backup_path_is_refused(sample: World) -> None:
     assert sorted(sample.folder.iterdir()) == before
 
 
-def test_file_instead_of_folder_is_reported(world: World) -> None:
+def test_error_reports_a_file_given_instead_of_a_folder(world: World) -> None:
     file = world.folder / "file"
     file.write_text("mine")
     ended = world.run("sessions", "list", "--store", f"jsonl:///{file}")

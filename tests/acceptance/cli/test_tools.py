@@ -28,7 +28,7 @@ def session_of(world: World) -> str:
     return world.ok("sessions", "list", "--json").json[0]["id"]
 
 
-def test_change_waits_for_approval_and_always_lasts_until_revoked(
+def test_file_change_needs_approval_and_always_answer_lasts_until_revoked(
     world: World,
 ) -> None:
     assert says(world, write("a.txt", "one")).code == 1
@@ -75,7 +75,7 @@ def test_approval_mode_approves_edits_or_refuses_all_changes(world: World) -> No
     assert not (world.folder / "b.txt").exists()
 
 
-def test_allowed_command_runs(world: World) -> None:
+def test_command_given_with_allow_command_runs(world: World) -> None:
     call = '/tool run_command {"command": "echo hello"}'
     done = says(world, call, "--approve", "auto", "--allow-command", "echo *")
     assert "hello" in done.out
@@ -97,7 +97,7 @@ def test_resumed_session_keeps_its_tools_and_permissions(world: World) -> None:
     assert "[exit code 0]" in echoed(world)
 
 
-def test_flag_on_resume_grants_and_records_new_permissions(world: World) -> None:
+def test_permission_option_on_resume_grants_and_records_permissions(world: World) -> None:
     says(world, "hello")
     assert "There is no tool 'run_command'" in echoed(world)
     assert "[exit code 0]" in echoed(world, "--allow-command", "echo *", "--approve", "auto")

@@ -133,7 +133,7 @@ def test_encrypted_store_can_be_rekeyed_and_decrypted(plain: World) -> None:
 
 
 @pytest.mark.all_only
-def test_working_keyring_stores_the_key(plain: World) -> None:
+def test_new_store_key_is_stored_in_a_working_keyring(plain: World) -> None:
     world = with_keyring(plain)
 
     ended = world.ok("store", "rekey", "--generate")
@@ -150,7 +150,7 @@ def test_working_keyring_stores_the_key(plain: World) -> None:
     assert is_readable(world)
 
 
-def test_without_a_keyring_a_new_key_needs_a_file(plain: World) -> None:
+def test_new_key_without_a_keyring_needs_a_key_file(plain: World) -> None:
     ended = plain.run("store", "rekey", "--generate", "--json")
     assert (ended.code, ended.error["code"]) == (2, "usage")
     assert "--new-key-file" in ended.error["message"]
@@ -163,7 +163,7 @@ def test_contradictory_options_are_refused(plain: World, words: list[str]) -> No
     assert is_readable(plain)
 
 
-def test_store_in_use_keeps_its_key_and_no_new_key_remains(plain: World) -> None:
+def test_rekey_of_a_store_in_use_keeps_its_key_and_removes_the_new_key(plain: World) -> None:
     file = plain.folder / "key"
     with plain.start("chat", "-m", "scripted:echo") as chat:
         assert chat.stdin is not None

@@ -61,6 +61,6 @@ def test_secrets_and_paths_are_replaced_in_a_workflow_too(sample: World) -> None
     parse(ended.out)
 
 
-def test_pipe_gets_the_workflow_and_the_session_stays_active(sample: World) -> None:
+def test_workflow_export_to_a_pipe_does_not_end_the_session(sample: World) -> None:
     assert sample.ok(*WORDS).out.startswith('schema_version: "1.0"\n')
     assert json.loads(sample.ok("sessions", "list", "--json").out)[0]["status"] == "active"

@@ -59,7 +59,7 @@ def test_fork_with_cwd_reads_the_files_of_its_folder(shop: World) -> None:
     assert "in one" in shop.ok("chat", "--session", session, "-p", READ).out
 
 
-def test_missing_folder_is_a_warning_that_names_the_remedy(shop: World) -> None:
+def test_missing_workspace_folder_causes_a_warning_with_the_remedy(shop: World) -> None:
     session = newest(shop)
     (shop.folder / "one").rename(shop.folder / "three")
     ended = shop.ok("chat", "--session", session, "-p", READ)
@@ -132,7 +132,7 @@ def test_imported_session_that_gets_a_turn_in_a_folder_is_listed_in_that_folder(
     assert found["id"] == SAMPLE_ID
 
 
-def test_secret_in_instructions_is_a_warning_of_chat(world: World) -> None:
+def test_chat_warns_of_a_secret_in_instructions(world: World) -> None:
     (world.folder / "a.agent.yaml").write_text(
         "id: a\nmodel: scripted:echo\nsystem_prompt: Use {{secrets.KEY}}.\n"
     )

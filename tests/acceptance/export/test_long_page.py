@@ -42,7 +42,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.all_only
-async def test_long_session_is_drawn_only_where_it_is_visible(page: Page, file: Path) -> None:
+async def test_page_of_a_long_session_draws_only_visible_entries(page: Page, file: Path) -> None:
     page.show(await page_of(recording(), file))
     assert page.value(NODES) < 4_000
     assert page.value("document.querySelectorAll('.row').length") < 60

@@ -118,7 +118,7 @@ def test_search_finds_words_of_every_branch_even_inside_tools(sample: Page) -> N
     sample.until(f"{CURRENT} !== 'e1'")
 
 
-def test_keys_move_from_message_to_message(sample: Page) -> None:
+def test_page_keys_move_from_message_to_message(sample: Page) -> None:
     for key in "jjjk":
         sample.press(key)
     sample.until(f"{CURRENT} === 'e3'")
@@ -249,7 +249,7 @@ async def test_text_has_enough_contrast_in_both_themes(
         assert contrast >= 4.5, (selector, contrast)
 
 
-def test_theme_follows_the_system_until_a_theme_is_chosen(sample: Page) -> None:
+def test_page_uses_the_system_theme_until_a_theme_is_chosen(sample: Page) -> None:
     back = "getComputedStyle(document.body).backgroundColor"
     light = sample.value(back)
     sample.sized(1280, 900, is_dark=True)

@@ -94,7 +94,7 @@ def recording(*texts: str) -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
-async def test_markdown_is_shown_as_elements(page: Page, tmp_path: Path) -> None:
+async def test_page_shows_markdown_as_html_elements(page: Page, tmp_path: Path) -> None:
     text = (
         "# One\n\nSome **bold**, *slanted*, ~~struck~~ and `code`.\nNext line.\n\n"
         "- [ ] open\n- [x] done\n  1. inner\n\n> quoted\n\n| a | b |\n|:--|--:|\n| 1 | 2 |\n\n"

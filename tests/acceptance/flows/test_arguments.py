@@ -87,14 +87,14 @@ def test_grant_is_refused_in_no_access_mode_until_the_mode_changes(
     assert (project / "built").exists()
 
 
-def test_help_of_run_and_resume_says_that_commands_are_limited(world: World) -> None:
+def test_help_of_run_and_resume_states_that_commands_are_limited(world: World) -> None:
     for command in ("run", "resume"):
         told = " ".join(flow(world, command, "--help").out.split())
         assert "--allow-command LINE Limit roles to this command" in told
         assert "A command it may run" not in told
 
 
-def test_record_folder_errors_are_plain_and_path_is_stored_without_dots(
+def test_record_folder_path_is_stored_without_dots_and_its_errors_are_clear(
     world: World, project: Path
 ) -> None:
     (project / "dangling").symlink_to("gone")

@@ -224,7 +224,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_folder_of_another_version_is_refused_and_named(project: World) -> None:
+def test_flow_folder_of_another_format_version_is_refused_by_name(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "state/p/f")
     file = project.folder / "state" / "p" / "f" / "flow.json"
@@ -234,7 +234,7 @@ def test_folder_of_another_version_is_refused_and_named(project: World) -> None:
     assert (ended.json["flow"], ended.json["openable"]) == ("f", False)
 
 
-def test_deleted_flow_loses_sessions_and_keeps_files(project: World) -> None:
+def test_deleting_a_flow_erases_its_sessions_and_keeps_its_files(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "delete", "f", code=2)
     record = str(project.folder / "record")
@@ -274,7 +274,7 @@ def test_staged_handoff_is_declined_then_approved(project: World) -> None:
     assert "build handed done.md to review, approved by" in feed
 
 
-def test_turn_is_stopped_and_watched_from_other_processes(project: World) -> None:
+def test_flow_turn_can_be_watched_and_stopped_from_other_processes(project: World) -> None:
     hanging = project.scenario("name: s\nrules:\n  - steps: [{text: Wait.}, hang]\n")
     running = project.start("flow", "run", *FIRST[:1], "--scenario", hanging, "--id", "f")
     watching: subprocess.Popen[bytes] | None = None

@@ -54,7 +54,7 @@ def test_command_in_no_access_mode_runs_only_after_approval(world: World, built:
     assert built.exists()
 
 
-def test_denied_command_ends_turn_between_processes(world: World, built: Path) -> None:
+def test_denial_given_in_another_process_ends_the_turn(world: World, built: Path) -> None:
     (asked,) = flow(world, *RUN, "--json", code=1).json["waiting"]
     assert world.run("inbox", "answer", asked["question"], "deny").code == 0
     (waiting,) = flow(world, "resume", "f", "--json", code=1).json["waiting"]
@@ -79,7 +79,7 @@ def test_command_runs_without_approval_in_full_access(world: World, built: Path)
     assert built.exists()
 
 
-def test_allowed_commands_of_run_limit_every_mode(world: World, built: Path) -> None:
+def test_allowed_commands_of_a_run_limit_every_consent_mode(world: World, built: Path) -> None:
     flow(world, *RUN, "--consent", "full-access", "--allow-command", "ls *", code=1)
     feed = flow(world, "show", "f", "--role", "owner").out
     assert "the command is not one of those that are allowed" in feed

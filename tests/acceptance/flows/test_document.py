@@ -17,6 +17,6 @@ def test_every_command_prints_the_output_in_the_document() -> None:
         assert agrees(exchange.output, real), f"line {exchange.line}, {exchange.command}:\n{shown}"
 
 
-def test_all_three_examples_are_shown() -> None:
+def test_document_guide_shows_all_three_examples() -> None:
     for name in ("single-owner", "review", "fan-out"):
         assert f"{name} && perdure flow run" in TEXT

@@ -77,7 +77,7 @@ def test_review_is_rejected_once_and_all_roles_look_back(world: World) -> None:
     assert project.state()["status"] == "completed"
 
 
-def test_branches_wait_for_a_persons_answer_and_are_joined(world: World) -> None:
+def test_flow_branches_wait_for_an_answer_of_a_person_and_are_joined(world: World) -> None:
     project = Project(world, "fan-out")
     project.flow("run", *BEGINNING, "--id", "f", code=1)
     shown = project.flow("show", "f").out

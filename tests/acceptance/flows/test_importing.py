@@ -34,7 +34,7 @@ def test_import_of_a_flow_without_format_suggests_the_format_option(
     assert "a-society" not in world.run("import", "empty").err
 
 
-def test_each_folder_that_is_not_imported_is_named_once(world: World, exported: Path) -> None:
+def test_import_reports_each_skipped_flow_folder_once(world: World, exported: Path) -> None:
     for name, file, text in (
         ("two", "flow.json", "{}"),
         ("three", "flow.json", "{}"),

@@ -95,7 +95,7 @@ def test_role_with_an_erased_session_stops_with_a_reason_and_others_continue(
     flow(project, "delete", "f", "--yes")
 
 
-def test_flow_cannot_be_used_as_a_session_to_chat_in_or_end(project: World) -> None:
+def test_chat_and_end_commands_reject_a_flow_id(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     before = flow(project, "show", "f", "--json").json
     for words in (

@@ -122,7 +122,7 @@ def test_compact_with_scenario_keeps_the_settings_of_the_flow(laid: World) -> No
     assert [each["topic"] for each in resumed.json["waiting"]] == ["improvement-choice"]
 
 
-def test_erased_role_session_leaves_flow_and_inbox_readable(laid: World) -> None:
+def test_flow_and_inbox_are_readable_after_a_role_session_is_erased(laid: World) -> None:
     acted = ("--scenario", laid.scenario(ASKS), "--consent", "full-access")
     assert laid.run(*RUN, *acted).code == 1
     laid.ok("sessions", "erase", "f__owner", "--yes")

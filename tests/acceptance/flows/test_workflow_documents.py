@@ -82,7 +82,9 @@ def trip(world: World) -> World:
 
 
 @pytest.mark.parametrize("dialect", ["perdure", "relavium"])
-def test_recorded_session_is_replayed_exactly(world: World, dialect: str) -> None:
+def test_document_run_with_a_recorded_session_repeats_it_exactly(
+    world: World, dialect: str
+) -> None:
     world.ok("import", str(SAMPLE))
     world.ok("export", SAMPLE_ID, "--format", "workflow", "--dialect", dialect, "-o", "w.yaml")
     refused = flow(world, "validate", "w.yaml", code=2).out

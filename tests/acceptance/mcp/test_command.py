@@ -38,7 +38,7 @@ def test_servers_are_listed_without_being_started(world: World) -> None:
     assert not (world.folder / "deeds").exists()
 
 
-def test_server_test_lists_tools_and_omitted_ones_with_reasons(
+def test_server_test_lists_tools_and_the_reasons_for_omitted_tools(
     world: World,
 ) -> None:
     told = world.ok("mcp", "test", "fake", "--json").json
@@ -101,7 +101,7 @@ def test_invalid_server_is_listed_and_does_not_affect_other_servers(world: World
 
 
 @pytest.mark.all_only
-def test_agent_of_every_chat_has_its_configured_servers(world: World) -> None:
+def test_chat_agent_gets_the_mcp_servers_from_settings(world: World) -> None:
     said = world.ok("chat", "-p", '/tool mcp_fake_add {"a": 2, "b": 3}').out
     assert "5" in said
     assert "mcp_fake_add" in said

@@ -54,7 +54,7 @@ async def bodies(chat: Chat, kind: type) -> list[Any]:
     return [b async for e in chat.session.entries() if isinstance(b := body_of(e), kind)]
 
 
-async def test_model_calls_reach_server_and_server_answers_reach_model(deeds: Path) -> None:
+async def test_mcp_calls_reach_the_server_and_its_answers_reach_the_model(deeds: Path) -> None:
     stage = Stage(call("add", '{"a": 2, "b": 3}'), call("show"), call("fail"), says("done"))
     me = agent(local(deeds))
     async with stage.runtime(me) as runtime:
@@ -148,7 +148,7 @@ async def test_invalid_arguments_never_reach_the_server(deeds: Path) -> None:
     assert not has_sent(deeds)
 
 
-async def test_call_is_approved_first_with_its_exact_arguments(deeds: Path) -> None:
+async def test_mcp_call_needs_approval_of_its_exact_arguments(deeds: Path) -> None:
     stage = Stage(call("send", '{"to": "ann"}'), says("done"))
     me = agent(local(deeds), approval="ask")
     async with stage.runtime(me) as runtime:
@@ -196,7 +196,9 @@ async def test_server_without_used_tools_is_not_started(deeds: Path) -> None:
 
 
 @pytest.mark.all_only
-async def test_sessions_share_a_server_and_resumed_session_has_its_tools(deeds: Path) -> None:
+async def test_sessions_share_an_mcp_server_and_a_resumed_session_gets_its_tools(
+    deeds: Path,
+) -> None:
     stage = Stage(says("hello"), call("add", '{"a": 4, "b": 4}'), says("done"))
     me = agent("fake")
     known = [local(deeds)]

@@ -60,7 +60,7 @@ async def asked(client: Client, tool: str, **arguments: Any) -> tuple[str, bool]
     return "\n".join(part.text for part in result.content), bool(result.is_error)
 
 
-async def test_client_recalls_searches_and_reads(address: str) -> None:
+async def test_mcp_client_can_recall_search_and_read(address: str) -> None:
     async with served(address) as client:
         tools = (await client.list_tools()).tools
         assert {tool.name for tool in tools} == READING
@@ -140,7 +140,7 @@ async def test_long_answers_are_cut_and_say_how_to_read_the_rest(address: str) -
     assert "line 119" in resource.contents[0].text
 
 
-async def test_client_writes_only_with_permission(address: str) -> None:
+async def test_mcp_client_can_write_only_with_permission(address: str) -> None:
     async with served(address, "--allow-write") as client:
         tools = (await client.list_tools()).tools
         assert {tool.name for tool in tools} == READING | WRITING
@@ -167,7 +167,7 @@ def test_conflicting_options_or_an_unknown_embedder_are_refused(tmp_path: Path) 
 
 
 @pytest.mark.all_only
-def test_interrupted_server_ends_at_once(address: str) -> None:
+def test_interrupted_mcp_server_ends_at_once(address: str) -> None:
     command = (sys.executable, "-m", "perdure", "mcp", "serve", "--store", address)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin is not None

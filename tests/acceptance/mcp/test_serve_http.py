@@ -114,7 +114,7 @@ async def everything(connected: Client) -> str:
     return "\n".join(answers)
 
 
-async def test_tokens_limit_the_data_and_actions_of_clients(world: World) -> None:
+async def test_token_limits_the_data_and_actions_of_an_mcp_client(world: World) -> None:
     async with world.served() as (_, url):
         async with client(url, world.token("admin", subject="ana")) as ana:
             assert await tools_of(ana) == READING  # no role writes without --allow-write

@@ -11,7 +11,7 @@ from tests.fakes.real_pi import RealPi
 from tests.fakes.session_files import file_of
 
 
-async def test_pi_forks_session_of_perdure_and_both_read_the_same(
+async def test_pi_fork_of_a_perdure_session_is_read_equally_by_both_programs(
     pi: RealPi, tmp_path: Path
 ) -> None:
     folder = tmp_path / "sessions"
@@ -29,7 +29,7 @@ async def test_pi_forks_session_of_perdure_and_both_read_the_same(
             assert list((await fork.labels()).values()) == ["here"]
 
 
-async def test_perdure_forks_session_of_pi_and_both_read_the_same(
+async def test_perdure_fork_of_a_pi_session_is_read_equally_by_both_programs(
     pi: RealPi, tmp_path: Path
 ) -> None:
     folder = tmp_path / "sessions"

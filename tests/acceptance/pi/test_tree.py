@@ -29,7 +29,9 @@ Row = tuple[str, str | None, str | None]
 
 
 @pytest.mark.all_only
-async def test_tree_of_pi_shows_the_entries_that_perdure_shows(pi: RealPi, tmp_path: Path) -> None:
+async def test_tree_of_pi_and_tree_of_perdure_show_the_same_entries(
+    pi: RealPi, tmp_path: Path
+) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()
     address = f"jsonl:///{folder}?dialect=pi"

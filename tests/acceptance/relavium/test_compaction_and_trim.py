@@ -48,7 +48,7 @@ async def test_20_trim_after_compaction_moves_boundary_and_keeps_summary() -> No
     assert sum(text.startswith("say ") for text in said) == 12
 
 
-async def test_20_trim_by_number_keeps_newest_exchanges_and_is_reported() -> None:
+async def test_20_trim_to_a_message_limit_keeps_newest_exchanges_and_is_reported() -> None:
     theatre = Theatre(main=[words("five"), words("six")])
     by_number = CompactionSettings(is_enabled=False, max_messages=4)
     chat = await theatre.chat(compaction=by_number)

@@ -53,7 +53,7 @@ async def cut(by: str, policy: InterruptPolicy) -> tuple[Theatre, Chat]:
 
 @pytest.mark.parametrize("by", ["abort", "cancel", "provider", "abandon"])
 @pytest.mark.parametrize("policy", ["retry", "rollback", "ask", "continue"])
-async def test_cut_answer_is_a_side_entry_in_context_only_under_continue(
+async def test_cut_answer_is_in_the_context_only_with_policy_continue(
     by: str, policy: InterruptPolicy
 ) -> None:
     theatre, chat = await cut(by, policy)
@@ -80,7 +80,7 @@ async def test_answer_cut_before_its_first_text_adds_no_message_to_the_context()
     assert [message.role for message in await chat.session.messages()] == ["user"]
 
 
-async def test_provider_cut_is_restarted_without_the_part_in_the_context() -> None:
+async def test_answer_cut_by_the_provider_is_restarted_without_its_partial_text() -> None:
     theatre = Theatre(main=[(*BEGUN, ModelUnavailable("p:main", "broke"))], other=[words("whole")])
     chat = await theatre.chat(on_interrupt="continue", restart_on_cut=True, fallbacks=["p:other"])
     assert (await chat.send("go")).text == "whole"

@@ -35,7 +35,7 @@ def asks_with(name: str, **args: object) -> Act:
     return (ToolCallDelta(0, "c", name, json.dumps(args)), StreamEnd("tool_calls", USED))
 
 
-async def test_26_raising_or_closed_observer_harms_no_turn_or_sibling() -> None:
+async def test_26_failing_or_closed_observer_affects_no_turn_and_no_other_observer() -> None:
     theatre = Theatre(main=[words("hello")])
     chat = await theatre.chat()
     seen: list[str] = []

@@ -85,7 +85,7 @@ async def test_12_error_after_first_token_is_reported_without_fallback(
     assert theatre.players.called == ["main"]
 
 
-async def test_12_agent_may_restart_on_fallback_and_keep_partial_visible() -> None:
+async def test_12_agent_can_restart_on_fallback_and_keep_the_partial_answer_visible() -> None:
     theatre = Theatre(main=[(TextDelta("so f"), DOWN)], other=[words("so far, so good")])
     chat = await theatre.chat(fallbacks=["q:other"], restart_on_cut=True)
     assert (await chat.send("go")).text == "so far, so good"
@@ -94,7 +94,7 @@ async def test_12_agent_may_restart_on_fallback_and_keep_partial_visible() -> No
     assert [m.text for m in await chat.session.messages()] == ["go", "so far, so good"]
 
 
-async def test_13_error_like_or_empty_text_calls_no_fallback() -> None:
+async def test_13_empty_answer_or_text_that_looks_like_an_error_calls_no_fallback() -> None:
     theatre = Theatre(main=[words("Error: overloaded, try again"), words("")])
     chat = await theatre.chat(fallbacks=["q:other"])
     assert (await chat.send("go")).text.startswith("Error:")
@@ -197,7 +197,7 @@ async def test_18_failed_key_lookup_is_reported_without_inner_error() -> None:
     assert failed.value.__cause__ is None
 
 
-async def test_22_first_turn_after_resume_with_little_budget_left_is_held_back() -> None:
+async def test_22_turn_after_resume_is_blocked_if_its_call_exceeds_the_remaining_budget() -> None:
     theatre = Theatre(main=[words("one")])
     budget = perdure.Budget(4_300, "fail")
     chat = await theatre.chat(options={"budget": budget})
@@ -209,7 +209,7 @@ async def test_22_first_turn_after_resume_with_little_budget_left_is_held_back()
     assert len(theatre.players.requests) == 1
 
 
-async def test_24_costs_by_model_sum_to_total_over_failures_and_switches() -> None:
+async def test_24_costs_by_model_add_up_to_the_total_despite_failures_and_switches() -> None:
     theatre = Theatre(
         main=[(DOWN,), words("one"), (TextDelta("cut"), DOWN)], other=[words("two")], third=[]
     )
@@ -318,7 +318,7 @@ async def test_summary_over_the_budget_is_not_requested() -> None:
     assert theatre.players.requests == []
 
 
-async def test_unusable_summary_is_counted_as_cost() -> None:
+async def test_cost_of_an_unusable_summary_is_counted() -> None:
     theatre = Theatre(main=[words("short"), words("They counted words, and went on. " * 20)])
     chat = await theatre.chat()
     await chat.session.append(*[perdure.user("word " * 20_000), perdure.assistant("yes")] * 4)

@@ -132,7 +132,7 @@ async def test_fork_of_import_works_in_its_folder_under_local_agent(tmp_path: Pa
             assert again.workspace.working_dir == str(shops.second)
 
 
-async def test_open_turn_keeps_its_folder_and_refuses_the_move(tmp_path: Path) -> None:
+async def test_workspace_move_during_an_open_turn_is_refused(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     await shops.start()
     hold = Hold()
@@ -148,7 +148,7 @@ async def test_open_turn_keeps_its_folder_and_refuses_the_move(tmp_path: Path) -
             assert (await (await store.open("s")).info()).cwd == str(shops.first)
 
 
-async def test_move_that_widens_access_or_leaves_names_undefined_is_refused(
+async def test_workspace_move_that_extends_access_or_leaves_names_undefined_is_refused(
     tmp_path: Path,
 ) -> None:
     shops = Shops(tmp_path)
@@ -175,7 +175,7 @@ EDITOR = Agent(
 )
 
 
-async def test_message_carries_file_selection_and_variables(tmp_path: Path) -> None:
+async def test_message_can_set_file_selection_and_variables(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     place = Workspace(str(shops.first), {"shop": "tea"}, "a.py", Selection("a.py", 1, 2))
     players = Players()
@@ -231,7 +231,7 @@ async def test_message_during_another_turn_records_no_workspace_change(tmp_path:
         ]
 
 
-async def test_grant_of_one_folder_is_invalid_after_the_move(tmp_path: Path) -> None:
+async def test_grant_for_one_folder_is_invalid_after_a_move_to_another(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     await shops.start()
     call = asks("write_file", json='{"path": "f.txt", "content": "new"}')
@@ -350,7 +350,7 @@ async def test_older_chat_recovers_a_turn_in_the_folder_where_the_turn_began(
         assert players.requests[-1].system == f"In {shops.second} for tea."
 
 
-async def test_names_without_a_value_are_empty_text(tmp_path: Path) -> None:
+async def test_workspace_names_without_a_value_become_empty_text(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     names = "working_dir", "git_ref", "active_file", "selection"
     agent = Agent(

@@ -58,7 +58,7 @@ def _read(file: Path) -> str:
 
 
 @pytest.mark.parametrize("policy", ["ask", "never"])
-async def test_call_shows_intent_then_unknown_after_kill_then_outcome(
+async def test_console_call_shows_intent_then_unknown_after_kill_then_outcome(
     tmp_path: Path, chromium: str, port: str, policy: str
 ) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM.replace("POLICY", policy))

@@ -57,7 +57,9 @@ async def test_cluster_view_shows_workers_queues_and_stuck_turns(
         assert browser.complaints == []
 
 
-async def test_cluster_needs_role_admin_and_shared_store(server: Served, tmp_path: Path) -> None:
+async def test_cluster_view_needs_the_admin_role_and_a_shared_store(
+    server: Served, tmp_path: Path
+) -> None:
     shown = (await server.http.get("/v1/cluster")).json()
     worker, shared = shown["workers"]
     assert (worker["id"], worker["state"], worker["running"]) == ("w-1", "alive", 3)

@@ -35,7 +35,9 @@ ANSWERS = [
 ]
 
 
-async def test_person_converses_and_approves_by_keyboard(tmp_path: Path, chromium: str) -> None:
+async def test_console_supports_conversation_and_approval_by_keyboard(
+    tmp_path: Path, chromium: str
+) -> None:
     REFUNDS.clear()
     async with (
         served(tmp_path, ANSWERS, agents=[DESK]) as server,
@@ -80,7 +82,7 @@ async def test_message_of_another_client_appears_without_reload(
 
 
 @pytest.mark.all_only
-async def test_branches_are_switched_and_forked(tmp_path: Path, chromium: str) -> None:
+async def test_console_switches_and_forks_branches(tmp_path: Path, chromium: str) -> None:
     async with served(tmp_path, ["Answer one"]) as server:
         session = await server.said("Question")
         handle = await server.store.open(session)
@@ -121,7 +123,7 @@ BEYOND_RAIL = (
 
 @pytest.mark.all_only
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-async def test_every_view_fits_its_window(
+async def test_every_console_view_fits_its_window(
     tmp_path: Path, chromium: str, size: tuple[int, int]
 ) -> None:
     async with served(tmp_path, ["word " * 300]) as server:

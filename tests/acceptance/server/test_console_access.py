@@ -25,7 +25,7 @@ LOOKS = [
 
 
 @pytest.mark.parametrize(("size", "scheme"), LOOKS)
-async def test_no_view_has_a_serious_accessibility_fault(
+async def test_console_views_have_no_serious_accessibility_fault(
     tmp_path: Path, chromium: str, axe: str, size: tuple[int, int], scheme: str
 ) -> None:
     async with served(tmp_path, ANSWERS, agents=[DESK]) as server:

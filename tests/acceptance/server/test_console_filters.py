@@ -43,7 +43,9 @@ async def test_late_answer_to_earlier_filter_is_dropped(tmp_path: Path, chromium
             assert browser.complaints == []
 
 
-async def test_search_and_list_match_parts_and_offer_values(tmp_path: Path, chromium: str) -> None:
+async def test_console_filters_match_parts_of_values_and_offer_values(
+    tmp_path: Path, chromium: str
+) -> None:
     async with served(tmp_path) as server:
         for name in ("Ana Lee", "ana", "bob"):
             made = await server.store.create(title=f"Session of {name}", subject=name)

@@ -34,7 +34,7 @@ async def press(page: Page, *keys: str) -> None:
 
 
 @pytest.mark.usefixtures("_no_mouse")
-async def test_ten_commonest_tasks_need_no_mouse(tmp_path: Path, chromium: str) -> None:
+async def test_ten_most_frequent_console_tasks_need_no_mouse(tmp_path: Path, chromium: str) -> None:
     async with served(
         tmp_path, [*ANSWERS, "Both are refunded.", "The second answer."], agents=[DESK]
     ) as server:

@@ -126,7 +126,9 @@ GIVE = """([data, kind]) => {
 
 
 @pytest.mark.all_only
-async def test_images_are_pasted_dropped_and_chosen(tmp_path: Path, chromium: str) -> None:
+async def test_images_can_be_pasted_dropped_and_selected_in_the_console(
+    tmp_path: Path, chromium: str
+) -> None:
     image = base64.b64decode(DOT)
     async with served(tmp_path, ["Three dots"]) as server, browsing(chromium, server) as browser:
         page = browser.page

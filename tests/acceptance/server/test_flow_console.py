@@ -64,7 +64,9 @@ async def test_running_turn_is_shown_live_and_stopped(tmp_path: Path, chromium: 
 
 
 @pytest.mark.all_only
-async def test_consent_role_and_context_are_changed(tmp_path: Path, chromium: str) -> None:
+async def test_console_changes_consent_role_and_context_of_a_flow(
+    tmp_path: Path, chromium: str
+) -> None:
     async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:
         page = browser.page
         flow = await begun(server, tmp_path, consent="no-access")
@@ -125,7 +127,7 @@ ENDS = [(n, 99) for n in range(66, 99)]
 
 @pytest.mark.all_only
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-async def test_graph_of_hundred_nodes_is_used_by_keyboard(
+async def test_flow_graph_of_a_hundred_nodes_is_usable_by_keyboard(
     tmp_path: Path, chromium: str, size: tuple[int, int]
 ) -> None:
     name = {0: "owner-intake"} | {n: f"step-{n}" for n in range(1, 100)}

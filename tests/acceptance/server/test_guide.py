@@ -40,7 +40,7 @@ async def address_of(process: asyncio.subprocess.Process) -> str:
 
 @pytest.mark.all_only
 @pytest.mark.full_only
-async def test_program_of_guide_is_served(tmp_path: Path) -> None:
+async def test_server_program_of_the_guide_runs(tmp_path: Path) -> None:
     program = re.findall(r"<!-- shop.py -->\n```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[0]
     (tmp_path / "shop.py").write_text(program.replace("openai:gpt-5", "scripted:echo"))
     tokens = TokenFile(tmp_path / "tokens.json")

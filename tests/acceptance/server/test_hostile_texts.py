@@ -37,7 +37,9 @@ ASKS = assistant(tool_call("c", "refund", {"number": 1, "reason": ALL}))
 DESK = perdure.Agent("desk", model="scripted:desk", tools=[refund])
 
 
-async def test_texts_of_sessions_never_run(tmp_path: Path, chromium: str) -> None:
+async def test_session_texts_never_run_as_scripts_in_the_console(
+    tmp_path: Path, chromium: str
+) -> None:
     async with served(tmp_path, [ASKS], agents=[DESK]) as server:
         session = await recorded(server)
         asking = (await server.http.post("/v1/messages", json={"text": ALL})).json()["sessionId"]
@@ -69,7 +71,9 @@ async def test_texts_of_sessions_never_run(tmp_path: Path, chromium: str) -> Non
             await has_not_run(browser)
 
 
-async def test_texts_of_flows_never_run(tmp_path: Path, chromium: str) -> None:
+async def test_flow_texts_never_run_as_scripts_in_the_console(
+    tmp_path: Path, chromium: str
+) -> None:
     workflow = WORKFLOW.replace("A page on trains", f"'{IMAGE}'")
     async with serving_flows(tmp_path, workflow) as server:
         flow = await begun(server, tmp_path)

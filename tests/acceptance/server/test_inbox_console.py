@@ -19,7 +19,9 @@ WRITER = perdure.Agent("writer", model="scripted:writer", tools=("write_file",))
 LINES = "".join(f"line {n}\n" for n in range(2_000))
 
 
-async def test_write_with_diff_shows_all_arguments_in_full(tmp_path: Path, chromium: str) -> None:
+async def test_inbox_question_about_a_write_shows_diff_and_all_arguments_in_full(
+    tmp_path: Path, chromium: str
+) -> None:
     (tmp_path / "notes.txt").write_text("first\n")
     arguments: dict[str, object] = {"path": "notes.txt", "content": LINES, "append": True}
     answers = [assistant(tool_call("c1", "write_file", arguments)), "Written."]

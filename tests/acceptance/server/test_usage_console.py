@@ -28,7 +28,9 @@ async def spend(server: Served, subject: str, model: str, cents: int | None) -> 
     await session.append(user("hi"), msgspec.structs.replace(answer, model=model))
 
 
-async def test_chart_follows_group_and_marks_unpriced_days(tmp_path: Path, chromium: str) -> None:
+async def test_usage_chart_shows_the_chosen_group_and_marks_days_without_price(
+    tmp_path: Path, chromium: str
+) -> None:
     clock = ManualClock(SystemClock().now_ms() - 3 * 86_400_000)
     async with served(tmp_path, clock=clock) as server:
         await spend(server, "ana", "house:large", 20)

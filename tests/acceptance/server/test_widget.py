@@ -57,7 +57,9 @@ async def said(server: Served) -> list[str]:
     return [each.text for each in await (await server.store.open(info.id)).messages()]
 
 
-async def test_visitor_talks_and_reloads_during_an_answer(tmp_path: Path, chromium: str) -> None:
+async def test_widget_visitor_can_reload_the_page_during_an_answer(
+    tmp_path: Path, chromium: str
+) -> None:
     model = Paced("One moment, ", "it is **sent**.")
     async with served(tmp_path, models=model) as server, visiting(chromium, server) as visit:
         await visit.open(tag(server, visit))

@@ -243,7 +243,7 @@ async def test_context_overflow_reports_its_numbers(wire: Wire) -> None:
     assert (error.used_tokens, error.limit_tokens) == (210_000, 200_000)
 
 
-async def test_retry_delay_of_server_is_passed_on(wire: Wire) -> None:
+async def test_error_contains_the_retry_delay_given_by_the_server(wire: Wire) -> None:
     error = await wire.failure(failing(429, "slow down", retry_after="12"))
     assert isinstance(error, RateLimited)
     assert error.retry_after_s == 12

@@ -230,7 +230,7 @@ async def test_failed_call_is_not_retried_by_client_library(wire: Wire, status: 
     assert len(wire.server.requests) == 1
 
 
-async def test_retry_delay_of_server_is_passed_on(wire: Wire) -> None:
+async def test_error_contains_the_retry_delay_given_by_the_server(wire: Wire) -> None:
     error = await wire.failure(failing(429, "slow down", retry_after="12"))
     assert isinstance(error, RateLimited)
     assert error.retry_after_s == 12
@@ -387,7 +387,7 @@ async def test_silent_server_times_out(words: int) -> None:
         assert builder.partial().text == ANSWER.text[: 7 if words else 0]
 
 
-async def test_slow_server_is_waited_for() -> None:
+async def test_slow_server_answer_is_awaited() -> None:
     async with openai_server() as server:
         # Together the pauses are longer than the silence that is allowed.
         client = OpenAICompatible(base_url=server.url, stream_idle_timeout_s=1.5)
@@ -396,7 +396,7 @@ async def test_slow_server_is_waited_for() -> None:
         await client.aclose()
 
 
-async def test_refused_connection_is_unavailable_and_names_address() -> None:
+async def test_refused_connection_is_unavailable_and_its_error_contains_the_address() -> None:
     with reserved_port() as port:
         url = f"http://127.0.0.1:{port}/v1"
         client = OpenAICompatible(base_url=url)

@@ -194,7 +194,7 @@ async def any_byte_satisfies(name: str) -> None:
                 await anext(backend.client(plan).stream(request))
 
 
-async def test_slow_server_is_waited_for() -> None:
+async def test_slow_server_answer_is_awaited() -> None:
     await asyncio.gather(*map(slow_server_is_waited_for, HTTP_BACKENDS))
 
 

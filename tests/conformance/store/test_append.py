@@ -32,7 +32,7 @@ from tests.fakes.clock import START_MS
 from tests.fakes.samples import case
 
 
-async def test_seq_is_dense_from_zero_in_commit_order(store: SessionStore) -> None:
+async def test_seqs_are_consecutive_from_zero_in_commit_order(store: SessionStore) -> None:
     await create(store, S, said("a"), labelled("x", Sibling(0)))
     await append(store, S, said("b"))
     await append(store, S, labelled("y", None), said("c"), said("d"))
@@ -106,7 +106,7 @@ async def test_bodies_kinds_and_versions_are_stored_unchanged(store: SessionStor
     assert await store.entry(S, entry.id) == entry
 
 
-async def test_handwritten_body_equals_codec_body(store: SessionStore) -> None:
+async def test_body_written_by_hand_equals_the_encoded_body(store: SessionStore) -> None:
     await create(store, S, said("a"))
     undone = Compaction("all of it", EntryId("s/0"))
 

@@ -100,7 +100,9 @@ def outcomes(report: CopyReport) -> dict[str, str]:
     return {each.stream: each.outcome for each in report.streams}
 
 
-async def test_copy_shows_the_same_and_verifies(store: SessionStore, target: SessionStore) -> None:
+async def test_copied_store_has_the_same_content_and_verifies(
+    store: SessionStore, target: SessionStore
+) -> None:
     await filled(store)
     report = await copied(store, target)
 
@@ -174,7 +176,7 @@ async def test_copy_to_a_target_with_other_entries_reports_a_conflict(
     assert [e.message.text for e in await target.entries(S) if e.message] == ["a", "there"]
 
 
-async def test_damage_in_transit_is_reported(backend: Backend) -> None:
+async def test_copy_reports_damage_during_the_transfer(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, target = await first.open(), await second.open()
     await create(store, S, said("a"))

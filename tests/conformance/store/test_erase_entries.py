@@ -64,7 +64,7 @@ async def require_sound(store: Store, erased: int) -> None:
 
 
 @erases
-async def test_erased_entry_leaves_log_context_search_and_lists(opened: Store) -> None:
+async def test_erased_entry_is_removed_from_log_context_search_and_lists(opened: Store) -> None:
     session = await opened.create(id="s")
     picture = media(b"\x89PNG" + CANARY.encode(), "image/png")
     secret = await session.append(user(f"my word is {CANARY}", picture))

@@ -366,7 +366,9 @@ async def test_shared_summary_of_erased_branch_is_erased(
     assert await sound(store) == 2
 
 
-async def test_summary_of_erased_summary_is_erased_in_forks_too(store: SessionStore) -> None:
+async def test_summary_based_on_an_erased_summary_is_erased_in_forks_too(
+    store: SessionStore,
+) -> None:
     await create(store, S, said("a"), said("secret"))
     told = new_tree(BranchSummary("a secret", EntryId("s/0")), EntryId("s/0"))
     await append(store, S, told, said("b"))

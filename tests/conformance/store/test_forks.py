@@ -239,7 +239,7 @@ async def test_tree_fork_of_path_fork_sees_only_that_path(store: SessionStore) -
         await store.entry(StreamId("g"), EntryId("s/4"))
 
 
-async def test_chain_of_forks_reads_as_one_branch(store: SessionStore) -> None:
+async def test_branch_through_a_chain_of_forks_is_read_as_one_branch(store: SessionStore) -> None:
     await create(store, S, said("0"))
     stream = S
     for number in range(1, 30):

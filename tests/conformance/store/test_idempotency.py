@@ -149,7 +149,7 @@ async def test_idempotency_key_applies_only_in_its_namespace(data: Data) -> None
     assert texts(await theirs.entries(S)) == ["b"]
 
 
-async def test_replay_wakes_no_watcher_and_uses_no_position(store: SessionStore) -> None:
+async def test_replayed_commit_wakes_no_watcher_and_uses_no_position(store: SessionStore) -> None:
     await create(store)
     await append(store, S, said("a"), key="k")
     position = await store.position()

@@ -215,7 +215,7 @@ async def test_commit_over_quota_is_rejected_as_whole(
     await append(store, S, said("d"))
 
 
-async def test_bytes_count_bodies_and_contents_once(
+async def test_byte_quota_counts_every_body_but_equal_contents_once(
     store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S)

@@ -17,7 +17,7 @@ from perdure.stores.retention.quotas import Quota
 from tests.fakes.clock import ManualClock, SeededRandom
 
 
-async def test_policy_is_set_previewed_and_applied(tmp_path: object) -> None:
+async def test_retention_policy_is_set_previewed_and_applied(tmp_path: object) -> None:
     clock = ManualClock()
     address = f"sqlite:///{tmp_path}/s.db"
     store = await connect_store(address, "default", "normal", Outside(clock, SeededRandom(1)))
