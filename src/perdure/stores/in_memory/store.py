@@ -285,11 +285,12 @@ class MemoryStore:
         self, kinds: Sequence[str], streams: Sequence[StreamId] | None = None
     ) -> list[Entry]:
         found: list[Entry] = []
-        heap = self._handle.heap.streams
+        heap, wanted = self._handle.heap.streams, set(kinds)
         for stream in heap if streams is None else heap.keys() & streams:
-            held = heap[stream]
-            own = [entry for kind in set(kinds) for entry in held.notes.get(kind, ())]
-            found += sorted(own, key=lambda entry: entry.seq)
+            notes = heap[stream].notes
+            if not wanted.isdisjoint(notes):  # few of thousands of streams have any
+                own = [entry for kind in wanted for entry in notes.get(kind, ())]
+                found += sorted(own, key=lambda entry: entry.seq)
         return found
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
