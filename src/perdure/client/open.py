@@ -151,7 +151,7 @@ def open(
     With `is_trusted` False, sessions and flows keep their permissions and open turns only if this
     user's perdure wrote them (``perdure store trust``); docs/guides/trust.md.
     A call waits at most `lock_timeout_s` for a lock of another process. Then it raises
-    StoreUnavailable, which names that process. Units: seconds.
+    StoreLocked, a StoreUnavailable that names that process. Units: seconds.
     Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address;
     NotAStore, StoreTooNew, StoreTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing,
     KeyWrong, StoreNotEncrypted if the store cannot be opened (it is unchanged); Unsupported for a

@@ -244,7 +244,7 @@ class AgentNotFound(ConfigError):
     code = "agent_not_found"
 
     def __init__(self, agent: str, known: tuple[str, ...], where: str = "") -> None:
-        names = ", ".join(known) or "none: define one"
+        names = ", ".join(known) or "none; define one"
         super().__init__(f"there is no agent {agent!r}{where}; there are: {names}")
         self.agent = agent
         self.known = known

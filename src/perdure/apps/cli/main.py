@@ -72,7 +72,10 @@ def _exit_code(words: list[str]) -> int:
     except OSError as error:  # a missing or unreadable folder, a full disk
         _debug()
         place = f"{error.filename}: " if error.filename else ""
-        message = shorten_echoes(f"{place}{error.strerror or error}", words)
+        advice = ""
+        if isinstance(error, PermissionError):
+            advice = "; check the owner and permissions of file and folder"
+        message = shorten_echoes(f"{place}{error.strerror or error}{advice}", words)
         if _is_nowhere():
             message = "the folder you are in is gone; go to another"
         if _is_too_long(error):

@@ -55,7 +55,7 @@ ADVICE: Mapping[str, str] = {
     "`perdure chat --session ID --agent FILE`",
     "the next message continues, or raise max_tool_rounds": 'send "continue" to go on, or raise '
     "max_tool_rounds in the limits of an agent file",
-    "none: define one": "none; `perdure init` writes an example to .perdure/agents",
+    "none; define one": "none; `perdure init` writes an example to .perdure/agents",
     "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
 }
 """Text of the library -> text of the command line. Fields are facts of the error."""
