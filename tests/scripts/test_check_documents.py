@@ -75,7 +75,7 @@ def faults(*cells: str) -> list[tuple[int, str]]:
         ("`a`", "`perdure/b/four.py`, `src/perdure/b`"),
     ],
 )
-def test_map_that_lists_every_module_has_no_violation(cells: tuple[str, ...]) -> None:
+def test_architecture_map_that_lists_every_module_has_no_violation(cells: tuple[str, ...]) -> None:
     assert faults(*cells) == []
 
 

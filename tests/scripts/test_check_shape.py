@@ -274,7 +274,7 @@ ALLOWED = {
 }
 
 
-def test_code_at_each_limit_passes() -> None:
+def test_module_exactly_at_each_limit_has_no_violation() -> None:
     for name, planted in ALLOWED.items():
         with case(name):
             assert violations(planted) == []

@@ -53,7 +53,7 @@ async def test_second_and_later_waiters_share_one_store_watcher() -> None:
     await store.close()
 
 
-async def test_closed_store_is_reported_to_waiters() -> None:
+async def test_waiters_get_an_error_when_the_store_is_closed() -> None:
     store = MemoryStore(clock=ManualClock(), random=SeededRandom())
     waker = Waker(store)
     woken = waker.wakes(FLOW)

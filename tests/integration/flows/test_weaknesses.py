@@ -170,7 +170,7 @@ async def test_11_workspace_is_checked_during_improvement_too(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("cached", "compactions"), [(7_800, 0), (7_900, 1)])
-async def test_13_cached_tokens_count_for_window(
+async def test_13_cached_tokens_count_toward_the_context_window(
     tmp_path: Path, cached: int, compactions: int
 ) -> None:
     ask = Say("Which one?\n```handoff\ntype: prompt-human\n```")

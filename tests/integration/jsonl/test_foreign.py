@@ -130,7 +130,7 @@ def extend(path: Path, added: bytes) -> None:
         file.write(added)
 
 
-async def test_session_of_agent_is_read_and_unchanged(
+async def test_session_file_of_another_program_is_read_and_unchanged(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect])
@@ -184,7 +184,7 @@ async def test_pi_rules_determine_leaf_names_and_unknown_records(tmp_path: Path)
         assert (window.hidden, texts(list(window.entries))) == (1, ["second", "after"])
 
 
-async def test_agent_and_perdure_append_in_turns(
+async def test_other_program_and_perdure_append_alternately_to_one_file(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect])
@@ -204,7 +204,7 @@ async def test_agent_and_perdure_append_in_turns(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_agent_lines_are_added_to_chain_at_next_append(
+async def test_lines_of_another_program_are_added_to_the_chain_at_the_next_append(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect])
@@ -356,7 +356,7 @@ def with_picture(dialect: DialectName) -> list[Record]:
     return [PI[0], pi_entry("a1", None, "message", message=pi_message("user", parts))]
 
 
-async def test_fork_keeps_the_pictures_of_a_session_of_the_tool(
+async def test_fork_keeps_the_pictures_of_a_session_of_another_program(
     folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, with_picture(dialect))
@@ -408,7 +408,7 @@ async def test_files_of_older_versions_are_read_and_not_appended_to(tmp_path: Pa
         assert texts(await store.tree(StreamId("f"))) == ["one", "two", "on"]
 
 
-async def test_session_forked_by_agent_is_separate_session(tmp_path: Path) -> None:
+async def test_session_forked_by_another_program_is_a_separate_session(tmp_path: Path) -> None:
     """pi copies its records completely, including perdure's keys."""
     async with opened(tmp_path, "pi") as store:
         written(tmp_path, PI[:3])
@@ -431,7 +431,7 @@ def forked_from(entries: list[Entry]) -> EntryId:
     return EntryId(f"{S}/{entries[0].seq}")
 
 
-async def test_append_by_agent_wakes_iterators_and_gets_position(
+async def test_append_of_another_program_wakes_iterators_and_gets_a_position(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect][:3])

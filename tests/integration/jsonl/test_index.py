@@ -615,7 +615,7 @@ async def test_erasing_removes_words_of_deleted_files_too(open_store: Opener, fo
     assert len(await search(store, "word")) == MANY + 1
 
 
-async def test_folder_is_not_listed_again_for_each_session_of_tool(
+async def test_folder_is_not_listed_again_for_each_session_of_another_program(
     open_store: Opener, folder: Path, dialect: DialectName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await open_store()

@@ -161,7 +161,9 @@ async def test_session_reduced_to_header_is_reported(address: str, folder: Path)
     assert ("s", 0, text) in await problems(address)
 
 
-async def test_session_with_removed_file_starts_over(address: str, folder: Path) -> None:
+async def test_session_whose_file_was_removed_starts_again_at_seq_zero(
+    address: str, folder: Path
+) -> None:
     await commit(address, "m0", "m1", "m2", "m3")
     file_of(folder, "s").unlink()
     await commit(address, "n0")

@@ -69,7 +69,7 @@ def with_line(path: Path, number: int, line: bytes | None) -> None:
 
 @pytest.mark.parametrize("line", [b"{\n", b"\xff\xfe\n", b'{"type":"else"}\n', None])
 @pytest.mark.parametrize("number", [0, 1, 4, 7, -2])
-async def test_damaged_line_loses_only_its_content(
+async def test_repair_of_a_damaged_line_loses_only_the_content_of_that_line(
     address: str, place: str, folder: Path, number: int, line: bytes | None
 ) -> None:
     await filled(address)
@@ -122,7 +122,7 @@ async def test_store_with_lost_entries_is_not_backed_up(
         await back_up(address, tmp_path / "backup")
 
 
-async def test_damaged_content_loses_no_session(
+async def test_repair_of_damaged_content_loses_no_session(
     address: str, place: str, folder: Path, tmp_path: Path
 ) -> None:
     image = media(b"\x89PNG" * 50, "image/png")
@@ -197,7 +197,7 @@ async def test_repair_keeps_lines_of_the_other_program_with_new_hashes(
     await check_repaired(place, before, done)
 
 
-async def test_valid_files_stay_and_repair_needs_target(
+async def test_repair_needs_a_target_and_keeps_valid_files(
     address: str, place: str, folder: Path
 ) -> None:
     await filled(address)

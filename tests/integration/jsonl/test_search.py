@@ -114,7 +114,9 @@ def spelled_otherwise(body: bytes) -> list[bytes]:
 
 
 @given(st.lists(PARTS, max_size=3).map(tuple), st.data())
-def test_matching_entry_is_never_skipped(parts: tuple[Any, ...], data: st.DataObject) -> None:
+def test_search_prefilter_never_skips_a_matching_entry(
+    parts: tuple[Any, ...], data: st.DataObject
+) -> None:
     body = encode(Message("assistant", parts))
     known = words_in(body)
     if not known:
@@ -136,7 +138,7 @@ def may_hold(line: bytes, *row: str) -> bool:
     return PrefilterMatch(Prefilter(sought(row))).take(line)
 
 
-def test_entry_without_query_words_is_skipped() -> None:
+def test_search_prefilter_skips_an_entry_without_query_words() -> None:
     line = encode(user("The tide is “out” — été, привет, \x1b[0m12 of 345.6"))
     for row in (["moon"], ["347"], ["мир"], ["ete", "moon"]):
         assert not may_hold(line, *row), row
@@ -144,7 +146,7 @@ def test_entry_without_query_words_is_skipped() -> None:
         assert may_hold(line, *row), row
 
 
-def test_entry_with_phrase_words_apart_is_skipped() -> None:
+def test_search_prefilter_skips_an_entry_with_the_phrase_words_apart() -> None:
     line = encode(user('The tide\n\t(is) 5 m, or "so"'))
     assert may_hold(line, "tide", "is", "5")
     assert may_hold(encode(user("tide\x1f\x00is")), "tide", "is")

@@ -213,7 +213,7 @@ async def test_repeated_torn_writes_lose_no_acknowledged_entry(
 
 @settings(max_examples=max(10, settings().max_examples // 2))
 @given(place=st.floats(0, 1), flip=st.integers(1, 255), name=NAMES)
-async def test_changed_byte_is_not_fatal_but_blocks_appends(
+async def test_file_with_a_changed_byte_is_readable_but_rejects_appends(
     place: float, flip: int, name: DialectName
 ) -> None:
     file, _, whole = written(name)

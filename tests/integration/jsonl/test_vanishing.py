@@ -131,7 +131,7 @@ async def each_moment(folder: Path, open_store: Opener, read: Reading, *, is_kno
 
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("name", ACROSS)
-async def test_scan_of_sessions_skips_vanishing_one(
+async def test_scan_of_sessions_skips_a_session_removed_during_the_scan(
     folder: Path, open_store: Opener, name: str, *, is_known: bool
 ) -> None:
     async def read(store: JsonlStore) -> None:
@@ -145,7 +145,7 @@ async def test_scan_of_sessions_skips_vanishing_one(
 
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("name", OF_ONE)
-async def test_read_of_vanishing_session_raises_not_found(
+async def test_read_of_a_session_removed_during_the_read_raises_not_found(
     folder: Path, open_store: Opener, name: str, *, is_known: bool
 ) -> None:
     await each_moment(folder, open_store, OF_ONE[name], is_known=is_known)
@@ -183,7 +183,7 @@ async def test_fork_keeps_content_when_origin_is_erased(
 
 
 @pytest.mark.parametrize("name", ["position", "index"])
-async def test_session_removed_before_position_assignment_gets_none(
+async def test_session_removed_before_position_assignment_gets_no_position(
     folder: Path, open_store: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Otherwise a later session with the same name would appear to have lost entries."""

@@ -155,7 +155,7 @@ async def test_restore_without_option_overwrites_nothing(tmp_path: Path) -> None
     assert await texts(address(Path(done.aside) / "a.db")) == ["old", "new"]
 
 
-async def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
+async def test_damaged_backup_is_not_restored(tmp_path: Path) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"
     await say(address(store), "one")
     await back_up(address(store), folder)

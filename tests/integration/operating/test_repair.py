@@ -134,7 +134,7 @@ def readable_entries(path: Path, original: Path, before: dict[str, bytes]) -> se
     return found
 
 
-async def test_missing_content_loses_no_entry(tmp_path: Path) -> None:
+async def test_repair_with_a_missing_content_loses_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with open_store(address(path)) as store:
         await (await store.create(id="s")).append(user("look", media(b"\x89PNG" * 50, "image/png")))
@@ -185,7 +185,7 @@ async def test_flipped_bit_on_every_kind_of_page_is_repaired(
     assert damaged * step > 6  # some bits lie in the free space of their page
 
 
-async def test_flipped_bit_in_body_loses_that_body_and_no_hash(
+async def test_repair_of_a_flipped_bit_in_a_body_loses_only_that_body(
     store_file: Path, tmp_path: Path
 ) -> None:
     before = await content(store_file)
@@ -417,7 +417,7 @@ async def test_repair_with_a_wrong_key_changes_no_file(tmp_path: Path, *, is_dam
     assert names(path.parent) == {"store.db"}
 
 
-async def test_file_without_store_is_rejected_with_a_key_too(tmp_path: Path) -> None:
+async def test_file_that_is_not_a_store_is_rejected_with_and_without_a_key(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
     with pytest.raises(NotAStore):
@@ -467,7 +467,7 @@ async def test_repair_of_open_store_is_rejected(store_file: Path) -> None:
         other.execute("ROLLBACK")
 
 
-async def test_file_without_store_is_unchanged(tmp_path: Path) -> None:
+async def test_file_that_is_not_a_store_is_unchanged_by_repair(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
     with pytest.raises(NotAStore):

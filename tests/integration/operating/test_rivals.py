@@ -49,7 +49,7 @@ def other_process(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-async def test_backup_that_is_being_renamed_is_not_removed_by_another(
+async def test_backup_during_its_rename_is_not_removed_by_another_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"

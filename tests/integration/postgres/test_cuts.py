@@ -179,7 +179,7 @@ async def test_turn_ledger_cut_anywhere_is_stored_once(cuts: Cuts) -> None:
 
 
 @pytest.mark.full_only
-async def test_lease_cut_anywhere_is_held_if_acquired(cuts: Cuts) -> None:
+async def test_lease_request_cut_anywhere_is_held_if_the_call_succeeds(cuts: Cuts) -> None:
     async def call(stream: StreamId, _: Lease | None) -> object:
         return await cuts.far.acquire_lease(stream, stream, TTL_MS)
 

@@ -387,7 +387,7 @@ async def test_handle_keeps_writing_after_connection_loss(
 # ---------------------------------------------------------------- waiting too long
 
 
-async def test_row_locked_by_another_session_times_out(
+async def test_wait_for_a_row_locked_by_another_connection_times_out(
     store: PostgresStore, db: Database, address: str, open_store: Open
 ) -> None:
     await create(store, S, said("a"))
@@ -475,7 +475,7 @@ STAYS: list[tuple[psycopg.Error, bool]] = [
 
 
 @pytest.mark.parametrize(("error", "is_lasting"), STAYS)
-def test_rejection_that_waiting_cannot_fix_is_permanent(
+def test_server_rejection_that_a_retry_cannot_fix_is_permanent(
     error: psycopg.Error, is_lasting: bool
 ) -> None:
     told = meaning_of(error, "postgresql:///x")

@@ -172,7 +172,7 @@ async def test_log_is_append_only_for_the_role_of_programs(
 
 
 @pytest.mark.parametrize("change", ["body = 'other'", "body = ''", "salt = NULL", "salt = 'x'"])
-async def test_body_may_be_erased_with_salt_but_not_changed(
+async def test_database_role_can_erase_a_body_with_its_salt_but_not_change_it(
     store: PostgresStore, db: Database, change: LiteralString
 ) -> None:
     await fill(store)
@@ -206,7 +206,7 @@ async def test_namespaces_in_one_database_stay_separate(open_store: Open) -> Non
     assert (await ours.info()).streams == 1
 
 
-async def test_login_needs_only_role_membership(
+async def test_database_login_needs_only_membership_in_the_role(
     store: PostgresStore, db: Database, address: str, open_store: Open, postgres: PostgresServer
 ) -> None:
     if not postgres.is_ours:

@@ -55,7 +55,7 @@ async def test_concurrent_openings_of_new_database_create_one_store(
         assert len(await store.entries(S)) == 1
 
 
-async def test_default_transaction_settings_of_server_do_not_matter(
+async def test_default_transaction_settings_of_the_server_have_no_effect(
     fresh: str, open_store: Open
 ) -> None:
     """A waiting process must see the other's changes, whatever the default isolation level."""
@@ -183,7 +183,9 @@ async def test_missing_database_is_reported_by_name(address: str, open_store: Op
     assert "is the server running" not in str(refused.value)
 
 
-async def test_schema_without_a_table_is_damaged(fresh: str, open_store: Open) -> None:
+async def test_schema_that_lacks_a_table_is_reported_as_damaged(
+    fresh: str, open_store: Open
+) -> None:
     store = await open_store(fresh)
     await create(store, S, said("a"))
     with psycopg.connect(fresh, autocommit=True) as db:

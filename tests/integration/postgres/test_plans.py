@@ -238,7 +238,7 @@ async def too_wide_lists(open_store: Open, plans: Plans) -> dict[str, str]:
     return too_wide
 
 
-async def test_questions_of_store_read_open_questions_only(open_store: Open, plans: Plans) -> None:
+async def test_list_of_questions_reads_only_open_questions(open_store: Open, plans: Plans) -> None:
     filling = await open_store()
     await create(filling, S)
     answered = (new_side(ASKED), new_side(Answer("allow", "me"), Sibling(0)))

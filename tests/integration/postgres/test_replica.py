@@ -228,7 +228,7 @@ async def test_lagging_replica_is_bypassed_with_one_warning_until_it_catches_up(
     assert readers.of("FROM perdure.stream") == {REPLICA}
 
 
-async def test_replica_without_newest_schema_is_bypassed_until_it_has_replayed_it(
+async def test_replica_with_an_older_schema_is_bypassed_until_it_has_the_newest(
     servers: Replicated,
     database: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -269,7 +269,7 @@ async def test_erased_session_is_not_listed_from_lagging_replica(
         servers.on_replica("SELECT pg_wal_replay_resume()")
 
 
-async def test_stopped_replica_is_bypassed_with_one_warning_until_it_is_back(
+async def test_stopped_replica_is_bypassed_with_one_warning_until_it_runs_again(
     servers: Replicated, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.create(id="s")

@@ -122,7 +122,7 @@ async def test_repeated_key_is_found_after_append_attempt(
     assert texts(await store.entries(S)) == ["a", "b"]
 
 
-async def test_stale_cache_never_rejects_a_commit(open_store: Open) -> None:
+async def test_stale_stream_cache_never_causes_a_rejected_commit(open_store: Open) -> None:
     here, there = await open_store(), await open_store()
     await create(here, S, said("a"))
     await append(there, S, said("b"))

@@ -93,7 +93,7 @@ async def test_reads_count_only_uncounted_entries(open_store: Open, db: Database
     assert (await store.info()).entries == 401
 
 
-async def test_verify_finds_a_count_that_is_wrong(open_store: Open, db: Database) -> None:
+async def test_verify_reports_a_wrong_usage_count(open_store: Open, db: Database) -> None:
     store = await open_store()
     await create(store, S, *[said(f"{number}") for number in range(400)])
     await store.info()

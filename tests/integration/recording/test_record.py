@@ -202,7 +202,7 @@ RESULT: Any = {"role": "tool", "tool_call_id": "c1", "content": "3"}
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_chat_completions_are_one_conversation(provider: str, *, streams: bool) -> None:
+def test_chat_completions_are_recorded_as_one_conversation(provider: str, *, streams: bool) -> None:
     with (
         perdure.blocking.open("memory:") as store,
         openai.OpenAI(api_key="key", base_url=f"{provider}/v1") as client,

@@ -155,7 +155,7 @@ def reads(store: Store, runtime: perdure.Runtime) -> dict[str, Callable[[], Awai
     }
 
 
-async def test_reads_take_as_many_steps_at_any_number_of_sessions(
+async def test_reads_take_the_same_steps_at_any_number_of_sessions(
     tmp_path: Path, steps: Steps
 ) -> None:
     found: list[dict[str, int]] = []

@@ -48,7 +48,7 @@ async def test_append_on_a_full_disk_stores_no_entry_and_the_store_recovers(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_small_commits_can_still_fit_on_a_full_disk(
+async def test_small_commit_can_still_succeed_on_a_full_disk(
     layer: FaultyVfs, open_store: Opener
 ) -> None:
     store = await open_store()

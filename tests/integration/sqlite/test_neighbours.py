@@ -72,7 +72,7 @@ def steps_of(path: Path, work: Callable[[Tables], object]) -> int:
 
 
 @pytest.mark.full_only
-async def test_small_namespace_costs_the_same_next_to_large_one(
+async def test_reads_of_a_small_namespace_cost_the_same_beside_a_large_namespace(
     open_store: Opener, tmp_path: Path
 ) -> None:
     alone, crowded = tmp_path / "alone.db", tmp_path / "crowded.db"

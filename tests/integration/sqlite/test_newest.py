@@ -16,7 +16,7 @@ from tests.fakes.streams import S, append, create, say
 FORK = StreamId("fork")
 
 
-async def test_newest_equals_state_and_branch(store: SqliteStore) -> None:
+async def test_newest_returns_the_same_as_state_and_branch(store: SqliteStore) -> None:
     assert isinstance(store, SnapshotReader)
     await create(store)
     assert await store.newest(S) == (await store.state(S), [])
@@ -34,7 +34,7 @@ async def test_newest_equals_state_and_branch(store: SqliteStore) -> None:
             assert await store.newest(stream, limit=limit, kind=kind) == (state, branch)
 
 
-async def test_newest_is_empty_before_root(store: SqliteStore) -> None:
+async def test_newest_returns_no_entries_before_the_root(store: SqliteStore) -> None:
     await create(store)
     await say(store, "left")
     await append(store, new_side(LeafMoved(None)))

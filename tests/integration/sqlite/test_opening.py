@@ -103,12 +103,16 @@ async def test_missing_store_is_not_created_if_the_caller_requires_an_existing_s
     assert names_in(path.parent) == []
 
 
-async def test_folder_is_not_a_store(open_store: Opener, tmp_path: Path) -> None:
+async def test_opening_a_folder_as_a_database_is_rejected(
+    open_store: Opener, tmp_path: Path
+) -> None:
     with pytest.raises(NotAStore, match="folder"):
         await open_store(tmp_path)
 
 
-async def test_non_file_is_not_a_store_and_stays_unlocked(open_store: Opener, path: Path) -> None:
+async def test_path_that_is_no_regular_file_is_rejected_and_stays_unlocked(
+    open_store: Opener, path: Path
+) -> None:
     os.mkfifo(path)  # as empty as a new file, like a device
     mode = mode_of(path)
     assert mode != 0o600
@@ -169,7 +173,7 @@ async def test_newer_schema_is_rejected_and_unchanged(open_store: Opener, path: 
     assert snapshot(path.parent) == before
 
 
-async def test_newer_schema_only_in_log_is_rejected_and_unchanged(
+async def test_newer_schema_only_in_the_write_ahead_log_is_rejected_and_unchanged(
     open_store: Opener, path: Path
 ) -> None:
     await made(open_store)
@@ -199,7 +203,7 @@ async def test_open_store_rejects_writes_after_newer_perdure_migrated_it(
     assert await store.state(S) == before
 
 
-async def test_damaged_header_is_distinguished_from_foreign_file(
+async def test_damaged_store_header_is_distinguished_from_another_kind_of_file(
     open_store: Opener, path: Path
 ) -> None:
     await made(open_store)

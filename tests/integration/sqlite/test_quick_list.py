@@ -81,7 +81,7 @@ async def test_quick_list_of_a_closed_store_equals_its_list_and_creates_no_file(
 
 
 @pytest.mark.parametrize("missing", ["file", "folder", "namespace", "index of the log", "version"])
-async def test_quick_list_leaves_unusual_files_to_the_store(
+async def test_quick_list_of_an_unusual_file_returns_none(
     missing: str, open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -107,7 +107,7 @@ async def test_quick_list_leaves_unusual_files_to_the_store(
     assert sorted(path.parent.rglob("*")) == before
 
 
-async def test_quick_list_leaves_unfinished_erasure_to_the_store(
+async def test_quick_list_during_an_unfinished_erasure_returns_none(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()

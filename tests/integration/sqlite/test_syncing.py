@@ -188,7 +188,9 @@ async def test_no_commit_returns_between_failed_sync_and_log_restart(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_log_of_an_encrypted_store_is_synced_too(path: Path, synced: list[str]) -> None:
+async def test_write_ahead_log_of_an_encrypted_store_is_synced_too(
+    path: Path, synced: list[str]
+) -> None:
     store = await SqliteStore.open(
         path, clock=ManualClock(), random=SeededRandom(1), key=StoreKey(b"k" * 32)
     )

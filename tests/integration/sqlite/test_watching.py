@@ -30,7 +30,7 @@ async def woken_until(store: SqliteStore, changes: Changes, head: int) -> None:
         await woken(changes)
 
 
-async def test_commit_of_this_process_wakes_immediately(store: SqliteStore) -> None:
+async def test_commit_of_this_process_wakes_watchers_immediately(store: SqliteStore) -> None:
     changes = store.changes()
     await create(store)
     await woken(changes)
@@ -38,7 +38,9 @@ async def test_commit_of_this_process_wakes_immediately(store: SqliteStore) -> N
     await woken_until(store, changes, 0)
 
 
-async def test_commit_of_another_process_wakes_soon(store: SqliteStore, path: Path) -> None:
+async def test_commit_of_another_process_wakes_watchers_soon(
+    store: SqliteStore, path: Path
+) -> None:
     await create(store)
     changes = store.changes()
     child = Path(__file__).parent / "children" / "append.py"

@@ -224,7 +224,9 @@ def test_write_ahead_log_that_cannot_restart_is_not_checkpointed_every_time(path
     assert 1 <= copies < checkpoints.RESTART_PAGES // checkpoints.CHECKPOINT_PAGES
 
 
-async def test_handle_raises_in_forked_process(store: SqliteStore, path: Path) -> None:
+async def test_store_handle_raises_an_error_in_a_forked_process(
+    store: SqliteStore, path: Path
+) -> None:
     await create(store)
     child = os.fork()
     if child == 0:
@@ -240,7 +242,7 @@ async def test_handle_raises_in_forked_process(store: SqliteStore, path: Path) -
     await say(store, "the parent goes on")
 
 
-async def test_idle_store_uses_no_cpu(store: SqliteStore) -> None:
+async def test_idle_open_store_uses_no_cpu_time(store: SqliteStore) -> None:
     await create(store)
     before = time.process_time()
     await asyncio.sleep(0.3)  # what is measured is the time that passes

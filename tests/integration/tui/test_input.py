@@ -33,7 +33,9 @@ async def paste(seen: Seen, text: str) -> None:
     await seen.pilot.pause()
 
 
-async def test_paste_is_one_message_with_its_indentation(store: Store, tmp_path: Path) -> None:
+async def test_pasted_text_is_one_message_with_its_indentation(
+    store: Store, tmp_path: Path
+) -> None:
     async with chatting(store, tmp_path) as seen:
         await paste(seen, "def f():\r\n    return 1\r\n\x1b[31m")
         assert await store.recent() == []
@@ -53,7 +55,9 @@ async def test_pasted_tab_is_shown_deeper_than_four_blanks(store: Store, tmp_pat
         assert seen.program.input.composer.text == "    if x:\n\treturn"
 
 
-async def test_keys_and_a_backslash_add_lines(store: Store, tmp_path: Path) -> None:
+async def test_key_shortcut_or_backslash_adds_a_line_to_the_input(
+    store: Store, tmp_path: Path
+) -> None:
     async with chatting(store, tmp_path) as seen:
         await seen.press("a", "ctrl+j", "b", "backslash", "enter", "c", "enter")
         await seen.shows("you wrote")
@@ -78,7 +82,9 @@ async def test_earlier_inputs_of_the_folder_are_recalled(store: Store, tmp_path:
         assert composer.text == "x"
 
 
-async def test_file_is_completed_and_attached(store: Store, tmp_path: Path) -> None:
+async def test_file_name_is_completed_and_the_file_is_attached(
+    store: Store, tmp_path: Path
+) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "sea.py").write_text("print('sea')\n")
     (tmp_path / "shore.png").write_bytes(PNG)
@@ -282,7 +288,9 @@ async def test_line_entered_during_the_start_is_sent_without_the_draft(
     assert await said(store) == ["hello"]
 
 
-async def test_file_with_typed_name_is_attached_or_reported(store: Store, tmp_path: Path) -> None:
+async def test_file_named_in_a_typed_message_is_attached_or_reported_as_missing(
+    store: Store, tmp_path: Path
+) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "sea.py").write_text("print('sea')\n")

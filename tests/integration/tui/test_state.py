@@ -248,7 +248,9 @@ async def test_cost_of_an_imported_session_is_read_from_its_log(
         await seen.shows("1 call of anthropic:claude: 10 tokens sent, 5 received")
 
 
-async def test_cost_missing_in_the_log_is_unknown(store: Store, tmp_path: Path) -> None:
+async def test_cost_of_a_call_without_cost_in_the_log_is_unknown(
+    store: Store, tmp_path: Path
+) -> None:
     session = await imported(store, tmp_path, None)
     async with chatting(store, tmp_path, session=session) as seen:
         await seen.shows("Ahoy", "$?")
@@ -258,7 +260,7 @@ async def test_cost_missing_in_the_log_is_unknown(store: Store, tmp_path: Path) 
         await seen.shows("prices go into [models.prices] of your settings")
 
 
-async def test_cost_missing_in_the_log_is_computed_from_the_price_list(
+async def test_cost_of_a_call_without_cost_in_the_log_comes_from_the_price_list(
     store: Store, tmp_path: Path
 ) -> None:
     session = await imported(store, tmp_path, None, "claude-sonnet-4-5")

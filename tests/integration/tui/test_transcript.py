@@ -92,7 +92,9 @@ GROUP = 7
 """Entries of an answer with calls: no multiple of it is a page."""
 
 
-async def test_page_with_results_starts_before_their_calls(store: Store, tmp_path: Path) -> None:
+async def test_transcript_page_with_results_starts_before_their_calls(
+    store: Store, tmp_path: Path
+) -> None:
     session = await store.create(cwd=str(tmp_path))
     for group in range(20):
         ids = [f"c{group}-{n}" for n in range(GROUP - 1)]
@@ -115,7 +117,9 @@ async def test_page_with_results_starts_before_their_calls(store: Store, tmp_pat
         assert len(transcript.children) == most  # no result stands alone
 
 
-async def test_result_without_a_call_begins_a_page(store: Store, tmp_path: Path) -> None:
+async def test_tool_result_without_its_call_can_begin_a_transcript_page(
+    store: Store, tmp_path: Path
+) -> None:
     session = await store.create(cwd=str(tmp_path))
     await session.append_many([user(f"message {n}") for n in range(6 * PAGE)])
     await session.append_many([tool_result("gone", "empty", name="list_directory")])

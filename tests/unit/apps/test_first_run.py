@@ -60,7 +60,7 @@ def test_existing_key_of_the_store_is_not_replaced() -> None:
     assert offered_key(ADDRESS, lambda: True) == before
 
 
-def test_configured_key_causes_no_question(
+def test_configured_key_causes_no_encryption_question(
     kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERDURE_KEY", "ab" * 32)
@@ -68,7 +68,7 @@ def test_configured_key_causes_no_question(
     assert kept.kept == {}
 
 
-def test_unusable_keyring_causes_no_question() -> None:
+def test_unusable_keyring_causes_no_encryption_question() -> None:
     before = keyring.get_keyring()
     keyring.set_keyring(keyring.backends.fail.Keyring())
     try:
@@ -77,7 +77,7 @@ def test_unusable_keyring_causes_no_question() -> None:
         keyring.set_keyring(before)
 
 
-def test_keyring_that_rejects_the_key_leaves_store_plain(
+def test_store_stays_plain_if_the_keyring_rejects_its_key(
     kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def locked(_service: str, _user: str, _password: str) -> None:

@@ -60,7 +60,7 @@ def test_json_log_lines_are_machine_readable() -> None:
 
 
 @pytest.mark.parametrize("asked", ["debug", "info,json", "warning"])
-def test_secrets_and_chatter_of_libraries_are_not_logged(asked: str) -> None:
+def test_secrets_and_debug_lines_of_libraries_are_not_logged(asked: str) -> None:
     text = written(asked)
     assert KEY not in text
     assert "of no concern" not in text

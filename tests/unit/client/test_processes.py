@@ -21,7 +21,7 @@ def test_running_process_is_reported_as_alive() -> None:
 
 
 @linux
-def test_ended_process_is_dead() -> None:
+def test_ended_process_is_reported_as_dead() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True)
     name = done.stdout.decode().strip()
     assert name.endswith(")")
@@ -29,7 +29,7 @@ def test_ended_process_is_dead() -> None:
 
 
 @linux
-def test_killed_unreaped_process_is_dead() -> None:
+def test_killed_process_that_is_not_reaped_is_reported_as_dead() -> None:
     script = f"{SCRIPT[:-1]}, flush=True); import time; time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -49,5 +49,5 @@ def test_another_process_with_the_same_pid_is_not_the_same_process() -> None:
 @pytest.mark.parametrize(
     "name", ["somebody", "pid 1 on elsewhere (1.1)", "pid 999999999 on here", ""]
 )
-def test_process_of_unknown_state_is_not_dead(name: str) -> None:
+def test_process_of_unknown_state_is_not_reported_as_dead(name: str) -> None:
     assert not is_gone(name)

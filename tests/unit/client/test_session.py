@@ -331,7 +331,7 @@ async def test_fork_does_not_inherit_questions(session: Session, memory: MemoryS
 # ---------------------------------------------------------------- drafts
 
 
-async def test_draft_is_used_like_any_session(store: Store) -> None:
+async def test_draft_supports_all_operations_of_a_session(store: Store) -> None:
     draft = await store.create(id="d", lazy=True, title="Draft")
     first = await draft.append(user("a"))
     await draft.label(first, "start")

@@ -239,7 +239,7 @@ async def test_long_log_is_read_page_by_page(
     assert await nothing_follows(watch)
 
 
-async def test_cursor_moves_after_all_events_of_an_entry(
+async def test_watch_cursor_moves_only_after_all_events_of_an_entry(
     session: Session, memory: MemoryStore
 ) -> None:
     moved = new_side(SessionInfoChanged(title="t", cwd="/w"))
@@ -426,7 +426,7 @@ async def test_watch_resumed_in_mid_call_gets_its_snapshot(
     assert told(await take(watch, 2)) == ["lo", "agent:model_finished"]
 
 
-async def test_snapshot_omits_ended_calls(session: Session, engine: Engine) -> None:
+async def test_watch_snapshot_omits_ended_calls(session: Session, engine: Engine) -> None:
     await engine.begins()
     await engine.calls()
     engine.says("late")

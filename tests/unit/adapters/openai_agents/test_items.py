@@ -139,7 +139,9 @@ async def test_message_with_only_role_and_text_is_stored_without_its_item() -> N
 
 
 @pytest.mark.parametrize("content", OUTPUTS)
-async def test_usual_answer_is_stored_without_its_content(content: list[dict[str, Any]]) -> None:
+async def test_usual_answer_item_is_stored_without_a_second_copy_of_its_content(
+    content: list[dict[str, Any]],
+) -> None:
     entry, again = await stored({**ANSWER, "content": content})
     assert again == {**ANSWER, "content": content}
     assert b"annotations" not in entry.body
@@ -174,7 +176,7 @@ async def test_picture_is_stored_as_bytes_and_returns_unchanged() -> None:
         {"role": "user", "content": "a", "x": float("nan")},
     ],
 )
-async def test_item_that_no_message_can_represent_is_found(item: dict[str, Any]) -> None:
+async def test_item_that_no_message_can_represent_is_recognized(item: dict[str, Any]) -> None:
     assert not is_plain(item)
     async with perdure.open("memory:") as store:
         session = await store.create()

@@ -79,7 +79,9 @@ class Passing(Conversation):
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 20])
-async def test_line_typed_as_its_turn_ends_is_answered_next(typed: TypedLines, steps: int) -> None:
+async def test_line_typed_while_a_turn_ends_is_answered_by_the_next_turn(
+    typed: TypedLines, steps: int
+) -> None:
     async with perdure.open("memory:") as store:
         chat = LateTyping(store, typed, ["second", "third", "/quit"], steps)
         typed.put_back(["first"])
@@ -94,7 +96,7 @@ async def test_line_typed_as_its_turn_ends_is_answered_next(typed: TypedLines, s
 
 
 @pytest.mark.parametrize("typed_text", ["!echo a-secret", "!!echo a-secret", "/cost"])
-async def test_command_typed_during_turn_waits_and_is_not_sent_as_message(
+async def test_command_typed_during_a_turn_runs_after_it_and_is_not_sent(
     typed: TypedLines, typed_text: str
 ) -> None:
     async with perdure.open("memory:") as store:

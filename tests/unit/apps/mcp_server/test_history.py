@@ -108,7 +108,7 @@ async def test_fact_needs_a_source_in_scope_and_is_deleted_with_its_source() -> 
         assert await store.memory.facts(subject="ana") == []
 
 
-async def test_sessions_out_of_scope_displace_no_result() -> None:
+async def test_sessions_out_of_scope_do_not_reduce_the_results_in_scope() -> None:
     async with perdure.open("memory:") as store:
         own = await store.create(id="own")
         await own.append(user("a moon, and much else that was said on that day at sea"))

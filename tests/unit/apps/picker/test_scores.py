@@ -56,7 +56,7 @@ def test_empty_query_matches_everything_in_the_given_order() -> None:
     assert order("") == list(TITLES)
 
 
-def test_letters_of_a_word_match_with_gaps() -> None:
+def test_letters_of_a_query_word_match_with_gaps_between_them() -> None:
     assert "Fix the tide table" in order("fxtbl")
     assert order("rlchk") == ["release-checklist"]
 

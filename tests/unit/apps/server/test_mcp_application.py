@@ -16,7 +16,9 @@ from tests.fakes.served import serving_app
 pytestmark = pytest.mark.full_only
 
 
-async def test_application_limits_requests_and_drains(tmp_path: Path) -> None:
+async def test_mcp_application_limits_requests_and_rejects_them_while_draining(
+    tmp_path: Path,
+) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     token = tokens.create(TokenRecord("t", "", "read", 0), b"x" * 32)
     headers = {"Authorization": f"Bearer {token}"}

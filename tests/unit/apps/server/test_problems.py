@@ -68,7 +68,7 @@ def test_each_advice_replaces_a_text_of_the_library() -> None:
         assert filled_in or call in source, call
 
 
-async def test_invalid_request_names_field(tmp_path: Path) -> None:
+async def test_error_for_an_invalid_request_contains_the_field(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         got = await server.http.post("/v1/messages", json={"text": "x", "unknown": 1})
         assert got.status_code == 400
@@ -77,7 +77,7 @@ async def test_invalid_request_names_field(tmp_path: Path) -> None:
         assert (await server.http.get("/v1/nothing")).json()["status"] == 404
 
 
-async def test_unreadable_request_has_stable_code(tmp_path: Path) -> None:
+async def test_error_for_an_unreadable_request_has_a_stable_code(tmp_path: Path) -> None:
     async def chunks() -> AsyncGenerator[bytes]:
         for _ in range(11):
             yield b"x" * 1_000_000

@@ -22,7 +22,7 @@ def test_settings_file_of_a_project_is_in_the_nearest_folder(tmp_path: Path) -> 
     assert project_file(project(below, "")) == below / ".perdure" / "config.toml"
 
 
-def test_files_of_the_person_are_in_their_configuration_folder(tmp_path: Path) -> None:
+def test_user_settings_files_are_in_the_configuration_folder_of_the_user(tmp_path: Path) -> None:
     assert person_file({"HOME": "/h"}) == Path("/h/.config/perdure/config.toml")
     assert person_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == Path("/c/perdure/config.toml")
     assert person_file({"HOME": "/h", "XDG_CONFIG_HOME": "no"}).is_relative_to("/h")

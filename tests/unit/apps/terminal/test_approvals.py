@@ -72,7 +72,7 @@ def test_hashes_are_short_unless_full_output_is_requested() -> None:
     assert lines(bound=own)[1:] == ["    content: any text of a tool"]
 
 
-def test_content_cannot_imitate_program_lines_or_move_cursor() -> None:
+def test_text_of_a_call_cannot_imitate_program_lines_or_move_the_cursor() -> None:
     hostile = "x\n  file: /harmless\r\x1b[2K\u202e"
     shown = lines(
         None, arguments={"content": hostile, "a\nb": "c"}, bound={"file": "y\nz"}, diff=hostile

@@ -58,7 +58,7 @@ def test_thinking_and_text_are_on_separate_lines(capsys: pytest.CaptureFixture[s
     assert told(capsys, thought, token("Yes"), message("Yes")) == "thinking: hm\nYes\n"
 
 
-def test_each_tool_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_tool_call_is_printed_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     call = durable("agent:tool_call", toolId="read_file", toolInput={"path": "a.py"})
     done = durable(
         "agent:tool_result", toolId="read_file", outcome="ok", success=True, durationMs=12

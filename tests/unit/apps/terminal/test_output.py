@@ -111,7 +111,9 @@ def test_numbers_are_formatted_with_separators_and_units() -> None:
     assert count_of(0, "label") == "0 labels"
 
 
-def test_width_follows_columns_variable_down_to_a_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_width_comes_from_the_columns_variable_with_a_minimum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("COLUMNS", "132")
     assert width() == 132
     monkeypatch.setenv("COLUMNS", "5")

@@ -44,7 +44,7 @@ def test_lines_are_drawn_in_ascii_if_encoding_requires_it() -> None:
     assert not style_for(Terminal("latin-1"), {}).is_unicode
 
 
-def test_paint_adds_codes_only_with_colour() -> None:
+def test_paint_adds_colour_codes_only_if_colours_are_enabled() -> None:
     assert Style().paint("x", "bad") == "x"
     assert Style(is_coloured=True).paint("x", "bad") == "\x1b[1;31mx\x1b[0m"
     assert Style(is_coloured=True).paint("x", "plain") == "x"

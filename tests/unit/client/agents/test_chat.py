@@ -248,7 +248,7 @@ async def test_only_one_process_runs_turns_at_a_time() -> None:
     assert (await chat.send("hi")).text == "one"
 
 
-async def test_message_rejected_by_held_lease_changes_no_variable() -> None:
+async def test_message_rejected_because_of_a_held_lease_changes_no_variable() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     lease = await stage.memory.acquire_lease(chat.id, "another process", 60_000)
@@ -265,7 +265,7 @@ async def test_message_rejected_by_held_lease_changes_no_variable() -> None:
     assert "active_file" not in changed.workspace
 
 
-async def test_file_with_nul_is_rejected() -> None:
+async def test_workspace_file_name_with_nul_is_rejected() -> None:
     chat = await Stage(says("one")).chat()
     with pytest.raises(WrongArgument, match=r"active_file .* holds a NUL"):
         chat.send("hi", active_file="a\0b")
@@ -279,7 +279,7 @@ async def test_variables_above_limit_are_refused() -> None:
         chat.send("hi", variables={"a": "x" * 3_000_000, "b": "x" * 3_000_000})
 
 
-async def test_model_and_thinking_level_change_from_the_next_turn() -> None:
+async def test_changed_model_and_thinking_level_apply_from_the_next_turn() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.set_model("scripted:echo")

@@ -13,7 +13,7 @@ import perdure.blocking
 ECHO = perdure.Agent("a", model="scripted:echo")
 
 
-async def test_message_to_an_unawaited_chat_names_the_missing_await() -> None:
+async def test_error_for_a_message_to_an_unawaited_chat_mentions_the_missing_await() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store, [ECHO]) as runtime:
         for call, name in ((runtime.start, "start"), (runtime.resume, "resume")):
             chat: Any = call("a")

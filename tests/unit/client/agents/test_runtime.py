@@ -57,7 +57,7 @@ async def test_started_session_stores_snapshot_of_its_agent() -> None:
     assert (await chat.session.info()).cwd == "/tmp"
 
 
-async def test_session_of_a_subject_is_found_forked_and_erased_with_it() -> None:
+async def test_session_of_a_subject_is_found_forked_and_erased_by_that_subject() -> None:
     stage = Stage()
     runtime = stage.runtime(Agent("a", model=MODEL))
     chat = await runtime.start("a", id="s", subject="ana", metadata={"plan": "pro"})
@@ -75,7 +75,7 @@ async def test_session_of_a_subject_is_found_forked_and_erased_with_it() -> None
     assert [info.id for info in await recent()] == ["t"]
 
 
-async def test_undefined_variable_fails_start_and_leaves_nothing() -> None:
+async def test_start_with_an_undefined_variable_fails_and_stores_no_session() -> None:
     stage = Stage()
     with pytest.raises(ConfigError, match=r"uses? \{\{ctx\.who\}\}"):
         await stage.runtime().start(
@@ -95,7 +95,7 @@ async def test_agent_is_selected_by_id_and_unknown_id_error_lists_known_ids() ->
 
 
 @pytest.mark.parametrize("name", ["on_question", "renew_credentials"])
-async def test_callback_of_wrong_signature_fails_the_constructor(name: str) -> None:
+async def test_runtime_constructor_rejects_a_callback_of_a_wrong_signature(name: str) -> None:
     callback: dict[str, Any] = {name: lambda: None}
     with pytest.raises(
         WrongArgument, match=rf"^{name} takes \(\), but it is called with one"

@@ -55,7 +55,7 @@ def test_poll_thread_of_a_queue_with_work_continues_first() -> None:
         assert idle.wait(LONG_S)
 
 
-def test_threads_continue_while_query_fails() -> None:
+def test_queue_threads_continue_while_the_poll_query_fails() -> None:
     def ask(queues: Collection[str]) -> list[str]:
         raise OSError(str(queues))
 

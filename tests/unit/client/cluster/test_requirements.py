@@ -60,7 +60,7 @@ def test_equal_requirements_share_a_queue_within_a_namespace() -> None:
     assert len({queue_name("a", one), queue_name("a", two), queue_name("b", one)}) == 3
 
 
-def test_unreadable_requirement_is_met_by_no_worker() -> None:
+def test_unreadable_worker_requirement_is_met_by_no_worker() -> None:
     required = requirement_of(WITH.snapshot())
     assert is_served(required.encoded(), {"helper": WITH})
     assert not is_served(b"[1]", {"helper": WITH})

@@ -40,7 +40,7 @@ COMMIT = asked("git_commit")
         (asked("t", None, "full-access", topic="budget"), "full-access", False),
     ],
 )
-def test_mode_answers_questions_that_need_no_approval(
+def test_consent_mode_answers_questions_that_need_no_approval(
     question: Question, mode: ConsentMode, is_free: bool
 ) -> None:
     assert is_freed(question, ConsentState(mode)) == is_free
@@ -64,6 +64,6 @@ def test_allow_for_flow_grants_exactly_that_call_and_enables_grants() -> None:
     assert allowing(WRITE, ConsentState(), "ana") == ConsentChanged("ana", "partial-access")
 
 
-def test_allow_for_flow_of_other_tools_adds_no_grant() -> None:
+def test_allow_for_flow_of_a_tool_without_grants_adds_no_grant() -> None:
     assert granted_by(asked("http_request", "http_request GET example.org")) is None
     assert granted_by(asked("run_command", "something else")) is None

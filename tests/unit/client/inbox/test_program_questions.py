@@ -81,7 +81,7 @@ async def test_withdrawn_question_accepts_no_answer() -> None:
         assert await session.answer_to(asked) is None
 
 
-async def test_concurrent_answer_and_withdrawal_store_only_one() -> None:
+async def test_only_one_of_a_concurrent_answer_and_withdrawal_is_stored() -> None:
     outcomes: set[str] = set()
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")
@@ -104,7 +104,7 @@ async def test_concurrent_answer_and_withdrawal_store_only_one() -> None:
     assert outcomes == {"answered", "withdrawn"}
 
 
-async def test_call_is_shown_masked_and_in_full_on_request() -> None:
+async def test_call_in_a_question_is_masked_and_shown_in_full_on_request() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")
         said = await session.append(perdure.assistant(CALL))

@@ -61,7 +61,7 @@ async def test_model_captures_facts_with_their_sources(store: Store) -> None:
     assert await store.memory.facts(subject="ana") == []
 
 
-async def test_extractor_sees_known_facts_and_repeats_none(store: Store) -> None:
+async def test_extractor_receives_known_facts_and_does_not_capture_them_again(store: Store) -> None:
     session, episode = await ended(store)
     await store.memory.remember("Ana likes tea", subject="ana")
     await store.memory.remember("is another's", subject="bob")

@@ -24,7 +24,7 @@ with perdure.blocking.open(sys.argv[1]) as store:
 """
 
 
-async def test_recall_without_numpy_gives_the_same_hits(tmp_path: Path) -> None:
+async def test_recall_with_and_without_numpy_gives_the_same_hits(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'store.db'}"
     async with perdure.open(address) as store:
         for number in range(3):

@@ -117,7 +117,7 @@ async def test_non_text_files_are_reported(store: Store, folder: Path) -> None:
     assert len(await recalled(store, "the river near the office")) == 4
 
 
-async def test_file_that_cannot_be_read_any_more_keeps_its_passages(
+async def test_knowledge_file_that_became_unreadable_keeps_its_passages(
     store: Store, folder: Path
 ) -> None:
     await store.memory.import_folder(folder)
@@ -157,7 +157,7 @@ def public_folder() -> Iterator[Path]:
         yield Path(place)
 
 
-async def test_passages_below_a_folder_that_cannot_be_read_any_more_stay(
+async def test_knowledge_folder_that_became_unreadable_keeps_its_passages(
     store: Store, public_folder: Path
 ) -> None:
     await store.memory.import_folder(public_folder)
@@ -218,7 +218,7 @@ async def test_folder_larger_than_a_batch_is_indexed_whole(store: Store, folder:
     assert [path for path, _ in await recalled(store, "number8")] == ["large8.txt"]
 
 
-async def test_turn_is_given_the_knowledge_of_its_agent(store: Store, folder: Path) -> None:
+async def test_turn_receives_the_knowledge_of_its_agent(store: Store, folder: Path) -> None:
     model = ScriptedModel(["At the Aurora.", "At the Bellevue.", "Nowhere."])
     agent = Agent("helper", model="scripted:any", memory=MemoryConfig(knowledge=(str(folder),)))
     plain = Agent("plain", model="scripted:any", memory=MemoryConfig())
@@ -238,7 +238,7 @@ async def test_turn_is_given_the_knowledge_of_its_agent(store: Store, folder: Pa
     assert {each.status for each in listed if each.origin == "knowledge"} == {"active"}
 
 
-async def test_turn_continues_without_unreadable_folder(
+async def test_turn_continues_if_a_knowledge_folder_is_unreadable(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = folder.parent / "work"

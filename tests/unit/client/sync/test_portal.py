@@ -34,13 +34,13 @@ def loop_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "perdure-blocking"]
 
 
-def test_call_returns_the_result_of_its_coroutine() -> None:
+def test_portal_call_returns_the_result_of_its_coroutine() -> None:
     portal = Portal()
     assert portal.call(double(21)) == 42
     portal.close()
 
 
-def test_error_of_a_coroutine_is_raised() -> None:
+def test_portal_call_raises_the_error_of_its_coroutine() -> None:
     async def fail() -> None:
         raise SessionNotFound("s")
 
@@ -56,7 +56,7 @@ def test_function_is_called_inside_the_loop() -> None:
     portal.close()
 
 
-def test_many_threads_may_call_at_once() -> None:
+def test_many_threads_can_use_one_portal_at_once() -> None:
     portal = Portal()
 
     def call(number: int) -> int:
@@ -124,7 +124,7 @@ def test_portal_cancels_no_tasks_that_store_close_ends() -> None:
     assert workers[0].done()
 
 
-def test_closing_twice_ends_running_calls_first() -> None:
+def test_portal_closed_twice_first_ends_its_running_calls() -> None:
     steps: list[str] = []
 
     async def for_ever() -> None:

@@ -40,7 +40,7 @@ def test_group_returns_one_command_or_all_commands_in_order() -> None:
     assert [each.name for each in commands_of(plain, "unknown")] == ["a", "b"]
 
 
-def test_only_named_command_of_a_group_is_built() -> None:
+def test_only_the_given_command_of_a_group_is_loaded() -> None:
     words = ["flow", "validate"]
     command = command_line([*words, "workflow.yaml"])
     alone = shape_of(command).at(["flow"])

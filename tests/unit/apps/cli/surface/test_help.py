@@ -155,7 +155,7 @@ def is_bounded(parameter: Parameter) -> bool:
     return parameter.limits is not None and " to " in parameter.limits
 
 
-def test_documented_exit_codes_are_the_existing_ones() -> None:
+def test_documented_exit_codes_equal_the_exit_codes_in_code() -> None:
     for line, command in COMMANDS.items():
         with case(line):
             for code, meaning in command.exits:

@@ -57,7 +57,7 @@ def test_backward_handoffs_and_waits_are_shown() -> None:
     )
 
 
-def test_ascii_and_narrow_terminals_lose_no_information() -> None:
+def test_graph_loses_no_information_in_ascii_and_on_narrow_terminals() -> None:
     log = FlowLog(LINE).work("owner-intake", "build")
     shown = list(lines(LINE, Style(is_unicode=False), 60, log.state))
     assert shown[0] == "+ owner-intake  owner  completed"

@@ -16,7 +16,7 @@ async def test_request_without_valid_token_is_refused(tmp_path: Path) -> None:
             assert got.json()["code"] in ("token_missing", "token_invalid")
 
 
-async def test_reader_cannot_write(tmp_path: Path) -> None:
+async def test_reader_token_cannot_change_data(tmp_path: Path) -> None:
     async with served(tmp_path, ["hello"]) as server:
         reader = await server.client("read")
         assert (await reader.get("/v1/sessions")).status_code == 200

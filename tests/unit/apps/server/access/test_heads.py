@@ -193,7 +193,7 @@ async def test_if_match_accepts_lists_and_refuses_other_forms(tmp_path: Path) ->
         assert late.status_code == 412
 
 
-async def test_unchanged_session_is_answered_with_304(tmp_path: Path) -> None:
+async def test_request_for_an_unchanged_session_gets_status_304(tmp_path: Path) -> None:
     may_go_on = asyncio.Event()
 
     @perdure.tool(effect="read")

@@ -19,6 +19,6 @@ def test_unknown_consent_is_refused(body: bytes) -> None:
         msgspec.json.decode(body, type=NewConsent)
 
 
-def test_full_access_needs_the_role_that_starts_flows() -> None:
+def test_full_access_consent_needs_the_admin_role() -> None:
     assert role_for("full-access") == "admin"
     assert {role_for(mode) for mode in ("no-access", "partial-access", None)} == {"write"}

@@ -125,7 +125,7 @@ async def test_caller_without_the_required_permission_is_rejected(tmp_path: Path
                 await unknown.until("flow_summaries")
 
 
-async def test_writer_cannot_give_roles_full_access(tmp_path: Path) -> None:
+async def test_writer_token_cannot_give_flow_roles_full_access(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path)
         async with client(server, server.token("write")) as connected:

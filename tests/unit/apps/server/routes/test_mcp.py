@@ -40,7 +40,7 @@ async def asked(connected: Client, tool: str, **arguments: Any) -> tuple[str, bo
     return "\n".join(part.text for part in result.content), bool(result.is_error)
 
 
-async def test_client_reads_searches_and_remembers(tmp_path: Path) -> None:
+async def test_mcp_client_can_read_search_and_remember(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         trip = await server.store.create(title="Trip to Lisbon", id="trip")
         await trip.append(user("Which hotel did we choose?"), assistant("The Aurora."))
@@ -66,7 +66,7 @@ async def test_only_post_requests_are_accepted(tmp_path: Path) -> None:
             assert (got.status_code, got.json()["code"]) == (405, "method_not_allowed")
 
 
-async def test_page_of_another_site_is_refused(tmp_path: Path) -> None:
+async def test_mcp_request_from_a_page_of_another_site_is_refused(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         for origin, status in (("http://evil.example", 403), (server.url, 200)):

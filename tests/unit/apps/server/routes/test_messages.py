@@ -9,7 +9,7 @@ from perdure.session.messages import MediaPart
 from tests.fakes.served import served
 
 
-async def test_message_is_answered_in_its_session(tmp_path: Path) -> None:
+async def test_posted_message_is_answered_in_its_session(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         new = {"text": "hello", "title": "Greeting", "subject": "ana"}
         sent = await server.http.post("/v1/messages", json=new)

@@ -68,14 +68,14 @@ async def test_invoked_agent_runs_in_its_own_session_and_returns_its_answer() ->
     assert finished.delegated.session == child
 
 
-async def test_parent_gets_the_list_of_agents() -> None:
+async def test_agent_that_can_invoke_receives_the_list_of_agents() -> None:
     theatre = Theatre(main=[words("ok")])
     await run(theatre, theatre.runtime(lead(), scout()))
     (tool,) = theatre.players.requests[0].tools
     assert "- scout: Looks." in tool.description
 
 
-async def test_child_spending_counts_in_parent_total() -> None:
+async def test_spending_of_an_invoked_agent_counts_in_the_total_of_its_parent() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     runtime = theatre.runtime(lead(), scout())
     await run(theatre, runtime)
@@ -96,7 +96,7 @@ async def test_child_gets_at_most_the_remaining_budget_of_its_parent() -> None:
     assert started.agent["on_exceed"] == "fail"
 
 
-async def test_lower_limit_of_child_is_preserved() -> None:
+async def test_invoked_agent_keeps_its_own_lower_limit() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=9_000)))
@@ -105,7 +105,7 @@ async def test_lower_limit_of_child_is_preserved() -> None:
     assert started.agent["max_cost_microcents"] == 9_000
 
 
-async def test_child_over_its_budget_gives_no_answer() -> None:
+async def test_invoked_agent_over_its_budget_returns_no_answer() -> None:
     theatre = Theatre(main=[invokes(), words("then not")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=10, on_exceed="fail")))
@@ -196,7 +196,7 @@ async def test_aborting_a_parent_aborts_its_child_and_counts_its_spending() -> N
     assert spent > PER_CALL
 
 
-async def test_suspended_parent_leaves_one_child_to_resume() -> None:
+async def test_resume_of_a_suspended_parent_continues_the_same_child_session() -> None:
     hold = Hold()
     theatre = Theatre(
         main=[invokes(), words("so it is")],
