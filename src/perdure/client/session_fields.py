@@ -8,7 +8,8 @@ from typing import cast
 
 from perdure.bounds.limits import require_within
 from perdure.errors import WrongArgument
-from perdure.session.argument_checks import is_kept, is_utf8
+from perdure.errors.arguments import is_utf8
+from perdure.session.argument_checks import is_kept
 from perdure.session.ids import StreamId, entry_place, is_number
 from perdure.session.info import SessionInfo, trim_title
 

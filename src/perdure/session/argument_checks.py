@@ -15,6 +15,7 @@ import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from functools import cache, wraps
+from itertools import repeat
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -32,20 +33,23 @@ from typing import (
 
 import msgspec
 
-from perdure.errors.advice import nearest_name
+from perdure.errors.arguments import is_utf8, unknown_parameter, wrong
 from perdure.errors.usage import WrongArgument
 
 Fits = Callable[[Any], bool]
+Misfit = Callable[[str, Any], "tuple[str, Kind, object] | None"]
 
 
 class Kind(msgspec.Struct, frozen=True):
     """The values that an annotation accepts; `words` describe them in error messages.
 
-    `fits` None accepts everything.
+    `fits` None accepts everything. `misfit` finds the wrong part of a value of a given name: its
+    name, what it should be, and the part.
     """
 
     words: str
     fits: Fits | None = None
+    misfit: Misfit | None = None
 
 
 ANYTHING = Kind("anything")
@@ -144,15 +148,6 @@ def is_kept(value: object) -> bool:
     return not isinstance(value, int) or -_MOST <= value < _MOST
 
 
-def is_utf8(text: str) -> bool:
-    """Return True if `text` can be encoded: half of a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _with_bounds(kind: Kind, notes: tuple[object, ...]) -> Kind:
     """Return `kind` within the bounds of the msgspec `notes`."""
     for note in notes:
@@ -200,7 +195,8 @@ def _protocol(known: type) -> Kind:
     classes = [each for each in known.__mro__ if getattr(each, "_is_protocol", False)]
     names = {name for each in classes for name in vars(each)}
     wanted = [n for n in names if not n.startswith("_") or n == "__call__"]
-    return Kind(known.__name__, lambda value: all(hasattr(value, name) for name in wanted))
+    words = "Store.backend" if known.__name__ == "SessionStore" else known.__name__
+    return Kind(words, lambda value: all(hasattr(value, name) for name in wanted))
 
 
 def _is_one_of(value: object, allowed: tuple[object, ...]) -> bool:
@@ -214,7 +210,14 @@ def _either(kinds: list[Kind]) -> Kind:
     words = [kind.words for kind in kinds if kind.words != "None"]
     has_none = len(words) < len(kinds)
     told = " or ".join(dict.fromkeys([*words, *(["None"] if has_none else [])]))
-    return Kind(told, lambda value: any(fits(value) for fits in questions))
+
+    def misfit(name: str, value: Any) -> tuple[str, Kind, object] | None:
+        found = (kind.misfit(name, value) for kind in kinds if kind.misfit is not None)
+        return next((each for each in found if each is not None), None)
+
+    has_parts = any(kind.misfit is not None for kind in kinds)
+    found_by = misfit if has_parts else None
+    return Kind(told, lambda value: any(fits(value) for fits in questions), found_by)
 
 
 def _tuple(args: tuple[Any, ...]) -> Kind:
@@ -229,7 +232,12 @@ def _tuple(args: tuple[Any, ...]) -> Kind:
         found = cast("tuple[object, ...]", value)
         return len(found) == len(kinds) and all(map(_fit, kinds, found))
 
-    return Kind(f"a tuple of {told}", fits)
+    def misfit(name: str, value: Any) -> tuple[str, Kind, object] | None:
+        if not isinstance(value, tuple) or len(cast("tuple[object, ...]", value)) != len(kinds):
+            return None
+        return _first_misfit(name, kinds, cast("tuple[object, ...]", value))
+
+    return Kind(f"a tuple of {told}", fits, misfit)
 
 
 def _items(holder: Any, kind: Kind) -> Kind:
@@ -242,7 +250,12 @@ def _items(holder: Any, kind: Kind) -> Kind:
             return True
         return all(map(kind.fits, cast("Iterable[object]", value)))
 
-    return Kind("a list" if kind.fits is None else f"a list of {kind.words}", fits)
+    def misfit(name: str, value: Any) -> tuple[str, Kind, object] | None:
+        if kind.misfit is None or not isinstance(value, list | tuple):
+            return None
+        return _first_misfit(name, repeat(kind), cast("list[object]", value))
+
+    return Kind("a list" if kind.fits is None else f"a list of {kind.words}", fits, misfit)
 
 
 def _mapping(keys: Kind = ANYTHING, values: Kind = ANYTHING) -> Kind:
@@ -252,12 +265,37 @@ def _mapping(keys: Kind = ANYTHING, values: Kind = ANYTHING) -> Kind:
         items = cast("Mapping[object, object]", value).items()
         return all(_fit(keys, key) and _fit(values, each) for key, each in items)
 
+    def misfit(name: str, value: Any) -> tuple[str, Kind, object] | None:
+        items = cast("Mapping[object, object]", value).items() if isinstance(value, Mapping) else ()
+        for key, each in items:
+            if not _fit(keys, key):
+                return f"a key of {name}", keys, key
+            if not _fit(values, each):
+                return f"{name}[{key!r:.40}]", values, each
+        return None
+
     words = [kind.words for kind in (keys, values) if kind.fits is not None]
-    return Kind(f"a dict of {' and '.join(words)}" if words else "a dict", fits)
+    return Kind(f"a dict of {' and '.join(words)}" if words else "a dict", fits, misfit)
+
+
+def _first_misfit(
+    name: str, kinds: Iterable[Kind], items: Iterable[object]
+) -> tuple[str, Kind, object] | None:
+    for number, (kind, item) in enumerate(zip(kinds, items, strict=False)):
+        if not _fit(kind, item):
+            return f"{name}[{number}]", kind, item
+    return None
 
 
 def _fit(kind: Kind, value: object) -> bool:
     return kind.fits is None or kind.fits(value)
+
+
+def _wrong(owner: str, name: str, kind: Kind, given: object) -> WrongArgument:
+    """Return the error for the innermost wrong part of `given`, which `kind` does not accept."""
+    while kind.misfit is not None and (found := kind.misfit(name, given)) is not None:
+        name, kind, given = found
+    return wrong(owner, name, kind.words, given)
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -322,9 +360,9 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
     for name, kind, is_tuple in _fields_of(type(value)):
         given = getattr(value, name)
         if kind.fits is not None and not (kind.fits(given) and is_kept(given)):
-            raise wrong(owner, name, kind.words, given)
+            raise _wrong(owner, name, kind, given)
         if isinstance(given, str) and not (has_any_text or is_utf8(given)):
-            raise wrong(owner, name, kind.words, given)
+            raise _wrong(owner, name, kind, given)
         if is_tuple and isinstance(given, list):
             made: tuple[object, ...] = tuple(cast("list[object]", given))
             msgspec.structs.force_setattr(value, name, made)
@@ -342,15 +380,8 @@ class NamedParameters(type(msgspec.Struct)):
             names = cls.__struct_fields__
             for name in kwargs:
                 if name not in names:
-                    raise _unknown(cls.__name__, name, names)
+                    raise unknown_parameter(cls.__name__, name, names)
             return super().__call__(*args, **kwargs)
-
-
-def _unknown(owner: str, name: str, names: Iterable[str]) -> WrongArgument:
-    """Return the error for the keyword `name`, which is not one of the `names` of `owner`."""
-    near = nearest_name(name, names)
-    advice = f"did you mean {near!r}?" if near else f"it takes {', '.join(sorted(names))}"
-    return WrongArgument(f"{owner} has no parameter {name!r}; {advice}", argument=name)
 
 
 def check_whole(value: msgspec.Struct, place: str) -> None:
@@ -362,54 +393,11 @@ def check_whole(value: msgspec.Struct, place: str) -> None:
     for name, kind, _ in _fields_of(type(value)):
         given = getattr(value, name)
         if kind.fits is not None and not (kind.fits(given) and is_kept(given)):
-            raise wrong(place, name, kind.words, given)
+            raise _wrong(place, name, kind, given)
         below = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,)
         for each in below:
             if isinstance(each, msgspec.Struct):
                 check_whole(each, type(each).__name__)
-
-
-def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
-    """Return the error for `given` as `name` of `owner`; it does not repeat the value."""
-    kind = "None" if given is None else f"{type(given).__name__}"
-    if "not empty" in takes and isinstance(given, Sized) and not given:
-        kind = "an empty one"
-    elif takes.startswith("a list of") and given is not None:
-        kind = _not_listed(name, takes, given)
-    elif isinstance(given, str) and not is_utf8(given):
-        kind = "text with half of a character pair in it"
-    elif isinstance(given, str) and ("'" in takes or "fits" in takes):
-        kind = f"{given!r:.40}"
-    elif isinstance(given, int | float) and not isinstance(given, bool):
-        kind = _number(given) if "number" in takes or "int" in takes else kind
-    elif isinstance(given, dict) and kind in takes:
-        kind = f"{kind} of something else"
-    elif kind in takes and type(cast("object", given)).__module__ != "builtins":
-        kind = f"one of {type(cast('object', given)).__module__}"
-    return WrongArgument(f"{owner} takes {takes} as {name}, not {kind}", argument=name, takes=takes)
-
-
-def _not_listed(name: str, takes: str, given: object) -> str:
-    """Return the description of `given`, which is not a list of the values that `name` accepts."""
-    kind = type(given).__name__
-    if isinstance(given, list | tuple | set | frozenset | dict):
-        items = list(cast("Iterable[object]", given))
-        is_named = takes.startswith("a list of '")
-        others = [x for x in items if is_named and type(x) is str and repr(x) not in takes]
-        if others:
-            return f"{kind} with {others[0]!r:.40}"
-        wrong = sorted({type(each).__name__ for each in items if type(each).__name__ not in takes})
-        told = ", ".join(wrong[:3]) or ("something else" if isinstance(given, list | tuple) else "")
-        return f"{kind} of {told}" if told else kind
-    is_item = kind in takes or (callable(given) and "a function" in takes)
-    return f"one {kind}: put it into a list, {name}=[...]" if is_item else kind
-
-
-def _number(given: int | float) -> str:
-    """Return `given` if it is short enough to print."""
-    if isinstance(given, int) and abs(given) >= 10**20:
-        return "one of more than 20 digits"
-    return f"{given}"
 
 
 class _Guard:
@@ -430,18 +418,18 @@ class _Guard:
         by_name = self._learnt() if self._by_name is None else self._by_name
         for (name, kind), value in zip(self._places, args, strict=False):
             if kind is not None and not cast("Any", kind.fits)(value):
-                raise wrong(self._name(args), name, kind.words, value)
+                raise _wrong(self._name(args), name, kind, value)
         for name, value in kwargs.items():
             kind = by_name.get(name)
             if kind is None and not self._has_more:
-                raise _unknown(self._name(args), name, by_name)
+                raise unknown_parameter(self._name(args), name, by_name)
             if kind is not None and not _fit(kind, value):
-                raise wrong(self._name(args), name, kind.words, value)
+                raise _wrong(self._name(args), name, kind, value)
         if self._rest is not None:
             name, kind = self._rest
             for value in args[len(self._places) :]:
                 if not cast("Any", kind.fits)(value):
-                    raise wrong(self._name(args), name, kind.words, value)
+                    raise _wrong(self._name(args), name, kind, value)
 
     def _name(self, args: tuple[Any, ...]) -> str:
         """Return the public name of the function: for a method, with the class of its handle."""

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import perdure
+import perdure.blocking
 from perdure.errors import PerdureError, WrongArgument
 from perdure.session.argument_checks import (
     check_fields,
@@ -169,10 +170,51 @@ def test_value_of_a_wrong_shape_is_described_without_its_module() -> None:
 
     number_key: Any = {1: 2}
     text: Any = "a"
-    with pytest.raises(WrongArgument, match="as data, not dict of something else"):
+    with pytest.raises(WrongArgument, match="take takes str as a key of data, not int"):
         take(data=number_key)
     with pytest.raises(WrongArgument, match="as names, not one str: put it into a list"):
         take(names=text)
+
+
+async def test_error_names_the_wrong_part_of_a_nested_value() -> None:
+    message = perdure.user("Hello")
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        rows: list[tuple[Any, str]] = [
+            ([(session, [message])], r" as writes\[0\], not a tuple of 2$"),
+            ([("s", [message], {})], r"takes Session \(.*\) as writes\[0\]\[0\], not str$"),
+            (
+                [(session, message, {})],
+                r" as writes\[0\]\[1\], not one Message: put it",
+            ),
+            ((session, [message], {}), r" as writes\[0\], not Session$"),
+        ]
+        for writes, told in rows:
+            with pytest.raises(WrongArgument, match=told):
+                await store.commit(writes)
+    number: Any = {"a": 1}
+    with pytest.raises(WrongArgument, match=r"takes str as variables\['a'\], not int$"):
+        perdure.Workspace(variables=number)
+
+
+async def test_error_names_the_type_of_a_value_that_is_nearly_right() -> None:
+    async with perdure.open("memory:") as store:
+        session: Any = await store.create()
+        with pytest.raises(WrongArgument, match=r"as after, not Session$"):
+            await store.recent(after=session)
+        for call in (session.branch, session.pin):
+            with pytest.raises(WrongArgument, match=r"not 999, which is no id: use entry\.id$"):
+                await call(999)
+        wrong: Any = "x"
+        with pytest.raises(WrongArgument, match=r"^Schedule takes Store\.backend as store, not s"):
+            type(store.schedule)(wrong, wrong)
+
+
+def test_error_names_the_module_of_a_type_with_the_same_name() -> None:
+    with perdure.blocking.open("memory:") as store:
+        wrong: Any = store
+        with pytest.raises(WrongArgument, match=r"as store, not Store of perdure\.blocking$"):
+            perdure.Runtime(wrong)
 
 
 @pytest.mark.parametrize(

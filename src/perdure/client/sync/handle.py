@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from perdure.client.sync.portal import Portal
-from perdure.session.argument_checks import is_kept, kind_of, wrong
+from perdure.errors.arguments import wrong
+from perdure.session.argument_checks import is_kept, kind_of
 
 H = TypeVar("H")
 

@@ -13,8 +13,9 @@ from typing import cast
 
 import msgspec
 
+from perdure.errors.arguments import is_utf8
 from perdure.errors.usage import WrongArgument
-from perdure.session.argument_checks import is_kept, is_utf8
+from perdure.session.argument_checks import is_kept
 from perdure.session.media.inline import (
     HANDLE,
     MAX_MESSAGE_BYTES,
