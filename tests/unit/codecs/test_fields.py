@@ -29,13 +29,13 @@ def test_field_of_wrong_type_is_ignored(value: object) -> None:
 
 
 @given(ANYTHING)
-def test_counts_are_read_like_single_fields(value: object) -> None:
+def test_token_counts_are_read_like_single_fields(value: object) -> None:
     record = {"a": value, "b": 3}
     expected = [fields.count_in(record, key) for key in ("a", "b", "c")]
     assert fields.counts_in(record, ("a", "b", "c")) == expected
 
 
-def test_name_is_a_nonempty_text() -> None:
+def test_name_field_must_be_a_nonempty_text() -> None:
     assert fields.name_in({"id": "x"}, "id") == "x"
     assert fields.name_in({"id": ""}, "id") is None
 

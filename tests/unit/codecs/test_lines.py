@@ -32,7 +32,7 @@ def test_only_a_line_feed_ends_a_line() -> None:
     assert [line.content for line in lines_of(text + b"\n" + text)] == [text, text]
 
 
-def test_final_line_feed_begins_no_line() -> None:
+def test_line_feed_at_the_end_of_a_file_begins_no_line() -> None:
     assert [line.content for line in lines_of(b"a\n\n")] == [b"a", b""]
     assert list(lines_of(b"")) == []
 
@@ -42,7 +42,7 @@ def test_last_line_without_line_feed_is_not_ended() -> None:
     assert [line.is_ended for line in lines_of(b"a\nb\n")] == [True, True]
 
 
-def test_white_space_alone_is_a_blank_line() -> None:
+def test_line_of_white_space_is_blank() -> None:
     assert [line.is_blank for line in lines_of(b" \r\t\n.")] == [True, False]
 
 
@@ -63,7 +63,7 @@ def test_valid_line_is_read(line: bytes, value: object) -> None:
     assert reading.value == value
 
 
-def test_repaired_line_reports_problem_and_exact_line_none() -> None:
+def test_repaired_line_reports_a_problem_and_exact_line_reports_none() -> None:
     assert read_line(b'"\\ud800"').problem
     assert read_line(b'"\xff"').problem
     assert read_line('"\u2028 ä"'.encode()).problem is None

@@ -29,7 +29,7 @@ def test_invalid_base64_is_not_media(data: str | None) -> None:
     assert media.blobs == ()
 
 
-def test_media_without_a_type_are_bytes() -> None:
+def test_media_without_a_type_get_the_general_binary_type() -> None:
     part = Media().part("YQ==", None)
     assert part is not None
     assert part.mime_type == "application/octet-stream"
@@ -68,7 +68,7 @@ def test_data_address_contains_its_content(address: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("address", [None, "", "https://example.org/a.png", "file:/tmp/a.png"])
-def test_remote_address_is_no_media(address: str | None) -> None:
+def test_remote_address_is_not_read_as_media(address: str | None) -> None:
     media = Media()
     assert media.from_address(address) is None
     assert media.blobs == ()

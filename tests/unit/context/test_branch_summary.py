@@ -59,13 +59,13 @@ def test_request_asks_for_sections_and_forbids_continuing() -> None:
     assert request.messages[0].text.endswith(f"{prompts.SUMMARY_BRANCH}\n\n{prompts.FOCUS}db")
 
 
-def test_empty_branch_has_no_summary() -> None:
+def test_branch_without_messages_has_no_summary() -> None:
     entries = branch(ModelChange("openai:y"), tool_result("1", "x"), user(" "))
     assert branch_summary_request(entries, "m", budget_tokens=PLENTY) is None
     assert branch_summary_request([], "m", budget_tokens=PLENTY) is None
 
 
-def test_request_has_newest_messages_that_fit() -> None:
+def test_summary_request_has_the_newest_messages_that_fit() -> None:
     entries = branch(user("a" * 40), user("b" * 40), user("c" * 40))
     text = shown(entries, budget=25)
     assert "aaa" not in text

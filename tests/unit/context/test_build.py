@@ -96,7 +96,7 @@ def test_tokens_are_reported_usage_plus_estimates() -> None:
     assert context.tokens == 78
 
 
-def test_scenario_26_usage_from_before_the_compaction_is_stale() -> None:
+def test_scenario_26_usage_reported_before_a_compaction_is_ignored() -> None:
     log = TreeLog()
     log.append(user("old"))
     kept = log.append(user("kept"))
@@ -142,7 +142,7 @@ def test_oldest_exchanges_are_dropped_until_the_context_fits() -> None:
     assert (less.messages[0].message, less.dropped) == (user("ask 3"), 8)
 
 
-def test_newest_exchange_stays_for_any_budget() -> None:
+def test_newest_exchange_stays_in_the_context_for_any_budget() -> None:
     context = build_context(window_on(*exchanges("1", "2")), budget_tokens=0)
     assert texts(context)[0] == "ask 2"
     assert all_problems([each.message for each in context.messages]) == []
@@ -153,7 +153,7 @@ def test_single_exchange_is_never_dropped() -> None:
     assert build_context(window, budget_tokens=1) == build_context(window)
 
 
-def test_summary_of_a_compaction_stays() -> None:
+def test_summary_of_a_compaction_stays_in_a_trimmed_context() -> None:
     log = TreeLog()
     log.append(user("old"))
     kept, *_ = log.extend(*exchanges("1", "2"))
@@ -202,7 +202,7 @@ def test_low_reported_usage_does_not_disable_budget() -> None:
     assert build_context(window_on(*said), budget_tokens=150).dropped == 4
 
 
-def test_reported_instructions_do_not_empty_history() -> None:
+def test_tokens_of_instructions_in_reported_usage_do_not_empty_the_history() -> None:
     said = [*exchanges("1", "2")[:-1], assistant("answer 2", usage=Usage(20_000))]
     context = build_context(window_on(*said), budget_tokens=8_000)
     assert context.dropped == 0

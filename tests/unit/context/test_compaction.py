@@ -55,7 +55,7 @@ def texts(messages: tuple[Message, ...]) -> list[str]:
     ("tokens", "window", "is_full"),
     [(80_000, 100_000, False), (80_001, 100_000, True), (10**9, None, False), (0, 100_000, False)],
 )
-def test_context_is_too_full_above_four_fifths_of_the_window(
+def test_context_above_four_fifths_of_the_model_window_needs_compaction(
     tokens: int, window: int | None, is_full: bool
 ) -> None:
     assert should_compact(tokens, window) is is_full
@@ -123,7 +123,7 @@ def test_scenario_22_cut_is_first_candidate() -> None:
 # Where -------------------------------------------------------------------------------------------
 
 
-def test_newest_messages_within_limit_stay() -> None:
+def test_newest_messages_within_the_limit_are_not_summarised() -> None:
     log = TreeLog()
     _, _, kept, _ = log.extend(user(BIG), assistant(BIG), user(BIG), assistant(BIG))
     plan = plan_for(log, 200)
@@ -236,14 +236,14 @@ def test_split_turn_without_start_is_summarised_as_history() -> None:
     assert plan.turn_prefix == ()
 
 
-def test_single_turn_has_prefix_and_no_history() -> None:
+def test_compaction_of_a_single_turn_has_a_turn_prefix_and_no_history() -> None:
     plan = plan_of(user("go"), assistant(BIG), assistant(BIG), keep=100)
     assert plan is not None
     assert plan.history == ()
     assert texts(plan.turn_prefix) == ["go", BIG]
 
 
-def test_plan_can_keep_no_message() -> None:
+def test_compaction_plan_can_keep_no_message() -> None:
     plan = plan_of(user("a"), assistant("b"), keep=0)
     assert plan is not None
     assert plan.first_kept is None
@@ -334,7 +334,7 @@ def test_chained_compactions_leave_no_result_without_its_call() -> None:
 # Files -------------------------------------------------------------------------------------------
 
 
-def test_files_come_from_removed_calls_and_earlier_summaries() -> None:
+def test_compaction_lists_files_of_removed_calls_and_earlier_summaries() -> None:
     log = TreeLog()
     root = log.append(user("a"))
     log.append(Compaction("first", root, read_files=("old.py",), modified_files=("done.py",)))

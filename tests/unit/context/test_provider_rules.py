@@ -31,7 +31,7 @@ GOOD = [user("hi", PICTURE), ASK, RESULT, user("and?"), assistant("done"), user(
 TWO = assistant(tool_call("1", "read"), tool_call("2", "write"))
 
 
-def test_good_history_has_no_problems() -> None:
+def test_valid_history_has_no_problems() -> None:
     assert sending_problems(GOOD) == []
     assert sending_problems([user("hi"), ASK, RESULT]) == []
 

@@ -90,7 +90,7 @@ def test_two_summaries_of_a_split_turn_are_joined_under_a_heading() -> None:
     )
 
 
-def test_previous_summary_without_new_history_stays() -> None:
+def test_previous_summary_is_reused_if_there_is_no_new_history() -> None:
     text = summary_text(PREFIX_ONLY, ["prefix"])
     assert text == f"previous\n\n---\n\n{prompts.TURN_HEADING}\n\nprefix"
 
@@ -115,7 +115,7 @@ def test_files_are_listed_once_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("replies", [[], ["one"], ["one", "two", "three"]])
-def test_missing_reply_is_refused(replies: list[str]) -> None:
+def test_missing_reply_to_a_summary_request_is_refused(replies: list[str]) -> None:
     with pytest.raises(ValueError, match="2 replies are needed"):
         summary_text(SPLIT, replies)
 
@@ -130,7 +130,7 @@ def test_missing_reply_is_refused(replies: list[str]) -> None:
         ("The tests pass; next is the release.", True),
     ],
 )
-def test_nearly_empty_reply_is_not_usable(text: str, is_usable: bool) -> None:
+def test_nearly_empty_reply_is_not_usable_as_a_summary(text: str, is_usable: bool) -> None:
     assert is_usable_summary(text) is is_usable
 
 

@@ -63,7 +63,7 @@ def test_later_messages_are_estimated_after_reported_usage() -> None:
     assert context_tokens(said, 2.0) == 1_004
 
 
-def test_cached_tokens_count_as_used() -> None:
+def test_cached_tokens_count_as_used_context() -> None:
     """Known weakness of Operator: its trigger ignores the cache and compacts far too late."""
     usage = Usage(
         input_tokens=10, output_tokens=20, cache_read_tokens=50_000, cache_write_tokens=700

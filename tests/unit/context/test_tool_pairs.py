@@ -68,7 +68,7 @@ def test_call_without_result_gets_unknown_outcome() -> None:
     assert "may or may not have taken effect" in prompts.CALL_INTERRUPTED
 
 
-def test_calls_of_a_trailing_answer_get_results_too() -> None:
+def test_calls_of_the_last_answer_get_results_too() -> None:
     sent = repair(user("go"), assistant(tool_call("1", "a")))
     assert results_in(sent[-1]) == [("1", prompts.CALL_INTERRUPTED)]
 
@@ -173,7 +173,7 @@ def test_scenario_31_retried_error_is_not_in_context() -> None:
     ]
 
 
-def test_retried_error_with_answered_call_stays() -> None:
+def test_retried_error_with_an_answered_call_stays_in_the_context() -> None:
     failed = cut_short("error", TextPart("Let me"), tool_call("1", "a"))
     sent = repair(user("go"), failed, assistant("Let me see"), tool_result("1", "one"))
     assert [message.role for message in sent] == ["user", "assistant", "tool", "assistant"]
@@ -194,7 +194,7 @@ def test_empty_texts_and_messages_are_dropped() -> None:
     assert repair(*empty, user(" ", "words")) == [user("words")]
 
 
-def test_text_after_calls_moves_before_them() -> None:
+def test_text_after_tool_calls_is_moved_before_the_calls() -> None:
     """Anthropic treats text after the calls as the end of the answer, without results."""
     sent = repair(assistant("a", tool_call("1", "x"), "b"), tool_result("1", "one"))
     assert [type(part).__name__ for part in sent[0].parts] == [

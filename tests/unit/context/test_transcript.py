@@ -13,7 +13,7 @@ from perdure.session.messages import (
 PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10, "plan.png")
 
 
-def test_transcript_names_speakers_and_omits_reasoning() -> None:
+def test_transcript_shows_the_role_of_each_message_and_omits_reasoning() -> None:
     said = [
         user("look", PICTURE),
         assistant(thinking("secret"), "I look", tool_call("1", "read", {"path": "a", "n": 2})),

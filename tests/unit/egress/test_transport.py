@@ -44,7 +44,7 @@ async def test_request_to_a_host_name_connects_to_the_checked_address() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://example.com/", "https://u:p@example.com/"])
-async def test_client_denies_same_destinations_as_tool(url: str) -> None:
+async def test_http_client_and_tool_deny_the_same_destinations(url: str) -> None:
     async with pinned_client(resolve=lambda h, p: says("1.1.1.1")) as client:
         with pytest.raises(EgressDenied):
             await client.get(url)

@@ -101,7 +101,7 @@ async def test_fork_of_ended_session_has_no_own_episode() -> None:
     ("error", "logged"),
     [(StoreFull("memory:"), "no space left"), (StoreReadOnly("memory:"), "")],
 )
-async def test_failure_to_record_is_logged_and_not_raised(
+async def test_failure_to_record_an_episode_is_logged_and_not_raised(
     error: StoreError,
     logged: str,
     caplog: pytest.LogCaptureFixture,

@@ -21,7 +21,7 @@ ENTRIES = [
 ]
 
 
-def test_payloads_match_their_static_types() -> None:
+def test_event_payloads_match_their_static_types() -> None:
     known: dict[str, Any] = {"__name__": "stub"}
     code = compile(STUB.read_text(encoding="utf-8"), STUB, "exec", dont_inherit=True)
     exec(code, known)

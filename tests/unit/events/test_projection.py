@@ -259,7 +259,7 @@ def test_finished_model_call_with_usage_also_updates_the_cost() -> None:
     assert second.payload["isEstimated"] is False
 
 
-def test_model_call_without_usage_costs_nothing() -> None:
+def test_model_call_without_usage_causes_no_cost_event() -> None:
     assert [event.type for event in events_of(entry_with(ledger.ModelFinished()))] == [
         "agent:model_finished"
     ]
@@ -429,6 +429,6 @@ def test_compaction_has_start_and_end_events(reason: ledger.CompactingReason, to
     assert (done["reason"], done["keptMessageCount"]) == (told_as, 3)
 
 
-def test_turn_end_event_names_model() -> None:
+def test_turn_end_event_contains_the_model() -> None:
     ((_, payload),) = told(ledger.TurnFinished("stop", Usage(1, 2), model="p:m"))
     assert payload["tokensUsed"] == {"input": 1, "output": 2, "model": "p:m"}

@@ -118,7 +118,7 @@ async def test_memory_of_parallel_jobs_is_bounded(
     assert counted.most_running <= bulk.FILES_AT_ONCE
 
 
-async def test_early_stop_leaves_no_running_task() -> None:
+async def test_stopping_a_bulk_import_early_leaves_no_running_task() -> None:
     never = asyncio.Event()
     started = 0
 

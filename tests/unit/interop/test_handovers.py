@@ -91,7 +91,7 @@ async def activity_of(store: MemoryStore) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_unchanged_file_is_not_imported(program: Program) -> None:
+async def test_exported_file_without_changes_is_not_imported(program: Program) -> None:
     store = await edited()
     content = await written(store, program)
     await append(store, new_side(SessionInfoChanged(title="Herons")), stream=SESSION)

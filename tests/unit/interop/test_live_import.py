@@ -186,7 +186,7 @@ async def test_deleted_file_keeps_its_session(desk: Desk) -> None:
     assert await desk.look() == []
 
 
-async def test_folder_can_disappear_and_return(tmp_path: Path) -> None:
+async def test_followed_folder_can_disappear_and_return(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "folder")
     assert await desk.look() == []
     desk.write("a.jsonl", pi_file("v3.jsonl"))

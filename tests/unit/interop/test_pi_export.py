@@ -263,7 +263,7 @@ async def test_media_are_included_in_the_pi_export() -> None:
     assert [picture[:4] for picture in pictures] == [b"\x89PNG"]
 
 
-async def test_empty_session_is_a_header() -> None:
+async def test_empty_session_is_exported_to_pi_as_only_a_header() -> None:
     store = empty_store()
     await create(store)
     assert [record["type"] for record in records(await exported(store))] == ["session"]

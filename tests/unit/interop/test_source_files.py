@@ -62,13 +62,13 @@ def test_file_is_compared_with_original_by_hashes(contents: list[bytes], more: b
     assert relation_of(Held(changed + more), original) is FileRelation.OTHER
 
 
-def test_entries_of_same_file_version_are_matched_by_place() -> None:
+def test_entries_of_the_same_file_version_are_matched_by_position() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1)), entry(2, user("b"), SourcePlace(0, 5, 1))]
     items = [item("changed", 0), item("b", 5), item("new", 9)]
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_entries_of_one_line_are_distinguished() -> None:
+def test_several_entries_of_one_line_are_matched_separately() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1)), entry(2, user("b"), SourcePlace(0, 0, 1))]
     items = [item("a", 0), msgspec.structs.replace(item("b", 0), ordinal=1)]
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}

@@ -33,7 +33,7 @@ def ms(year: int, month: int, day: int) -> int:
         ("What did we decide last week?", (2026, 11, 10), (2026, 11, 23)),
     ],
 )
-def test_period_in_question_is_recognized(
+def test_time_period_in_a_question_is_recognized(
     question: str, first: tuple[int, int, int], last: tuple[int, int, int]
 ) -> None:
     period = period_of(question, NOW)
@@ -53,7 +53,7 @@ def test_period_in_question_is_recognized(
         "an 5 x",
     ],
 )
-def test_question_without_period_has_no_period(question: str) -> None:
+def test_question_without_a_time_expression_has_no_period(question: str) -> None:
     assert period_of(question, NOW) is None
 
 

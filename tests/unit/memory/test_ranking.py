@@ -67,7 +67,7 @@ def test_neighbour_reason_of_a_hit_lists_the_words_of_the_neighbours() -> None:
     assert found["c"].nearby == {"hotel", "river"}
 
 
-def test_weight_of_zero_disables_a_reason() -> None:
+def test_ranking_weight_of_zero_disables_its_reason() -> None:
     texts = [said("a", "Ana", "the moon"), said("b", "Bob", "what else?")]
     off = Weights(speaker=0, neighbours=False)
     found = ranked(texts, "What did Ana say of the moon?", off)

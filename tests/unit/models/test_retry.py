@@ -43,7 +43,7 @@ def test_retry_waits_stop_growing_at_the_cap() -> None:
         (ModelRefused("m", "no", 401), False),
     ],
 )
-def test_error_class_decides_on_retry(error: ModelError, is_tried_again: bool) -> None:
+def test_error_class_decides_whether_to_retry(error: ModelError, is_tried_again: bool) -> None:
     assert (next_wait(STEADY, 1, error, 0.5) is not None) == is_tried_again
 
 

@@ -163,7 +163,7 @@ async def test_summary_without_script_is_generated() -> None:
     assert "## Goal\n[User]: hi" in message.text
 
 
-async def test_several_scenarios_are_several_models() -> None:
+async def test_each_scenario_is_available_as_a_separate_model() -> None:
     scenarios = (read_scenario(f"rules: [{{text: {n}}}]", name=n) for n in ("one", "two"))
     model = ScriptedModel(*scenarios, clock=ManualClock())
     assert (await answer(model, name="two")).text == "two"
@@ -212,7 +212,7 @@ def counted(heard: Heard) -> tuple[int, str]:
 
 
 @given(st.lists(st.sampled_from(SAID), min_size=1, max_size=60), st.lists(st.integers(1, 12)))
-def test_growing_conversation_is_counted_like_new_one(
+def test_growing_conversation_has_the_same_token_count_as_a_new_one(
     said: list[Message], steps: list[int]
 ) -> None:
     hearing, upto = MessageCounter(), 0

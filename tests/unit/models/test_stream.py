@@ -177,7 +177,7 @@ def test_partial_contains_text_reasoning_and_complete_calls() -> None:
     assert [part.id for part in builder.partial().tool_calls] == ["a", "b"]
 
 
-def test_stream_without_an_end_is_unavailability() -> None:
+def test_stream_without_an_end_raises_unavailable() -> None:
     with pytest.raises(ModelUnavailable, match="broke off"):
         made(TextDelta("half"))
 
@@ -192,7 +192,7 @@ def test_call_without_a_name_is_malformed() -> None:
         made(call(0, "{}", id_="a"), STOP)
 
 
-def test_late_ids_and_names_are_accepted() -> None:
+def test_call_ids_and_names_that_arrive_late_are_accepted() -> None:
     message = made(call(0, "{"), call(0, "}", name="t"), call(0, id_="late"), STOP)
     assert message.tool_calls == (ToolCallPart("late", "t", {}),)
 
@@ -234,7 +234,7 @@ def test_duplicate_or_missing_call_ids_get_new_unique_ids() -> None:
     assert [part.id for part in message.tool_calls] == ["call_0-2", "call_0-3", "new", "call_0-4"]
 
 
-def test_finishing_twice_gives_the_same_message() -> None:
+def test_finishing_a_stream_twice_gives_the_same_message() -> None:
     builder = AnswerBuilder(MODEL)
     for delta in (TextDelta("x"), call(0, "{}", name="t"), STOP):
         builder.add(delta)

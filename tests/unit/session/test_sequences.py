@@ -32,7 +32,7 @@ def test_joined_sequences_agree_if_items_are_equal(
     assert mine.agrees(its, count) == (tuple(mine)[:count] == tuple(its)[:count])
 
 
-def test_missing_item_raises_index_error() -> None:
+def test_missing_index_of_a_joined_sequence_raises_index_error() -> None:
     joined = Joined([(1, 2), (3,)])
     for place in (3, -4):
         try:

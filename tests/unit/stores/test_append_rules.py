@@ -100,7 +100,7 @@ def test_empty_write_does_not_change_the_stream_state() -> None:
     assert state_after(state, admission, state.hash) == state
 
 
-def test_parent_may_be_shared_own_sibling_or_none() -> None:
+def test_parent_can_be_a_shared_entry_an_own_entry_a_sibling_or_none() -> None:
     parents: list[ParentRef] = [EntryId("o/1"), EntryId("s/2"), None, Sibling(1), LEAF]
 
     admission = admitted(*(new_tree(user("x"), parent) for parent in parents))
@@ -191,7 +191,7 @@ START, FINISH = new_side(TurnStarted(1, "a")), new_side(TurnFinished("stop"))
         (new_side(Label("x")), 3, None, 3),
     ],
 )
-def test_entries_open_and_close_turn(
+def test_turn_entries_open_and_close_the_turn_in_the_stream_state(
     new: NewEntry,
     open_turn: int | None,
     lease: Lease | None,

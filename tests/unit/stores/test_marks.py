@@ -51,7 +51,7 @@ def led(entries: tuple[NewEntry, ...], head: int, lease: Lease, *, is_received: 
     return Commit(writes=(write,), at=1)
 
 
-async def test_marked_entries_are_own_and_unchanged() -> None:
+async def test_entries_with_a_valid_mark_count_as_own() -> None:
     entries = await begun(store_with(OWN))
     assert OWN.own_among(entries) == {0, 1, 2, 3}
     assert [OWN.is_own(entry) for entry in entries] == [True, False, False, True, False]
@@ -65,7 +65,7 @@ async def test_mark_key_of_another_user_recognizes_no_entry_as_own() -> None:
     assert OTHER.own_among(entries) == {0, 1, 2, 3}
 
 
-async def test_received_and_unmarked_entries_are_not_own() -> None:
+async def test_received_and_unmarked_entries_do_not_count_as_own() -> None:
     assert not OWN.own_among(await begun(store_with(TRUSTED)))
     received = await begun(store_with(OWN), is_received=True)
     assert not OWN.own_among(received)
@@ -73,7 +73,7 @@ async def test_received_and_unmarked_entries_are_not_own() -> None:
 
 
 @pytest.mark.parametrize("field", ["stream", "kind", "v", "lane", "body", "seq"])
-async def test_changed_entry_is_not_own(field: str) -> None:
+async def test_changed_entry_does_not_count_as_own(field: str) -> None:
     entries = await begun(store_with(OWN))
     forged = {
         "stream": StreamId("t"),

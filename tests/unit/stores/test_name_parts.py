@@ -78,7 +78,7 @@ def test_long_names_and_long_queries_have_few_parts() -> None:
     assert [len(part) for part in sought_parts("seventeen letters")] == [PART_CHARACTERS] * 3
 
 
-def test_unlisted_sessions_have_no_parts() -> None:
+def test_unlisted_sessions_have_no_name_parts_in_the_index() -> None:
     assert parts_of(msgspec.structs.replace(NAMED, status="erased")) == frozenset()
     assert parts_of(msgspec.structs.replace(NAMED, kind="flow")) == frozenset()
 

@@ -9,7 +9,7 @@ from perdure.session.messages import Message, TextPart, ToolResultPart
 from perdure.session.notes import ImportedRecord, LeafMoved
 
 
-def test_leaf_has_target_and_none_means_root() -> None:
+def test_leaf_record_has_a_target_and_none_means_before_the_root() -> None:
     moved = said_by({"type": "leaf", "target_id": "a"}, Media())
     assert (moved.body, moved.references) == (LeafMoved(None), (("target", "a"),))
     assert said_by({"type": "leaf"}, Media()).references == ()
@@ -30,7 +30,7 @@ def test_result_tool_name_is_read_only_from_perdure_key() -> None:
         assert found.body == Message("tool", (ToolResultPart("c", "out", name=name),))
 
 
-def test_channel_is_state_and_unknown_type_is_reported() -> None:
+def test_channel_record_becomes_extension_state_and_unknown_type_is_reported() -> None:
     channel = said_by({"type": "channel", "name": "web"}, Media())
     assert (channel.body, channel.unknown) == (Custom("operator:channel", {"name": "web"}), None)
     assert said_by({"type": "new"}, Media()).unknown == "'new' is stored without effect"

@@ -59,7 +59,7 @@ _texts = st.text(st.characters(codec="utf-8"))
 
 
 @given(_texts, _texts)
-def test_no_text_contains_unescaped_line_end(key: str, text: str) -> None:
+def test_written_line_contains_no_unescaped_line_end(key: str, text: str) -> None:
     line = to_line({key: text}).decode()
     assert len(line.splitlines()) == 1
     assert json.loads(line) == {key: text}

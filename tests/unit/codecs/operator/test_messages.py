@@ -139,7 +139,7 @@ def test_audio_part_becomes_media() -> None:
     assert part.mime_type == "audio/wav"
 
 
-def test_content_may_be_a_text() -> None:
+def test_message_content_can_be_a_plain_text() -> None:
     assert content_of({"content": "hello"}, Media()) == (TextPart("hello"),)
     assert parts_of("hello") == (TextPart("hello"),)
 

@@ -117,7 +117,7 @@ def test_entry_outside_context_becomes_custom_record() -> None:
         assert str(line(body)["custom_type"]).startswith("perdure.")
 
 
-def test_tool_of_a_result_is_named_in_its_metadata() -> None:
+def test_metadata_of_a_tool_result_contains_the_tool_name() -> None:
     (block,) = line(tool_result("c", "out", name="read"))["message"]["contents"]
     assert block["metadata"] == {"perdure.name": "read"}
     (block,) = line(tool_result("c", "out"))["message"]["contents"]

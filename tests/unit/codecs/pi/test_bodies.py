@@ -25,7 +25,7 @@ def test_summaries_have_their_usage_and_references() -> None:
     assert (left.body, left.references) == (BranchSummary("s"), (("from_id", "b"),))
 
 
-def test_compaction_of_version_1_names_first_kept_by_number() -> None:
+def test_compaction_of_version_1_refers_to_its_first_kept_entry_by_number() -> None:
     made: Fields = {"type": "compaction", "summary": "s", "firstKeptEntryIndex": 4}
     assert said_by(made, Media()).references == (("first_kept", "#4"),)
 
@@ -46,7 +46,7 @@ def test_message_exported_as_custom_record_is_read_with_its_role() -> None:
     assert other == CustomMessage("todo", (TextPart("x"),), is_displayed=False)
 
 
-def test_model_and_label_are_read_and_unknown_types_are_links() -> None:
+def test_model_and_label_records_are_read_and_unknown_types_only_link_records() -> None:
     assert said(type="model_change", provider="p", modelId="m") == ModelChange("p:m")
     label = said_by({"type": "label", "targetId": "a", "label": "x"}, Media())
     assert (label.body, label.about) == (Label("x"), "a")

@@ -24,7 +24,7 @@ def test_time_can_be_text_or_milliseconds() -> None:
     assert PI.time_of(None) is PI.time_of(1e300) is PI.time_of("soon") is None
 
 
-def test_files_below_version_3_are_not_appended_to() -> None:
+def test_pi_files_below_version_3_are_not_appended_to() -> None:
     assert (PI.oldest_version, PI.has_leaf_record, PI.most_header_bytes) == (3, False, 512)
 
 
@@ -65,7 +65,7 @@ def test_exponents_appear_only_outside_decimal_range(number: float) -> None:
     assert ("e" in spelling(number, STYLE)) == (not is_decimal)
 
 
-def test_json_except_numbers_is_plain_and_compact() -> None:
+def test_json_is_written_in_compact_form_except_for_numbers() -> None:
     value = {"b": [True, None, "ä\u2028\n", 7], "a": {"x": (0.5, -0.0)}}
     assert to_line(value) == '{"b":[true,null,"ä\u2028\\n",7],"a":{"x":[0.5,0]}}'.encode()
 

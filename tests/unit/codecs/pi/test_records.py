@@ -161,7 +161,7 @@ def test_missing_media_become_notice() -> None:
     assert content == [{"type": "text", "text": "[image/png, not kept]"}]
 
 
-def test_compaction_names_first_kept_or_itself() -> None:
+def test_compaction_record_refers_to_its_first_kept_entry_or_to_itself() -> None:
     keeps = record_of(Compaction("s", EntryId("s/0"), read_files=("a",), reason="hook"))
     assert keeps == {
         "type": "compaction",
@@ -199,7 +199,7 @@ def test_private_message_stays_out_of_model_context() -> None:
     assert record["type"] == "custom"
 
 
-def test_system_message_is_in_the_context_of_pi() -> None:
+def test_system_message_is_exported_into_the_context_of_pi() -> None:
     record = record_of(system("rules"))
     assert (record["type"], record["customType"]) == ("custom_message", "perdure.system")
     assert record["content"] == [{"type": "text", "text": "rules"}]

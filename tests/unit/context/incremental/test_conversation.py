@@ -53,7 +53,7 @@ def test_settled_messages_do_not_change() -> None:
     assert all(one is other for one, other in zip(kept, settled, strict=True))
 
 
-def test_late_result_reaches_settled_round() -> None:
+def test_late_tool_result_is_added_to_a_settled_round() -> None:
     log = TreeLog()
     asked = assistant(tool_call("late", "look"))
     conversation = extended(log, conversation_of(log.window()), user("go"), asked)

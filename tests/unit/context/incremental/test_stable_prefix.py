@@ -64,7 +64,7 @@ def test_settling_messages_in_several_steps_equals_one_step() -> None:
     assert (whole.reported_at, whole.reported) == (4, 32)
 
 
-def test_estimates_are_rounded_up_one_by_one() -> None:
+def test_token_estimate_of_each_message_is_rounded_up_separately() -> None:
     sizes = sizes_of(numbered(user("12345"), user("1")))
     assert sizes == (1.25, 0.25)
     assert scaled_sum(sizes, 1.0) == 3

@@ -12,7 +12,7 @@ from perdure.session.ids import StreamId
 from tests.fakes.flow_log import FlowLog, graph
 
 
-async def test_role_is_lost_once_its_session_is_erased() -> None:
+async def test_role_is_reported_as_lost_after_its_session_is_erased() -> None:
     sessions = {"owner": StreamId("f__owner"), "developer": StreamId("f__developer")}
     log = FlowLog(graph("o>z", z="owner"))
     state = msgspec.structs.replace(log.state, sessions=sessions)

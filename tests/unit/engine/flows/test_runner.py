@@ -114,7 +114,7 @@ async def test_branches_run_in_parallel_but_turns_of_role_do_not(tmp_path: Path)
     assert set(state.run.history_handoff) >= {"a=>end", "b=>end", "c=>end"}
 
 
-async def test_review_handed_back_is_repeated(tmp_path: Path) -> None:
+async def test_review_runs_again_after_its_handoff_was_returned(tmp_path: Path) -> None:
     place = Place(
         tmp_path,
         owner=[
@@ -175,7 +175,7 @@ async def test_failed_turn_parks_only_its_node(tmp_path: Path, end: str) -> None
     assert (waiting.reason, waiting.detail) == ("autonomous-abort", f"its turn ended as {end}")
 
 
-async def test_handoff_of_node_with_human_waits_for_approval(tmp_path: Path) -> None:
+async def test_handoff_of_a_node_that_needs_approval_waits_for_a_person(tmp_path: Path) -> None:
     intake = FlowNode("owner-intake", "owner", has_human=True)
     flow = Graph("g", (intake, *LINE.nodes[1:]), LINE.edges)
     place = Place(
@@ -191,7 +191,7 @@ async def test_handoff_of_node_with_human_waits_for_approval(tmp_path: Path) -> 
     assert len(place.roles.told["owner"]) == 1
 
 
-async def test_deadlocked_flow_asks_person(tmp_path: Path) -> None:
+async def test_deadlocked_flow_asks_a_person(tmp_path: Path) -> None:
     flow = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **OWNERS, a="x", b="y")
     place = Place(
         tmp_path,

@@ -84,7 +84,7 @@ def test_selector_keeps_its_offers_and_next_gets_new_number() -> None:
     assert (third.attempt, third.session[-1]) == (1, "2")
 
 
-def test_selection_records_its_selector() -> None:
+def test_selection_entry_records_the_selector_session() -> None:
     chosen = selection(
         after(FIRST), FIRST, " model=p:big\nskills=tests,tests,prose\n", is_partial=False
     )

@@ -82,7 +82,7 @@ def test_telemetry_contains_newest_messages_and_counts_omitted_ones() -> None:
     assert shown_messages(()) == "[]"
 
 
-def test_tools_that_fit_are_shown() -> None:
+def test_telemetry_contains_the_tools_that_fit() -> None:
     tools = [ToolDeclaration(f"t{n}", "x" * 8_000, {"type": "object"}) for n in range(9)]
     text = shown_tools(tools)
     assert len(text) <= MAX_CONTENT

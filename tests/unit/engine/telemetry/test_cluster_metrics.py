@@ -72,7 +72,7 @@ def test_newer_status_replaces_earlier_one_of_its_namespace() -> None:
     assert values(told, "perdure.turns.waiting", "perdure.namespace") == {"a": 1, "b": 2}
 
 
-def test_delays_of_starts_are_never_negative() -> None:
+def test_measured_start_delays_are_never_negative() -> None:
     told = Telemetry()
     metrics = ClusterMetrics(meters=told.meters)
     metrics.started("a", "desk", 0.25)

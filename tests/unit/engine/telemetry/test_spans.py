@@ -109,7 +109,7 @@ async def test_recorded_content_contains_no_secret(monkeypatch: pytest.MonkeyPat
     assert not any(KEY in span.to_json() for span in told.spans)
 
 
-async def test_failures_are_reported_by_code_only(
+async def test_spans_contain_only_the_error_code_of_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await observed(monkeypatch, says(Fail("model_refused", KEY)))

@@ -28,7 +28,7 @@ def said(count: int) -> list[NewEntry]:
     return [new_tree(user(str(number))) for number in range(count)]
 
 
-async def test_read_stops_at_newest_start_entry() -> None:
+async def test_read_of_session_state_stops_at_the_newest_agent_binding() -> None:
     bound = new_side(AgentBound({"id": "a"}))
     assert await carried(bound, *said(3), bound, *said(2)) == [4, 5, 6]
     assert await carried(new_side(SessionStarted({"id": "a"}, {}, "")), *said(1)) == [0, 1]
@@ -39,10 +39,10 @@ async def test_long_log_is_read_in_pages_from_its_start() -> None:
     assert await carried(*log) == [*range(10, len(log))]
 
 
-async def test_read_continues_past_agent_bound_by_grant() -> None:
+async def test_read_of_session_state_continues_past_a_binding_made_by_a_grant() -> None:
     bound, granted = new_side(AgentBound({"id": "a"})), new_side(AgentBound({}, granted_by="me"))
     assert await carried(*said(2), bound, *said(1), granted) == [2, 3, 4]
 
 
-async def test_log_without_start_entry_is_read_whole() -> None:
+async def test_log_without_an_agent_binding_is_read_whole() -> None:
     assert await carried(*said(3)) == [0, 1, 2]

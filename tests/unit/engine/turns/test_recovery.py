@@ -170,7 +170,7 @@ async def test_spending_is_computed_if_turn_entries_lack_it() -> None:
     assert (await carried_state(stage.memory, S, head)).spent == Spending(3)
 
 
-async def test_only_foreign_appends_since_last_turn_are_read() -> None:
+async def test_only_appends_of_other_writers_since_the_last_turn_are_read() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")

@@ -203,7 +203,7 @@ async def test_context_is_compacted_during_turn_and_answer_follows() -> None:
     assert "They counted words" in (await chat.session.context()).messages[0].message.text
 
 
-async def test_steering_after_turn_is_stored_as_message() -> None:
+async def test_steering_message_that_arrives_after_the_turn_is_stored_as_message() -> None:
     _, gate, chat = await at_the_gate("done")
     gate.leave.set()
     assert chat.turn is not None
@@ -297,7 +297,7 @@ async def test_error_of_effect_is_raised() -> None:
 
 @pytest.mark.parametrize("is_asked", [False, True])
 @pytest.mark.parametrize("has_outcome", [False, True])
-async def test_cancellation_outranks_other_stop_requests(
+async def test_cancellation_has_priority_over_other_stop_requests(
     *, is_asked: bool, has_outcome: bool
 ) -> None:
     stopping, entered = StopRequest(), asyncio.Event()

@@ -96,7 +96,7 @@ async def test_turn_directly_after_a_turn_reads_no_entries() -> None:
     assert counting.asked - Counter(capabilities=99, address=99) == {"commit": 5}
 
 
-async def test_only_foreign_entries_are_read_after_foreign_append() -> None:
+async def test_after_an_append_of_another_writer_only_that_append_is_read() -> None:
     _, chat, counting = await counted(says("one"), says("two"))
     await chat.send("hi")
     await chat.session.append(user("by the way"))
@@ -122,7 +122,7 @@ async def test_turn_with_k_calls_makes_k_plus_3_commits(k: int) -> None:
     assert kinds[ended + 1 : ended + 3] == ["episode", "session_reopened"]
 
 
-async def test_turn_starts_at_current_head_after_foreign_append() -> None:
+async def test_turn_starts_at_the_current_head_after_an_append_of_another_writer() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")

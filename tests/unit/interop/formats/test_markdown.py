@@ -35,7 +35,7 @@ def written(making: Making, *, has_all_branches: bool = False) -> str:
     return markdown.render_markdown(transcript, has_all_branches=has_all_branches).decode()
 
 
-def test_conversation_reads_from_top_to_bottom() -> None:
+def test_markdown_shows_the_conversation_from_top_to_bottom() -> None:
     making = Making()
     making.say(ModelChange("a:b"))
     asked = making.say(user("Mend the *table*."))
@@ -57,7 +57,7 @@ def test_conversation_reads_from_top_to_bottom() -> None:
     )
 
 
-def test_count_of_one_message_is_singular() -> None:
+def test_markdown_header_uses_the_singular_for_one_message() -> None:
     making = Making()
     making.say(user("Alone."))
     assert "- **Size:** 1 message\n" in written(making)

@@ -107,7 +107,7 @@ def test_native_export_is_written_in_version_1() -> None:
     assert VERSION == 1
 
 
-def test_blob_names_are_found_anywhere() -> None:
+def test_blob_names_are_found_anywhere_in_a_body() -> None:
     one, two = blob_hash(b"1"), blob_hash(b"2")
     first = tree_entry(0, encode(user(f"media://{one} and {two}")))
     assert blob_names([first, tree_entry(1, encode(user(one)))]) == [one, two]

@@ -21,5 +21,5 @@ def test_known_values_are_found_anywhere(values: list[str], text: str) -> None:
     assert set(KnownValues(values, 2).spans(text)) == expected
 
 
-def test_values_shorter_than_the_head_are_ignored() -> None:
+def test_known_values_below_the_minimum_length_are_ignored() -> None:
     assert list(KnownValues(["a"], 2).spans("a a")) == []

@@ -62,7 +62,7 @@ def test_folders_are_found_only_as_whole_paths() -> None:
 
 
 @pytest.mark.parametrize("folder", ["/", "", ".", "src", "\\"])
-def test_generic_folders_give_no_pattern(folder: str) -> None:
+def test_generic_folder_names_are_not_redacted(folder: str) -> None:
     assert not paths.is_telling(folder)
 
 

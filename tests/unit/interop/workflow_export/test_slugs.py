@@ -30,6 +30,6 @@ def test_title_gives_ascii_slug_and_readable_slug(title: str, seed: str, ours: s
 
 
 @given(st.text(max_size=20))
-def test_every_title_gives_an_id(title: str) -> None:
+def test_every_title_gives_a_valid_workflow_id(title: str) -> None:
     assert KEBAB.fullmatch(ascii_slug(title))
     assert KEBAB.fullmatch(readable_slug(title))

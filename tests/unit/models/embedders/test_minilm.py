@@ -27,7 +27,7 @@ async def test_vector_of_a_text_does_not_depend_on_other_texts(tmp_path: Path) -
     assert len(await embedder.embed(TEXTS * 9)) == len(TEXTS) * 9
 
 
-async def test_forward_pass_equals_plain_bert(tmp_path: Path) -> None:
+async def test_minilm_forward_pass_equals_a_plain_bert_implementation(tmp_path: Path) -> None:
     folder = bert_folder(tmp_path)
     (vector,) = await SentenceModel(folder).embed(["the river took a boat"])
     assert vector == pytest.approx(_plain_bert(folder, "the river took a boat"), abs=1e-5)

@@ -13,7 +13,7 @@ from tests.fakes.wires import KEY, Wire
 ELSEWHERE = "http://127.0.0.1:9"
 
 
-def test_anthropic_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anthropic_client_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     # The environment is the caller's to read: a key found there would be sent without being asked.
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-from-the-environment")
     with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY"):

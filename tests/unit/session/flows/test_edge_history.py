@@ -32,7 +32,7 @@ def test_history_keeps_order_of_edges_and_of_their_handoffs() -> None:
     assert [*both.items()] == [("a=>b", ("x", "z")), ("b=>c", ("y",))]
 
 
-def test_states_with_common_origin_are_independent() -> None:
+def test_edge_histories_with_a_common_origin_are_independent() -> None:
     one = after({}, "x", "y")
     left, right = after(one, "l"), after(one, "r", "l")
     assert (one, left, right) == (
@@ -44,7 +44,7 @@ def test_states_with_common_origin_are_independent() -> None:
     assert held == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_abandoned_addition_does_not_change_the_state() -> None:
+def test_addition_to_an_edge_history_does_not_change_the_original() -> None:
     one = after({}, "x")
     EdgeHistory(one).add("a=>b", "lost")
     assert "lost" not in one["a=>b"]

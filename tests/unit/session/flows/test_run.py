@@ -24,7 +24,7 @@ def test_flow_run_json_has_a_society_field_names() -> None:
     }
 
 
-def test_awaiting_approval_is_listed_by_node() -> None:
+def test_flow_run_lists_nodes_that_await_approval() -> None:
     log = FlowLog(graph("o>a")).claim("o")
     log.add(HandoffStaged("o", "o", (HandoffTarget("a", "x.md"),)))
     told = msgspec.json.decode(msgspec.json.encode(log.run))

@@ -22,7 +22,7 @@ def runtime(store: perdure.Store) -> perdure.Runtime:
     return perdure.Runtime(store, [perdure.Agent("owner", model="scripted:echo")])
 
 
-async def test_start_with_invalid_ids_or_paths_fails_without_traces(tmp_path: Path) -> None:
+async def test_flow_start_with_invalid_ids_or_paths_stores_nothing(tmp_path: Path) -> None:
     file = tmp_path / "workflow.yaml"
     file.write_text(WORKFLOW)
     async with (

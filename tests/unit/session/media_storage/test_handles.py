@@ -84,7 +84,7 @@ def test_data_with_a_cycle_or_bytes_is_rejected_by_an_error_without_its_content(
     assert "c2VjcmV0" not in str(caught.value)
 
 
-def test_wrong_value_in_data_is_named_with_a_remedy_that_fits() -> None:
+def test_error_for_a_wrong_value_in_data_contains_a_fitting_remedy() -> None:
     wrong: dict[str, object] = {"fine": 1, "when": {1, 2}}
     with pytest.raises(
         WrongArgument, match=r"^data\['when'\] is JSON, .* no set: give it as a list$"

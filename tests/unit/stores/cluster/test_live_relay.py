@@ -168,7 +168,9 @@ async def test_last_events_can_be_read_before_call_ends(worker: Process, other: 
     assert text_of(live.take()) == "Hello"
 
 
-async def test_rows_are_deleted_after_call(worker: Process, other: Process, wire: LiveWire) -> None:
+async def test_live_rows_are_deleted_after_the_call(
+    worker: Process, other: Process, wire: LiveWire
+) -> None:
     other.watch()
     await rest()
     worker.show("Hello")
@@ -230,14 +232,14 @@ async def test_live_events_of_all_calls_are_stored_in_one_write(
     assert other.table.calls["register"] <= 2
 
 
-async def test_watch_of_all_streams_gets_events(worker: Process, other: Process) -> None:
+async def test_watch_of_all_streams_gets_live_events(worker: Process, other: Process) -> None:
     live = other.watch(None)
     await rest()
     worker.show("Hello")
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
-async def test_registration_ends_with_last_watch(
+async def test_registration_for_live_events_ends_with_the_last_watch(
     worker: Process, other: Process, wire: LiveWire
 ) -> None:
     other.watch()
@@ -356,7 +358,7 @@ async def test_live_events_of_a_lost_lease_are_not_written_under_the_next_lease(
     assert live.take() == []
 
 
-async def test_failed_registration_is_repeated(
+async def test_failed_registration_for_live_events_is_repeated(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_receiver, "AGAIN_S", 0.001)

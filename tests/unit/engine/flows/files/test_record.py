@@ -70,7 +70,7 @@ def test_unusable_artifact_reports_reason(record: RecordFolder, name: str, probl
     assert artifact(record, name).problem == problem
 
 
-def test_text_for_role_reports_missing_file(record: RecordFolder) -> None:
+def test_text_sent_to_a_role_reports_a_missing_artifact(record: RecordFolder) -> None:
     texts = record.texts(["plan.md", "gone.md"])
     assert texts["plan.md"] == "the plan"
     assert texts["gone.md"] == "(this file cannot be read any more: no such file)"

@@ -59,7 +59,7 @@ def test_flow_whose_last_node_waits_forever_is_stalled() -> None:
     assert stall(log.state) == "no node can go on: end waits for a handoff"
 
 
-def test_stall_reason_names_incomplete_join() -> None:
+def test_stall_reason_contains_the_incomplete_join() -> None:
     nodes = tuple(msgspec.structs.replace(n, awaits_all_inputs=n.id == "z") for n in FORK.nodes)
     log = FlowLog(msgspec.structs.replace(FORK, nodes=nodes))
     log.work("o", "a", "b").work("a", "z")

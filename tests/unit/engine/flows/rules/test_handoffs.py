@@ -83,7 +83,7 @@ def test_7_only_received_handoffs_can_be_returned() -> None:
 
 
 @pytest.mark.parametrize("targets", [["z"], ["z", "o"]])
-def test_19_forward_handoff_of_node_with_human_is_staged(targets: list[str]) -> None:
+def test_19_forward_handoff_of_a_node_that_needs_approval_is_staged(targets: list[str]) -> None:
     nodes = tuple(msgspec.structs.replace(n, has_human=n.id == "a") for n in LINE.nodes)
     log = FlowLog(msgspec.structs.replace(LINE, nodes=nodes)).work("o", "a").claim("a", "o=>a")
     staged = decided(log, "a", *targets)

@@ -91,7 +91,7 @@ def test_waiting_role_does_not_block_other_roles() -> None:
     assert roles_to_look_back(log.state)[0] == RoleWork("developer", (), "go on")
 
 
-def test_finished_reviews_lead_to_feedback_question() -> None:
+def test_feedback_question_is_asked_after_all_reviews_are_finished() -> None:
     log = looking_back("graph-based", order_by_graph(WORK))
     for role in ("reviewer", "developer", "owner"):
         assert roles(log) == [role]

@@ -49,7 +49,7 @@ def test_1_handoffs_of_two_predecessors_are_both_delivered() -> None:
     assert work_of(log.state, "z").delivered == ("a=>z", "b=>z")
 
 
-def test_2_join_runs_with_one_input_unless_waiting_for_all() -> None:
+def test_2_join_runs_with_one_input_unless_it_requires_all_inputs() -> None:
     half = FlowLog(FORK).work("o", "a", "b").work("a", "z").state
     assert ids(half) == ["b", "z"]
     held = FlowLog(joining(FORK, "z")).work("o", "a", "b").work("a", "z")
@@ -73,7 +73,7 @@ def test_3_node_with_handoffs_to_some_successors_owes_the_other_handoffs() -> No
     assert ids(log.claim("o").hand("o", "b").state) == ["a", "b"]
 
 
-def test_6_node_can_hand_back_and_hand_forward() -> None:
+def test_6_node_can_return_a_handoff_and_make_a_forward_handoff() -> None:
     log = FlowLog(graph("o>a", "a>z")).work("o", "a").claim("a", "o=>a").hand("a", "z", "o")
     assert log.run.awaiting_handoff == ("a",)
     assert log.run.completed_handoffs == ("a=>z",)
@@ -124,7 +124,7 @@ def test_11_handoff_to_a_role_whose_other_node_waits_stays_queued() -> None:
     assert log.run.receiving_handoff == {"o=>b": log.run.history_handoff["o=>b"]}
 
 
-def test_12_two_answered_instances_of_role_both_run() -> None:
+def test_12_two_role_instances_with_answers_can_both_run() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="owner_1", b="owner_2")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
     log.add(NodeParked("a", "owner_1", "prompt-human"), NodeParked("b", "owner_2", "prompt-human"))
@@ -135,7 +135,7 @@ def test_12_two_answered_instances_of_role_both_run() -> None:
     ]
 
 
-def test_13_handoff_wakes_node_that_waits_for_person() -> None:
+def test_13_handoff_continues_a_node_that_waits_for_a_person() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
     log.add(NodeParked("z", "z", "prompt-human")).work("b", "z")
     assert work_of(log.state, "z").delivered == ("b=>z",)
@@ -150,7 +150,7 @@ def test_14_reply_is_delivered_before_a_handoff() -> None:
     assert list(log.run.receiving_handoff) == ["b=>z"]
 
 
-def test_15_handoff_does_not_wake_stopped_or_denied_node() -> None:
+def test_15_handoff_does_not_continue_a_stopped_or_denied_node() -> None:
     for reason in ("autonomous-abort", "consent", "consent-denied", "handoff-approval"):
         log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
         log.add(NodeParked("z", "z", reason)).work("b", "z")
@@ -205,7 +205,7 @@ def test_join_with_rework_request_starts_without_all_inputs() -> None:
     assert work_of(log.state, "j").delivered == ("z=>j",)
 
 
-def test_run_visits_graph_once_at_any_size() -> None:
+def test_search_for_ready_nodes_visits_the_graph_once_at_any_size() -> None:
     nodes = [f"n{n}" for n in range(300)]
     line = graph(*(f"{a}>{b}" for a, b in pairwise(nodes)))
     kept, edges = Counted(line.nodes), Counted(line.edges)

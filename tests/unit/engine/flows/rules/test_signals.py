@@ -79,7 +79,7 @@ def test_unusable_block_is_reported_with_valid_form(text: str, code: str) -> Non
     assert len(fault.summary) < 200
 
 
-def test_huge_alias_value_is_not_expanded() -> None:
+def test_yaml_alias_in_a_signal_is_not_expanded_to_a_huge_value() -> None:
     levels = "\n".join(
         f"l{n}: &l{n} [{', '.join(f'*l{n - 1}' for _ in range(9))}]" for n in range(1, 12)
     )
@@ -89,6 +89,6 @@ def test_huge_alias_value_is_not_expanded() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_block_gives_a_signal_or_a_fault(yaml: str) -> None:
+def test_any_signal_block_gives_a_signal_or_a_fault(yaml: str) -> None:
     assert signal_in(block(yaml)) is not None
     assert signal_in(yaml) is not None

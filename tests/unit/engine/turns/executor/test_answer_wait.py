@@ -128,7 +128,7 @@ async def test_expired_question_of_invoked_agent_reaches_its_invoker() -> None:
     assert "in time" in results[0]
 
 
-async def test_question_without_expiry_waits() -> None:
+async def test_question_without_an_expiry_time_stays_open() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat = await theatre.chat(tools=(STRIKE,))
     chat.send("go")

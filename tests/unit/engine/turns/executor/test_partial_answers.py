@@ -49,7 +49,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_stalled_answer_is_saved_in_time() -> None:
+async def test_partial_answer_is_saved_while_the_stream_stalls() -> None:
     answer = Arriving()
     async with answer.keeping:
         answer.grow(b"one ")
@@ -108,7 +108,7 @@ async def test_immediate_save_waits_for_running_save() -> None:
     assert answer.kept[-1] == answer.content
 
 
-async def test_quick_answer_is_not_saved_in_part() -> None:
+async def test_partial_text_of_a_quick_answer_is_not_saved() -> None:
     answer = Arriving()
     async with answer.keeping:
         answer.grow(b"all of it")

@@ -60,7 +60,7 @@ async def test_short_output_is_not_stored_twice() -> None:
     assert await result_of(stage) == "little"
 
 
-async def test_handle_in_text_gives_no_access() -> None:
+async def test_media_handle_in_a_text_gives_no_access_to_the_content() -> None:
     stage = Stage(says(reading(HANDLE)), says("done"))
     other = StreamHeader(id=StreamId("other"), created_at=0)
     finished = ToolFinished("c", "flood", "ok", succeeded=True, whole=HANDLE)

@@ -38,7 +38,7 @@ def first_tokens() -> int:
     return 10 + estimate_tokens(user("go"))
 
 
-def test_call_passes_at_limit_but_not_above() -> None:
+def test_model_call_is_allowed_at_the_budget_limit_but_not_above_it() -> None:
     most = first_tokens() + OUTPUT_TOKENS
     assert isinstance(effect_of(Course(config(most)).state), CallModel)
     course = Course(config(most - 1))
@@ -47,7 +47,7 @@ def test_call_passes_at_limit_but_not_above() -> None:
     assert course.state.finished.failure == "budget_exceeded"
 
 
-def test_answer_counts_at_its_maximum_length() -> None:
+def test_cost_estimate_assumes_the_maximum_answer_length() -> None:
     assert isinstance(
         effect_of(Course(config(first_tokens() + 5, max_output_tokens=5)).state), CallModel
     )
@@ -167,7 +167,7 @@ def test_usage_is_priced_or_estimated_only_for_a_written_summary() -> None:
 
 
 @pytest.mark.parametrize(("estimate", "word"), [(None, "unknown"), (5, "may cost up to")])
-def test_overrun_text_names_price_and_limit(estimate: int | None, word: str) -> None:
+def test_budget_question_contains_the_price_and_the_limit(estimate: int | None, word: str) -> None:
     text = overrun_text("p:m", Spending(), Overrun(1, estimate))
     assert word in text
     assert ("longest allowed answer" in text) == (estimate is not None)

@@ -114,7 +114,9 @@ def test_provider_is_called_again_after_parking() -> None:
 
 
 @pytest.mark.parametrize("partial", [None, assistant("so f")])
-def test_failure_after_output_is_reported(partial: Message | None) -> None:
+def test_failure_after_the_first_output_is_reported_without_fallback(
+    partial: Message | None,
+) -> None:
     course = Course(CHAIN)
     course.happens(inputs.CallFailed(DOWN, partial, has_begun=True))
     assert course.state.finished is not None

@@ -132,5 +132,5 @@ def test_messages_dropped_from_a_request_are_reported() -> None:
     assert "trimmed" in course.log.kinds
 
 
-def test_first_effect_of_turn_is_model_call() -> None:
+def test_first_effect_of_a_turn_is_a_model_call() -> None:
     assert isinstance(effect_of(Course().state), CallModel)

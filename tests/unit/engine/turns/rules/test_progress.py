@@ -67,7 +67,7 @@ def test_queued_entries_other_than_user_messages_are_adopted_without_call() -> N
     assert len(course.log.bodies(Adopted)) == 2
 
 
-def test_foreign_tool_calls_are_not_run() -> None:
+def test_tool_calls_appended_by_other_writers_are_not_run() -> None:
     course = Course()
     course.others_append(queued(assistant("look", tool_call("x", "ask"))))
     course.happens(inputs.Answered(assistant("done")))

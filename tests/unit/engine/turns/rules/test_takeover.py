@@ -65,7 +65,7 @@ def test_continue_policy_without_partial_text_repeats_call() -> None:
     assert isinstance(effect_of(course.state), CallModel)
 
 
-def test_rollback_removes_user_message_from_branch() -> None:
+def test_rollback_policy_removes_the_user_message_from_the_branch() -> None:
     course = Course(interrupted("rollback"))
     course.happens(CUT)
     assert course.log.kinds[-2:] == ["leaf", "turn_finished"]
@@ -136,7 +136,7 @@ def test_disconnected_tool_follows_policy_of_lost_tool(
     assert cut.log.bodies(ToolFinished)[0].error == "its server is gone"
 
 
-def test_repeatedly_disconnected_tool_is_given_up() -> None:
+def test_tool_that_disconnects_repeatedly_gets_an_unknown_outcome() -> None:
     course = in_a_tool("retry")
     for _ in range(3):
         course.happens(LOST)

@@ -25,7 +25,7 @@ def test_turn_end_adopts_queued_entries() -> None:
     assert scribe.state.queued == ()
 
 
-def test_every_pending_call_is_refused_at_turn_end() -> None:
+def test_pending_calls_get_a_refusal_when_the_turn_ends() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", "ask"), tool_call("b", "ask"))))
     course.happens(inputs.Aborted())

@@ -37,7 +37,7 @@ def test_next_answer_of_the_model_is_a_separate_message() -> None:
     assert answers.end_at(3) == 3
 
 
-def test_same_id_on_another_branch_is_another_answer() -> None:
+def test_answer_id_on_another_branch_starts_another_answer() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", [])
     answers.add_block(5, 4, "m", [])

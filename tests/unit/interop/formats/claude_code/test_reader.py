@@ -310,7 +310,7 @@ def test_plain_strings_in_content_become_text_parts() -> None:
 
 
 @given(spoilt(FILES))
-def test_damaged_file_loses_no_line(content: bytes) -> None:
+def test_every_line_of_a_damaged_file_is_stored(content: bytes) -> None:
     check_items(parse(content))
 
 

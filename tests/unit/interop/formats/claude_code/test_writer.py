@@ -49,7 +49,9 @@ def test_folder_has_the_name_that_claude_code_expects() -> None:
 
 
 @given(data=st.data(), log=random_logs(12))
-async def test_any_conversation_is_read_back(data: st.DataObject, log: TreeLog) -> None:
+async def test_any_exported_conversation_is_read_back_unchanged(
+    data: st.DataObject, log: TreeLog
+) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))
     conversation = conversation_of(bundle_of_log(log, leaf))
     exported = writer.transcript_file(conversation)

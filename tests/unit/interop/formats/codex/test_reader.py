@@ -54,7 +54,7 @@ def test_every_line_of_a_file_is_imported_or_reported(name: str) -> None:
     assert (parsed.warnings, parsed.malformed) == ((), ())
 
 
-def test_header_describes_session() -> None:
+def test_header_of_an_imported_file_gives_the_session_data() -> None:
     header = parse(codex_file("rollout.jsonl")).header
     assert (header.session, header.cwd) == (ROLLOUT, "/home/ana/orchard")
     assert header.created_at == 1_775_037_600_250
@@ -296,7 +296,7 @@ async def test_rollout_with_another_header_becomes_separate_session() -> None:
 
 
 @given(spoilt(FILES))
-def test_damaged_file_loses_no_line(content: bytes) -> None:
+def test_every_line_of_a_damaged_file_is_stored(content: bytes) -> None:
     check_items(parse(content))
 
 

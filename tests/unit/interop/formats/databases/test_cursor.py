@@ -48,7 +48,7 @@ async def reports_of(store: SessionStore, path: Path) -> list[ImportReport]:
     return [outcome.report async for outcome in found if outcome.report is not None]
 
 
-def test_every_row_is_accounted_for() -> None:
+def test_every_database_row_is_imported_or_reported() -> None:
     parsed = parse(CONTENT)
     check_items(parsed)
     assert (parsed.warnings, parsed.malformed) == ((), ())

@@ -24,7 +24,7 @@ def messages_of(content: bytes) -> list[Message]:
     return [item.body for item in parse(content).items if isinstance(item.body, Message)]
 
 
-def test_every_row_is_accounted_for() -> None:
+def test_every_database_row_is_imported_or_reported() -> None:
     parsed = parse(CONTENT)
     check_items(parsed)
     assert (parsed.warnings, parsed.malformed) == ((), ())

@@ -59,7 +59,7 @@ def written(text: str) -> bytes:
 
 
 @given(_texts)
-def test_no_text_adds_elements_or_leaves_its_data_block(text: str) -> None:
+def test_text_cannot_add_elements_to_the_page_or_leave_its_data_block(text: str) -> None:
     plain, evil = Elements(written("x").decode()), Elements(written(text).decode())
     assert [tag for tag, _ in evil.found] == [tag for tag, _ in plain.found]
     making = Making()
@@ -119,7 +119,7 @@ def test_vendored_scripts_are_the_published_files() -> None:
         assert f"{about['package']}-{about['version']}" in (VENDOR / "LICENSES.txt").read_text()
 
 
-def test_no_script_can_close_its_own_element() -> None:
+def test_script_of_the_page_cannot_close_its_script_element() -> None:
     script = Elements(written("x").decode()).texts["script"][-1]
     assert re.search(r"</?script|sourceMappingURL", script, re.IGNORECASE) is None
 

@@ -57,7 +57,7 @@ async def outcomes(store: SessionStore, path: Path) -> list[FileOutcome]:
     return [outcome async for outcome in found]
 
 
-def test_every_event_is_accounted_for() -> None:
+def test_every_event_is_imported_or_reported() -> None:
     parsed = parse(CONTENT)
     check_items(parsed)
     assert (parsed.warnings, parsed.malformed) == ((), ())

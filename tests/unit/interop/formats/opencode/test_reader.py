@@ -142,7 +142,7 @@ async def test_document_that_is_cut_off_is_rejected(cut: int) -> None:
 
 
 @given(spoilt(FILES))
-def test_damaged_file_loses_no_line(content: bytes) -> None:
+def test_every_line_of_a_damaged_file_is_stored(content: bytes) -> None:
     check_items(parse(content))
 
 

@@ -49,7 +49,9 @@ def test_ids_keep_the_order_of_messages_and_are_unique() -> None:
 
 
 @given(data=st.data(), log=random_logs(12))
-async def test_any_conversation_is_read_back(data: st.DataObject, log: TreeLog) -> None:
+async def test_any_exported_conversation_is_read_back_unchanged(
+    data: st.DataObject, log: TreeLog
+) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))
     conversation = conversation_of(bundle_of_log(log, leaf))
     exported = writer.export_file(conversation)

@@ -95,7 +95,7 @@ async def test_documented_sample_round_trips() -> None:
 # -- the current form
 
 
-def test_header_describes_session() -> None:
+def test_header_of_an_imported_file_gives_the_session_data() -> None:
     header = parse(operator_file("current.jsonl")).header
     assert header.session == "01978a00-7000-7000-8000-00000000a001"
     assert (header.created_at, header.cwd) == (1_750_000_000_250, "/home/ana/orchard")
@@ -265,7 +265,7 @@ def test_file_without_header_is_read_and_reported() -> None:
 
 
 @given(spoilt(FILES))
-def test_damaged_file_loses_no_line(content: bytes) -> None:
+def test_every_line_of_a_damaged_file_is_stored(content: bytes) -> None:
     check_items(parse(content))
 
 
@@ -277,7 +277,7 @@ def test_every_line_of_any_bytes_is_imported_or_reported(lines: list[bytes]) -> 
 # -- the legacy form
 
 
-def test_legacy_file_is_one_chain() -> None:
+def test_legacy_operator_file_is_read_as_one_chain() -> None:
     parsed = parse(operator_file("legacy.jsonl"))
     assert parsed.header.session == "telegram:77"
     assert parsed.header.created_at == 1_775_037_600_000

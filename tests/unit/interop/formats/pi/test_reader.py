@@ -71,7 +71,7 @@ def test_model_usage_of_tool_is_stored_with_result() -> None:
 # -- version 1
 
 
-def test_version_1_is_one_chain_in_file_order() -> None:
+def test_pi_file_of_version_1_is_one_chain_in_file_order() -> None:
     parsed = parse(pi_file("v1.jsonl"))
     assert path_of(parsed) == list(parsed.items)
     assert [item.alias for item in parsed.items] == [None] * 11
@@ -100,7 +100,7 @@ def test_first_kept_index_does_not_count_lines_that_pi_cannot_read() -> None:
     assert made_of(parsed, 11).references == {"first_kept": position_of(parsed, 10)}
 
 
-def test_settings_in_header_add_no_entries() -> None:
+def test_settings_in_a_pi_header_add_no_entries() -> None:
     kinds = [item.kind for item in parse(pi_file("v1.jsonl")).items]
     assert kinds.count(ModelChange.kind) == 1
     assert kinds.count(ThinkingChange.kind) == 1
@@ -292,7 +292,7 @@ def test_message_without_role_or_content_is_stored_outside_context() -> None:
 
 
 @given(spoilt(FILES))
-def test_damaged_file_loses_no_line(content: bytes) -> None:
+def test_every_line_of_a_damaged_file_is_stored(content: bytes) -> None:
     check_items(parse(content))
 
 

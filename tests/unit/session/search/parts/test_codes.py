@@ -96,7 +96,7 @@ def test_code_that_is_a_prefix_of_another_code_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), EDGES)
-def test_prefix_counts_exactly_the_codes_of_its_range(first: int, last: int) -> None:
+def test_prefix_query_counts_exactly_the_codes_of_its_range(first: int, last: int) -> None:
     some = sorted(
         {number + more for number in (first, last) for more in (-65, -64, -1, 0, 1, 64, 65)}
     )
