@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual import events
 from textual.strip import Strip
 
 from perdure import assistant, tool_call, tool_result, user
 from perdure.apps.tui.blocks import CallBlock
+from perdure.apps.tui.program import ChatProgram
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
 from tests.fakes.screens import chatting
@@ -118,3 +120,17 @@ async def test_tab_without_a_call_stays_in_the_text_field(store: Store, tmp_path
         await seen.until(lambda: composer.has_focus)
         await seen.press("tab", "a")
         assert composer.text == "a"
+
+
+async def test_long_text_below_the_prompt_uses_all_rows(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChatProgram, "is_inline", property(lambda _: True))
+    async with chatting(store, tmp_path) as seen:
+        transcript = seen.program.transcript
+        await seen.shows("A new session")
+        assert transcript.size.height < 3
+        for n in range(40):
+            seen.program.conversation.remark(f"line {n}")
+        await seen.until(lambda: transcript.size.height > 18)
+        await seen.until(lambda: "line 39" in seen.screen and "line 25" in seen.screen)

@@ -205,7 +205,7 @@ class InputArea(Vertical):
 def _commands() -> Mapping[str, str]:
     """Return every command with its description, from the text of ``/help``."""
     commands = (line for line in HELP.splitlines() if line.startswith("/"))
-    return {line.split()[0]: line[23:] for line in commands}
+    return {line.split()[0]: line[23:].removesuffix(";") for line in commands}
 
 
 def _text_in(body: object) -> str:

@@ -62,6 +62,15 @@ class Transcript(VerticalScroll, can_focus=True):
         self._is_reading = False
         self.is_reasoning_shown = False
 
+    def on_mount(self) -> None:
+        """Watch for the first text that is longer than the view."""
+        self.watch(self, "show_vertical_scrollbar", self._fill_terminal)
+
+    def _fill_terminal(self, is_longer: bool) -> None:  # noqa: FBT001 - Textual passes it so
+        """Use all rows below the prompt from now on: Textual reserves them for a longer text."""
+        if is_longer and self.app.is_inline:
+            self.screen.add_class("full")
+
     async def open(self, session: Session | None, *, is_running: bool = False) -> None:
         """Show the newest entries of `session`; None: a new session without messages.
 
