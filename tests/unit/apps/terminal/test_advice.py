@@ -58,7 +58,8 @@ def test_library_error_texts_contain_no_command() -> None:
 def test_each_advice_replaces_a_text_of_the_library() -> None:
     for call in ADVICE:
         with case(call):
-            assert any(call in text for _, text in library_texts())
+            literal = re.sub(r"\{[^}]*\}", "{}", call)  # as `text_of` writes inserted values
+            assert any(literal in text for _, text in library_texts())
 
 
 @pytest.mark.parametrize(
