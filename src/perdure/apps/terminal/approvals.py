@@ -123,7 +123,8 @@ _CUT = {"head", "bytes", "blake2b_256"}
 
 def _block(text: str, limit: int | None) -> Iterator[str]:
     lines = text.split("\n")
-    shown = lines if limit is None else lines[:limit]
+    is_whole = limit is None or len(lines) <= limit + 1  # the rest needs a row, too
+    shown = lines if is_whole else lines[:limit]
     for line in shown:
         yield BAR + reveal(line)
     if len(shown) < len(lines):

@@ -178,8 +178,10 @@ class CallBlock(FoldBlock):
         if item.result:
             result = item.result.split("\n")
             lines.append(plain("  result:"))
-            lines += [hanging(f"    {line}", room) for line in result[:_RESULT_LINES]]
-            if len(result) > _RESULT_LINES:
+            is_whole = len(result) <= _RESULT_LINES + 1  # the rest needs a row, too
+            listed = result if is_whole else result[:_RESULT_LINES]
+            lines += [hanging(f"    {line}", room) for line in listed]
+            if not is_whole:
                 lines.append(plain(f"    [{len(result) - _RESULT_LINES} more lines]"))
         return lines
 

@@ -31,6 +31,7 @@ def test_long_text_is_cut_unless_full_output_is_requested() -> None:
     text = "\n".join("abcdef")
     assert lines(arguments={"content": text})[-1] == "    [3 more lines]"
     assert len(lines(None, arguments={"content": text})) == 7
+    assert lines(arguments={"content": "a\nb\nc\nlast"})[-1] == "    | last"
     cut: dict[str, object] = {"head": "begin", "bytes": 9, "blake2b_256": "ab"}
     assert lines(arguments={"content": cut}) == [
         "  content: 9 bytes, blake2b-256 ab, begins:",
