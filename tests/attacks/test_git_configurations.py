@@ -281,9 +281,7 @@ SOURCES: dict[str, Callable[[Scene], None]] = {
 
 
 @sampled("case", list(SOURCES), kind=type, each=8)
-async def test_git_key_from_another_configuration_file_runs_nothing(
-    scene: Scene, case: str
-) -> None:
+async def test_git_key_set_through_another_file_runs_nothing(scene: Scene, case: str) -> None:
     scene.write(".gitattributes", ATTRIBUTES)
     SOURCES[case](scene)
     require_harmless(scene, await all_runs(scene))
