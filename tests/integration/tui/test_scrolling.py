@@ -130,6 +130,8 @@ async def test_long_text_below_the_prompt_uses_all_rows(
         transcript = seen.program.transcript
         await seen.shows("A new session")
         assert transcript.size.height < 3
+        await seen.type("hello")
+        await seen.shows("> hello", "you wrote “hello”")
         for n in range(40):
             seen.program.conversation.remark(f"line {n}")
         await seen.until(lambda: transcript.size.height > 18)

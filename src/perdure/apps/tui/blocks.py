@@ -34,6 +34,12 @@ class SaidBlock(Static):
 
     def __init__(self, item: Said) -> None:
         super().__init__(plain(item.text), markup=False)
+        self._item = item
+
+    def on_mount(self) -> None:
+        """Mark the message with a sign where nothing is drawn around it, for screen readers."""
+        if self.app.is_inline:
+            self.update(plain(f"> {self._item.text}"))
 
 
 class RemarkBlock(Static):
