@@ -35,6 +35,7 @@ from perdure.session.search.values import SearchQuery
 from perdure.testing import ScriptedModel
 from tests.fakes.api_calls import Call, Operation, calls, operations
 from tests.fakes.planted import FIRST, FLOW, OPEN, plant
+from tests.fakes.samples import with_larger
 from tests.fakes.served import Served, served
 
 WORD = "xyzzyplugh"
@@ -298,7 +299,8 @@ async def test_server_matrix_detects_a_planted_leak(
 
 @pytest.mark.parametrize(
     "is_whole",
-    [pytest.param(False, id="sample"), pytest.param(True, id="whole", marks=pytest.mark.all_only)],
+    with_larger(small=False, large=True),
+    ids=["sample", "whole"],
 )
 @pytest.mark.parametrize(
     "attacker", [0, *(pytest.param(each, marks=pytest.mark.all_only) for each in (1, 2, 3))]

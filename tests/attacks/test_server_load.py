@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.samples import with_larger
 from tests.fakes.served import Served, served
 
 MIB = 1024 * 1024
@@ -86,10 +87,8 @@ async def test_huge_body_is_refused_before_its_end(tmp_path: Path, *, is_chunked
 
 @pytest.mark.parametrize(
     "attempts",
-    [
-        pytest.param(400, id="sample"),
-        pytest.param(10_000, id="whole", marks=pytest.mark.all_only),
-    ],
+    with_larger(400, 10_000),
+    ids=["sample", "whole"],
 )
 @pytest.mark.timeout(300)
 async def test_many_connections_do_not_stop_other_clients(tmp_path: Path, attempts: int) -> None:

@@ -24,7 +24,7 @@ from perdure.session.notes import SideBody
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Lease, Write
 from tests.fakes.clock import ManualClock
-from tests.fakes.samples import ALL_ONLY
+from tests.fakes.samples import with_larger
 from tests.fakes.sources import empty_store
 
 S = StreamId("s")
@@ -127,7 +127,7 @@ class Writer:
         return (await self._memory.entries(S, seq - 1, 1))[0].id
 
 
-@pytest.mark.parametrize("disconnects", [1_000, pytest.param(10_000, marks=ALL_ONLY)])
+@pytest.mark.parametrize("disconnects", with_larger(1_000, 10_000))
 async def test_state_equals_the_log_after_ten_thousand_disconnects(disconnects: int) -> None:
     memory = empty_store()
     clock = ManualClock()

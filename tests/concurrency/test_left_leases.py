@@ -21,7 +21,7 @@ from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult, Lease
 from tests.fakes.chats import Stage
 from tests.fakes.postgres import PostgresServer
-from tests.fakes.samples import ALL_ONLY
+from tests.fakes.samples import with_larger
 
 _CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -110,7 +110,7 @@ async def cut_connections(db: psycopg.AsyncConnection, after_s: float) -> None:
     await db.execute(_CUT)
 
 
-@pytest.mark.parametrize("sends", [60, pytest.param(277, marks=ALL_ONLY)])
+@pytest.mark.parametrize("sends", with_larger(60, 277))
 async def test_message_is_sent_after_faults_of_postgres(
     postgres: PostgresServer, sends: int
 ) -> None:

@@ -16,11 +16,11 @@ from tests.fakes.crowds import (
     two_read_and_write,
 )
 from tests.fakes.postgres import PostgresServer
-from tests.fakes.samples import ALL_ONLY
+from tests.fakes.samples import with_larger
 
 PROCESSES = 8
-APPENDS = pytest.mark.parametrize("count", [25, pytest.param(100, marks=ALL_ONLY)])
-RACES = pytest.mark.parametrize("count", [15, pytest.param(60, marks=ALL_ONLY)])
+APPENDS = pytest.mark.parametrize("count", with_larger(25, 100))
+RACES = pytest.mark.parametrize("count", with_larger(15, 60))
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from tests.fakes.crowds import (
     two_read_and_write,
 )
 from tests.fakes.processes import run_together
-from tests.fakes.samples import ALL_ONLY
+from tests.fakes.samples import with_larger
 
 PROCESSES = 8
-COUNTS = pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=ALL_ONLY)])
+COUNTS = pytest.mark.parametrize("count", with_larger(100, 1_000))
 
 
 @pytest.fixture

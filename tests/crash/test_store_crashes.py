@@ -16,7 +16,7 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.sqlite.store import SqliteStore
 from tests.crash.children.log_writer import SIZES, STREAMS
-from tests.fakes.samples import EACH_KILL, FOR_LONG, rounds
+from tests.fakes.samples import EACH_KILL, FOR_LONG, rounds, with_larger
 
 CHILD = Path(__file__).parent / "children" / "log_writer.py"
 
@@ -64,7 +64,7 @@ def killed_after(path: Path, commits: int, seconds: float) -> set[int]:
         return {int(line) for line in (first + child.stdout.read()).split(b"\n")[:-1]}
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(30, marks=FOR_LONG)])
+@pytest.mark.parametrize("kills", with_larger(6, 30, *FOR_LONG))
 def test_thirty_random_kills_lose_no_commit_and_split_none(tmp_path: Path, kills: int) -> None:
     path = tmp_path / "sessions.db"
     acknowledged: set[int] = set()

@@ -22,7 +22,7 @@ from perdure.session.messages import Message, ToolResultPart
 from tests.crash.children import turn
 from tests.fakes.forked import forked, run_forked
 from tests.fakes.provider_rules import all_problems
-from tests.fakes.samples import FOR_LONG, rounds, sampled
+from tests.fakes.samples import FOR_LONG, rounds, sampled, with_larger
 from tests.fakes.two_tools import ANSWER, SESSION, Death, Moment, Plan, finished
 
 COMMITS = 6
@@ -192,7 +192,7 @@ async def test_budget_question_survives_kill_at_any_commit(tmp_path: Path, n: in
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("most", [12, pytest.param(200, marks=FOR_LONG)])
+@pytest.mark.parametrize("most", with_larger(12, 200, *FOR_LONG))
 def test_two_hundred_random_kills_of_turns_lose_no_entry(tmp_path: Path, most: int) -> None:
     seed = 0 if "CI" in os.environ else random.SystemRandom().randrange(2**32)
     chance = random.Random(seed)

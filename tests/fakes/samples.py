@@ -26,6 +26,17 @@ No period of writes and syncs, or of shares of a killed write, hides behind both
 """
 
 
+def with_larger(small: object, large: object, *marks: pytest.MarkDecorator) -> list[Any]:
+    """Return two cases of a test: `large`, for `make test-all`, repeats all that `small` does.
+
+    So CI runs only `large`, which has the `marks`.
+    """
+    return [
+        pytest.param(small, marks=pytest.mark.contained),
+        pytest.param(large, marks=marks or (ALL_ONLY,)),
+    ]
+
+
 def sampled(
     names: str | tuple[str, ...],
     cases: Sequence[Any],

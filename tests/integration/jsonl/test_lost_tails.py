@@ -20,7 +20,7 @@ from perdure.errors import SessionNotFound
 from perdure.session.messages import user
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.store import DialectName
-from tests.fakes.samples import ALL_ONLY
+from tests.fakes.samples import with_larger
 from tests.fakes.session_files import file_of
 
 TAIL = "entries 2 to 3 were acknowledged and are gone from the session's file"
@@ -226,7 +226,7 @@ def test_killed_writers_and_readers_report_no_loss(address: str, folder: Path) -
 
 
 @pytest.mark.full_only
-@pytest.mark.parametrize("count", [30, pytest.param(100, marks=ALL_ONLY)])
+@pytest.mark.parametrize("count", with_larger(30, 100))
 async def test_schedules_of_commits_reads_and_missed_feeds_report_no_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

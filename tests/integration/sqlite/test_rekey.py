@@ -31,7 +31,7 @@ from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
 from tests.fakes.planted import content_of, plant
 from tests.fakes.raw_database import raw_database
-from tests.fakes.samples import ALL_ONLY
+from tests.fakes.samples import with_larger
 from tests.fakes.streams import S, create, say
 
 FIRST, SECOND = StoreKey(b"\x01" * 32), StoreKey(b"\x02" * 32)
@@ -293,7 +293,7 @@ async def test_symlink_to_store_stays_a_symlink_after_rekey(path: Path) -> None:
 
 
 @pytest.mark.all_only
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=ALL_ONLY)])
+@pytest.mark.parametrize("step", with_larger(5, 1))
 async def test_disk_failure_during_rekey_keeps_store_and_hides_keys(path: Path, step: int) -> None:
     before = await planted(path, FIRST)
     failures = 0

@@ -10,6 +10,7 @@ from google.adk.events import Event
 
 import perdure
 from tests.fakes.forked import run_forked
+from tests.fakes.samples import with_larger
 from tests.integration.adapters.google_adk.children import runner
 
 COMMITS = 2 + 4 * runner.TURNS
@@ -39,7 +40,7 @@ def without_ids(events: list[Event]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "every",
-    [pytest.param(7, marks=pytest.mark.full_only), pytest.param(1, marks=pytest.mark.all_only)],
+    with_larger(7, 1),
     ids=["sample", "all"],
 )
 async def test_session_after_any_kill_has_a_prefix_of_the_run(tmp_path: Path, every: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import perdure
 from tests.fakes.forked import run_forked
+from tests.fakes.samples import with_larger
 from tests.integration.adapters.langgraph.children import runner
 
 WHOLE = [
@@ -25,7 +26,7 @@ def lines_of(file: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "every",
-    [pytest.param(7, marks=pytest.mark.full_only), pytest.param(1, marks=pytest.mark.all_only)],
+    with_larger(7, 1),
     ids=["sample", "all"],
 )
 def test_thread_after_any_kill_has_a_prefix_of_the_run_and_continues(

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 import perdure
 from perdure.adapters.langgraph import PerdureSaver
 from tests.fakes.forked import run_forked
-from tests.fakes.samples import FOR_LONG, rounds
+from tests.fakes.samples import FOR_LONG, rounds, with_larger
 from tests.integration.adapters.langgraph.children.graph import (
     graph_with,
     run_and_kill,
@@ -243,7 +243,7 @@ def _said(found: Any) -> list[str]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kills", [1, pytest.param(25, marks=FOR_LONG)], ids=["sample", "many"])
+@pytest.mark.parametrize("kills", with_larger(1, 25, *FOR_LONG), ids=["sample", "many"])
 def test_killed_runs_lose_no_returned_turn(tmp_path: Path, kills: int) -> None:
     """LangGraph's own saver and ours are killed in the same graph, at the same moments."""
     rng = random.Random(20)
