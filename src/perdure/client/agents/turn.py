@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
@@ -82,6 +83,16 @@ _TASKS: set[asyncio.Task[TurnState]] = set()
 """The tasks of running turns: Python may delete a waiting task that nothing else refers to."""
 
 
+_CUT_OFF = {
+    True: "the event loop ended during a turn of session %s: Runtime.resume continues it",
+    False: "the event loop ended before the message to session %s was stored: await the turn, or "
+    "use `async with perdure.Runtime(...)`, which waits for it",
+}
+"""Warnings for a turn that its program left; by whether its message is stored."""
+
+_log = logging.getLogger(__name__)
+
+
 class Turn(Generic[OutputT]):
     """A running or ended turn.
 
@@ -111,6 +122,7 @@ class Turn(Generic[OutputT]):
         self._while_waiting = while_waiting
         self._output = output
         self._is_scheduled = is_scheduled
+        self._is_stopped = False
         self._signals = signals or Signals()
         self._task = asyncio.ensure_future(work(self._signals))
         _TASKS.add(self._task)
@@ -218,6 +230,7 @@ class Turn(Generic[OutputT]):
 
     async def stop(self) -> None:
         """Stop running the turn in this process. It stays open in the log and can be resumed."""
+        self._is_stopped = True
         self._task.cancel()
         await self.settled()
 
@@ -308,6 +321,10 @@ class Turn(Generic[OutputT]):
         # Retrieve the error: asyncio warns otherwise if the turn is not awaited. The log has it.
         error = TurnSuspended() if task.cancelled() else task.exception()
         begun = self._signals.begun
+        if task.cancelled() and not self._is_stopped:
+            is_stored = begun.done() or self._signals.stored.done()
+            session = "" if self._waits is None else self._waits.session
+            _log.warning(_CUT_OFF[is_stored], session)
         if begun.done():
             return
         if error is None:

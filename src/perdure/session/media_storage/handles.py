@@ -196,10 +196,9 @@ def _require_json(value: object, place: str) -> None:
         raise WrongArgument(
             f"{place} is a number of more than 64 bits: give it as text, or in raw_json"
         )
+    kind = type(value).__name__
     advice = "a list" if isinstance(value, set | frozenset) else "text or a number"
-    raise WrongArgument(
-        f"{place} is JSON, which has no {type(value).__name__}: give it as {advice}"
-    )
+    raise WrongArgument(f"{place} is JSON, which has no {kind}: give it as {advice}")
 
 
 def inline_in(parts: Sequence[Part]) -> str | None:

@@ -213,3 +213,30 @@ def test_every_failure_of_a_turn_is_documented() -> None:
     first_cells = [line.split("|")[1] for line in table.splitlines()[2:]]
     named = re.findall(r"`(\w+)`", " ".join(first_cells))
     assert sorted(named) == sorted(get_args(TurnFailure))
+
+
+def test_turn_that_its_program_leaves_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def leave(*, is_begun: bool) -> None:
+        store = await open_store("memory:")
+        runtime = Runtime(store, [Agent("a", model="test:x")], models=ScriptedModel(["Hello"]))
+        turn = (await runtime.start("a")).send("Hello")
+        if is_begun:
+            await turn.started()
+
+    for is_begun, told in ((False, "before the message to session "), (True, "during a turn of ")):
+        caplog.clear()
+        asyncio.run(leave(is_begun=is_begun))
+        (record,) = caplog.records
+        assert record.getMessage().startswith(f"the event loop ended {told}")
+
+
+async def test_turn_that_its_runtime_suspends_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_store("memory:") as store:
+        runtime = Runtime(store, [Agent("a", model="test:x")], models=ScriptedModel(["Hello"]))
+        turn = (await runtime.start("a")).send("Hello")
+        await runtime.suspend()
+        with pytest.raises(TurnSuspended):
+            await turn
+    assert not caplog.records
