@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from textual.color import Color
 from textual.widgets import Static
 
 from perdure import assistant, user
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.apps.tui.session_screen import SessionScreen
+from perdure.apps.tui.tree_lines import TreeLines
 from perdure.apps.tui.tree_screen import TreeScreen
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -152,3 +155,23 @@ async def test_session_picker_can_search_preview_and_continue_a_session(
         await seen.shows("assistant: [red]Boil[/red] it.")
         await seen.press("enter")
         await seen.shows("Step 1", "going on in")
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
+async def test_selected_line_of_the_tree_is_readable(
+    store: Store, tmp_path: Path, theme: str
+) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    await session.append(user("How high?"))
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        seen.program.theme = theme
+        await seen.type("/tree")
+        await seen.until(lambda: "here" in seen.screen)
+        lines = seen.program.screen.query_one(TreeLines)
+        await seen.until(lambda: lines.has_focus)
+        await seen.pilot.pause()
+        row = lines.render_line(lines.highlighted or 0)
+        grounds = {part.style.bgcolor for part in row if part.style is not None}
+        (ground,) = [Color.from_rich_color(each) for each in grounds]
+        # The names and the mark "here" have the colours of the terminal, made for its background.
+        assert ground.brightness < 0.3 if theme == "textual-dark" else ground.brightness > 0.5
