@@ -131,7 +131,7 @@ async def improve(
     by: ByOption = None,
     common: CommonOptions,
 ) -> None:
-    """Choose how the roles look back at a flow whose work is closed.
+    """Choose how the roles review a flow whose work is closed.
 
     graph-based: each role after the roles to which it handed work, with their findings. parallel:
     all at once, the owner last. none: the flow is completed.
@@ -146,7 +146,7 @@ async def improve(
         common,
         flow,
         lambda handle: handle.choose_improvement(mode, by=person(by)),
-        f"Looking back: {mode}",
+        f"Improvement: {mode}",
     )
 
 

@@ -40,7 +40,7 @@ class Roles(Protocol):
         ...
 
     async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
-        """Return the first message of a role that looks back."""
+        """Return the first message of a role that reviews the flow."""
         ...
 
     async def is_open(self, session: StreamId) -> bool:

@@ -35,8 +35,9 @@ async def import_flow(
 ) -> StreamId:
     """Append the flow in `folder`, whose workflow is `graph`, and return its id.
 
-    `improvement` is the order in which the roles look back, if they had already begun. `above` maps
-    each stream whose id belonged to an erased stream to the epoch above which its leases begin.
+    `improvement` is the order in which the roles review the flow, if they had already begun.
+    `above` maps each stream whose id belonged to an erased stream to the epoch above which its
+    leases begin.
 
     Durable: when this returns. Units: `at` is Unix milliseconds. Raises: SessionExists if the flow
     is already in the store.

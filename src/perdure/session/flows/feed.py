@@ -167,7 +167,7 @@ def _reflecting(point: FeedPoint, body: kinds.ImprovementClaimed) -> _Step:
     if body.role != point.role:
         return point, ()
     point = replace(point, entry="composed" if body.text is None else "said")
-    return _add_item(point, "activation", "Activated", "Looking back at the flow")
+    return _add_item(point, "activation", "Activated", "Review of the flow")
 
 
 def _on_park(point: FeedPoint, body: kinds.NodeParked | kinds.ImprovementParked) -> _Step:

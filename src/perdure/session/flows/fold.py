@@ -301,7 +301,7 @@ def _handoff_declined(state: FlowState, body: kinds.HandoffDeclined, at: int) ->
     )
 
 
-# ---------------------------------------------------------------- closing and looking back
+# ---------------------------------------------------------------- closing and reviews
 
 
 def _on_closed(state: FlowState, body: kinds.ForwardPassClosed, at: int) -> FlowState:

@@ -66,7 +66,7 @@ def _looking_back(state: FlowState, style: Style) -> Iterator[str]:
         return
     yield ""
     status = phase.status.replace("_", " ")
-    yield f"{style.paint('Looking back', 'strong')}  {phase.mode} · {status}"
+    yield f"{style.paint('Improvement', 'strong')}  {phase.mode} · {status}"
     order = state.improvement
     for role in [node.id for node in order.nodes] if order is not None else []:
         yield _reflecting(phase, role, style)

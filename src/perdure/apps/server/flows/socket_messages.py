@@ -93,7 +93,7 @@ class HandoffApproval(FromClient, frozen=True, tag="handoff_approval", kw_only=T
 
 
 class ImprovementChoice(FromClient, frozen=True, tag="improvement_choice", kw_only=True):
-    """Choose how the roles look back."""
+    """Choose how the roles review the flow."""
 
     mode: ImprovementMode
 

@@ -80,7 +80,7 @@ class FlowConsentView(Value, frozen=True, kw_only=True):
 
 
 class FindingsView(Value, frozen=True, kw_only=True):
-    """A role that looks back, and the file of its findings."""
+    """A role that reviews the flow, and the file of its findings."""
 
     role: str
     state: NodeState
@@ -89,7 +89,7 @@ class FindingsView(Value, frozen=True, kw_only=True):
 
 
 class ImprovementView(Value, frozen=True, kw_only=True):
-    """How the roles look back. `edges` is their order."""
+    """How the roles review the flow. `edges` is their order."""
 
     mode: ImprovementMode | None
     status: ImprovementStatus

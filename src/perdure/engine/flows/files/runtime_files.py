@@ -1,7 +1,7 @@
 """The files of a record folder that perdure writes itself, apart from the workflow.
 
 ``record.yaml`` has the name of the record; ``improvement.yaml`` has the order in which its roles
-look back, as a workflow.
+review the flow, as a workflow.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _waits(state: FlowState) -> Iterator[FlowWait]:
         return
     if run.status == "awaiting_improvement_choice":
         modes = ("parallel", "none") if phase.single_role else ("graph-based", "parallel", "none")
-        text = "The work is closed. How shall the roles look back at it?"
+        text = "The work is closed. How shall the roles review the flow?"
         yield _of_itself(state, "improvement-choice", text, modes)
     for role, waiting in phase.awaiting_human_roles.items():
         if role not in phase.pending_human_inputs:

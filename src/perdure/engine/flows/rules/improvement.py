@@ -1,4 +1,4 @@
-"""Looking back at a flow: the order of its roles, and the steps after them.
+"""Reviews of a flow: the order of its roles, and the steps after them.
 
 The order is a graph of role instances; an edge passes findings to a role. Each role begins as soon
 as its predecessors are done, even while other roles wait.
@@ -18,7 +18,7 @@ NextStep = Literal["wait", "ask_for_feedback", "complete"]
 
 
 class RoleWork(msgspec.Struct, frozen=True):
-    """A role that can look back now. `findings` are the paths of its inputs, in order."""
+    """A role that can review the flow now. `findings` are the paths of its inputs, in order."""
 
     role: str
     findings: tuple[str, ...] = ()
@@ -145,5 +145,5 @@ def _has_feedback(state: FlowState) -> bool:
 
 
 def writes_last(role: str) -> bool:
-    """Whether the project's health is checked after `role` has looked back."""
+    """Whether the project's health is checked after the review of `role`."""
     return base_role(role) == OWNER

@@ -110,8 +110,8 @@ def _obey_signal(
     if not isinstance(signal, Plain):
         return Fault(
             "unknown_signal_type",
-            "the signal belongs to looking back, and the work is not closed",
-            "That signal is for looking back once the work is closed. Hand over, ask the person, "
+            "the signal belongs to a review, and the work is not closed",
+            "That signal is for the review once the work is closed. Hand over, ask the person, "
             "or close the work.",
         )
     if signal.type == "prompt-human":

@@ -1,4 +1,4 @@
-"""The two purposes of a turn in a flow: the work of a node, and a role's looking back.
+"""The two purposes of a turn in a flow: the work of a node, and a role's review of the flow.
 
 Both are claimed in the turn's first commit and finished in its last commit, with different entries.
 Both classes have the same methods: see `NodePart`.
@@ -99,7 +99,7 @@ class NodePart(msgspec.Struct, frozen=True):
 
 
 class ReflectionPart(msgspec.Struct, frozen=True):
-    """The turns of a role that looks back. `work` and `is_resumed` are as in `NodePart`."""
+    """The turns of a role that reviews the flow. `work` and `is_resumed` are as in `NodePart`."""
 
     role: str
     session: StreamId
@@ -112,7 +112,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return "workspace" if self.role == FEEDBACK_ROLE else "record"
 
     def is_running(self, state: FlowState) -> bool:
-        """Whether the role looks back."""
+        """Whether the role reviews the flow."""
         phase = state.run.improvement_phase
         return phase is not None and self.role in phase.running_roles
 

@@ -1,4 +1,4 @@
-"""Decisions of people in a flow: replies, approvals, consents, and how the roles look back.
+"""Decisions of people in a flow: replies, approvals, consents, and how the roles review the flow.
 
 Each function returns the effect of the decision, or rejects the decision if the flow does not wait
 for it. The decision is repeated on every attempt to append, so a late reply never answers another
@@ -242,7 +242,7 @@ def _need_work(state: FlowState) -> None:
 
 
 def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> ImprovementChosen:
-    """Choose how the roles look back.
+    """Choose how the roles review the flow.
 
     Raises: FlowRefusal if the flow does not wait for that choice.
     """

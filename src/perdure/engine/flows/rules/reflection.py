@@ -1,4 +1,4 @@
-"""The effect of a finished turn of a role that looks back at the flow."""
+"""The effect of a finished turn of a role that reviews the flow."""
 
 from __future__ import annotations
 
@@ -73,9 +73,8 @@ def _fault(
     if named is None:
         return Fault(
             "unknown_signal_type",
-            "the signal is not that of looking back",
-            f"You are looking back at the flow. Write to `{path}` and end with the block you were "
-            "shown.",
+            "the signal is not that of a review",
+            f"You are reviewing the flow. Write to `{path}` and end with the block you were shown.",
         )
     if named.removeprefix("./") != path:
         return Fault(

@@ -54,7 +54,7 @@ class Plain(msgspec.Struct, frozen=True):
 
 
 class MetaAnalysisComplete(msgspec.Struct, frozen=True):
-    """A role has looked back; `findings` is the file with its findings."""
+    """A role has reviewed the flow; `findings` is the file with its findings."""
 
     findings: str
 

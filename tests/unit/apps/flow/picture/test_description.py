@@ -87,7 +87,7 @@ def test_picture_shows_progress_of_improvement() -> None:
     log.add(ImprovementChosen("graph-based", "me", "improvement.yaml", order))
     log.add(ImprovementClaimed("build", StreamId("f__build")))
     shown = list(picture(log.state, (), PLAIN, 80))
-    assert "Looking back  graph-based · running" in shown
+    assert "Improvement  graph-based · running" in shown
     assert shown[-2:] == ["  ○ owner", "  ● build  at work"]
     log.add(FindingsMade("build", "findings/build-findings.md"))
     shown = list(picture(log.state, [FlowWait("prompt-human", "owner", "It waits.")], PLAIN, 80))
