@@ -355,7 +355,7 @@ UNCLEAR = {
     "--redacted secrets {}/talk.md": "unknown option --redacted",
     "{}/talk.md secrets": "name one file",
     "--redact secrets": "name one file",
-    "{}/it's.md": "No closing quotation",
+    "{}/it's.md": "a quote is not closed",
 }
 
 
