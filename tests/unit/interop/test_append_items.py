@@ -174,7 +174,7 @@ async def test_growth_of_import_by_older_version_creates_no_extra_branch(
     assert b"".join([await store.blob(part.blob) for part in parts(entries)]) == content
 
 
-async def test_growth_continues_from_opaque_entry_that_is_readable_now() -> None:
+async def test_append_continues_after_entry_that_the_last_import_could_not_read() -> None:
     lines = pi_file("v3.jsonl").splitlines(keepends=True)
     begin, content = b"".join(lines[:3]), b"".join(lines[:4])
     reading, store = empty_store(), empty_store()

@@ -41,7 +41,7 @@ def test_scope_with_agent_excludes_other_agents() -> None:
     assert not scope.covers(fact("ana", None))
 
 
-def test_agent_scope_covers_one_agent_of_every_subject() -> None:
+def test_agent_scope_includes_memories_of_one_agent_about_all_subjects() -> None:
     scope = MemoryFilter(None, "helper", "agent")
     assert scope.covers(fact("ana", "helper"))
     assert scope.covers(fact(None, "helper"))
