@@ -15,8 +15,8 @@ _PART = re.compile(r"(?!h\.)[A-Za-z0-9._@-]{1,40}")
 def session_id_of(prefix: str, foreign_id: str) -> str:
     """Return the session id of `foreign_id`: ``prefix:foreign_id``, or a hash if it is invalid.
 
-    Shape: different ids of one `prefix` never get the same session id. A hash begins with ``h:``,
-    and a `foreign_id` that begins with ``h:`` is hashed, too.
+    Shape: different ids of one `prefix` never get the same session id. A hash begins with ``h:``; a
+    `foreign_id` that itself begins with ``h:`` is hashed, too.
     """
     readable = f"{prefix}:{foreign_id}"
     if foreign_id and len(readable) <= _LONGEST and _LEGAL.fullmatch(foreign_id):
@@ -26,7 +26,7 @@ def session_id_of(prefix: str, foreign_id: str) -> str:
 
 
 def id_part(name: str) -> str:
-    """Return `name`, or its hash, as one of the parts of an id that colons separate.
+    """Return `name`, or its hash, for use as one part of an id with parts separated by colons.
 
     Shape: different names never get the same part. A part has at most 40 characters.
     """

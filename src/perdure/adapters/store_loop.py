@@ -37,7 +37,7 @@ class StoreLoop:
             raise
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end even if the caller is cancelled, then cancel the caller."""
+        """Run `work` to its end even if the caller is cancelled; then raise the cancellation."""
         task = asyncio.ensure_future(self.call(work))
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
@@ -54,7 +54,7 @@ class StoreLoop:
     def wait(self, work: Coroutine[Any, Any, T], what: str) -> T:
         """Run `work` and return its result; for callers without an event loop.
 
-        Raises: TypeError for the store of an event loop; `what` names the caller's object.
+        Raises: TypeError if the store belongs to an event loop; `what` names the caller's object.
         """
         if self._portal is None:
             work.close()

@@ -1,4 +1,4 @@
-"""JSON values of other programs in entries, including values that a log rejects as JSON."""
+"""JSON values of other programs in entries, also those that the log cannot store as JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_plain(value: object) -> bool:
 
 
 def opaque_entry(custom_type: str, value: object) -> perdure.Custom:
-    """Return a `Custom` entry that holds `value` as JSON, with every character escaped.
+    """Return a `Custom` entry that stores `value` as JSON text, with every character escaped.
 
     Raises: TypeError, ValueError for a value that is not JSON.
     """
@@ -65,7 +65,7 @@ def stored_json(value: object) -> dict[str, object]:
 
 
 async def read_json(store: perdure.Store, entry: perdure.Entry, shape: type[T]) -> T | None:
-    """Return the value in the note `entry`; warn and return None for another `shape`."""
+    """Return the value in the note `entry`; warn and return None if it is not of type `shape`."""
     data = cast("perdure.Note", perdure.body_of(entry)).data
     try:
         text: Any = data.get("json")

@@ -1,7 +1,8 @@
-"""Author of a tool result that another program appended without an author.
+"""Sets the author of a tool result that another program appended without an author.
 
-The ADK finds the tool call of a user's result by its id if the running agent made the call. The ADK
-quotes the calls of another program as text, and matches them with results of the same author.
+The ADK finds the tool call of a user's result by the call's id if the running agent made the call.
+The ADK quotes the calls of another program as text, and matches these calls with results of the
+same author.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from google.adk.events import Event
 
 
 class Callers:
-    """The calls of the events so far, oldest first, and the author of their results."""
+    """The tool calls of the events added so far, and the author that each result needs."""
 
     def __init__(self) -> None:
         self._authors: dict[str, str] = {}
         self._unknown: set[str] = set()
 
     def add(self, event: Event, *, is_said: bool, is_unsigned: bool) -> None:
-        """Add the calls of `event`; set the author of an unsigned result from its call.
+        """Add the tool calls of `event`; a result without an author gets the author of its call.
 
-        `is_said`: another program wrote the event. `is_unsigned`: the event is a tool result
-        without an author.
+        `is_said` is True if another program wrote the event. `is_unsigned` is True if the event is
+        a tool result without an author.
         """
         for call in event.get_function_calls():
             if call.id:

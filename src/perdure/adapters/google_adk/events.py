@@ -1,7 +1,7 @@
-"""Events of the ADK as entries of a session, and back without loss.
+"""Converts events of the ADK to entries of a session, and back without loss.
 
 An event with text, tool calls or tool results becomes a message, which every reader of the session
-shows. `Message.foreign` stores the event without the values that the message contains: texts,
+shows. `Message.foreign` stores the event without the values that the message contains, so texts,
 arguments, results and media are stored once. Other events are `Custom` entries that hold the
 event's JSON.
 """
@@ -49,12 +49,12 @@ _Part = (
 
 
 class AdkEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The event in `Message.foreign`, without its author and the values of the message.
+    """The event in `Message.foreign`, without its author and without the values in the message.
 
-    Shape: `content` stores the other fields of the event's content, unless the only one is the
-    usual role. `parts` stores for each part the values that are missing from the message;
-    ``{"whole": part}`` is a part that is missing entirely. `parts` is empty if the message contains
-    all values.
+    Shape: `content` stores the fields of the event's content other than its parts; None if the only
+    such field is the usual role. `parts` stores, for each part of the event, the values that the
+    message does not contain; ``{"whole": part}`` is a part that the message does not contain at
+    all. `parts` is empty if the message contains all values.
     """
 
     adk_event: Fields
@@ -98,11 +98,12 @@ class _Event(msgspec.Struct, gc=False):
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
-    """The JSON data of an event, and the handles of its content beside the log.
+    """The JSON data of an event, and the handles of its content that is stored beside the log.
 
-    `media` contains the handle of each content, and the object whose ``data`` field it fills.
-    `whole` is the handle of the whole event's JSON. `is_said`: the event comes from a message of
-    another program. `is_unsigned`: the event contains tool results and has no author.
+    `media` contains the handle of each media content, and the object whose ``data`` field gets the
+    content. `whole` is the handle of the whole event's JSON. `is_said` is True if the event comes
+    from a message of another program. `is_unsigned` is True if the event contains tool results and
+    has no author.
     """
 
     fields: Fields
@@ -113,7 +114,7 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def delta(self) -> Fields:
-        """The changes of the state."""
+        """The changes of the state that the event makes."""
         actions: Fields = self.fields.get("actions") or {}
         return actions.get("state_delta") or {}
 
@@ -143,9 +144,9 @@ def entry_of(fields: Fields) -> Entry:
 def event_of(entry: perdure.Entry) -> StoredEvent | None:
     """Return the event that `entry` was made from.
 
-    A message of another program becomes an event with the same content. Returns None for other
-    entries and for erased entries. Raises: FormatError if the JSON does not have the shape of an
-    event.
+    A message of another program becomes an event with the content of the message. Returns None for
+    other entries and for erased entries. Raises: FormatError if the JSON does not have the shape of
+    an event.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return None
@@ -247,7 +248,7 @@ def _role_of(fields: Fields, parts: list[Fields]) -> _Role | None:
 
 
 def _part(role: _Role, part: Fields, id: str) -> tuple[object, Fields] | None:
-    """Return `part` as a part of a message, and the values that do not fit; None if none fits."""
+    """Return `part` as a message part, and its values that do not fit; None if no value fits."""
     rest = dict(part)
     if role == "tool":
         return _result(rest, rest.pop("function_response"), id)
@@ -372,7 +373,7 @@ def _restored_part(
 
 
 def _said(entry: perdure.Entry) -> StoredEvent | None:
-    """Return an event with the content of a message of another program."""
+    """Return an event with the content of a message that another program wrote."""
     message = entry.message
     if message is None:
         return None

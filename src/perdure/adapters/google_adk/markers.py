@@ -1,8 +1,9 @@
-"""The marker of an ADK session: the state of the store from which the session was read.
+"""The marker of an ADK session: identifies the state of the store when the session was read.
 
-The ADK's own services store the marker in a private attribute of `Session`. An ADK release without
-that attribute adds it or rejects it. Without a marker, the time of the newest event detects a stale
-session, as in ADK services that store no marker.
+The ADK's own services store the marker in a private attribute of `Session`. If a release of the ADK
+lacks that attribute, setting it either adds the attribute or fails, and the failure is ignored.
+Without a marker, a session is stale if the time of its newest event is older than in the store; ADK
+services without markers do the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The memory service of the ADK on a store."""
+"""The ADK memory service, implemented with a perdure store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PerdureMemoryService(BaseMemoryService):
     """The memory of a user's sessions, searched with `Store.memory`.
 
     `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
-    for any event loop and thread. A search finds the added events, and needs no model. Sessions of
+    for any event loop and thread. A search finds the added events; it needs no model. Sessions of
     `PerdureSessionService` in the same store are not copied.
     """
 
@@ -42,7 +42,10 @@ class PerdureMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add a copy of each new event, and of deleted ones again. Durable: when this returns."""
+        """Add a copy of each new event, and add deleted events again.
+
+        Durable: when this returns.
+        """
         del custom_metadata  # a hint for services that ask a model
         memory = self._memory(app_name, user_id)
         await self._loop.finish(memory.add_events(session_id or _PROGRAM, events))
@@ -73,7 +76,7 @@ class PerdureMemoryService(BaseMemoryService):
     ) -> None:
         """Delete a memory by the id that a search returned.
 
-        Adding the session again does not restore the memory; adding the event itself does.
+        Adding the session again does not restore the memory; adding the deleted event itself does.
         """
         if memory_id:
             await self._loop.finish(self._memory(app_name, user_id).delete(memory_id))

@@ -13,12 +13,12 @@ async def copy_sessions(
     app_name: str,
     user_id: str | None = None,
 ) -> dict[tuple[str, str], int]:
-    """Copy the sessions of an app, of one user or all; return (user, session) -> events copied.
+    """Copy the sessions of one user or of all users; return (user, session) -> events copied.
 
-    `source` is the service that wrote them, such as ``SqliteSessionService("adk.db")`` or
-    ``DatabaseSessionService(url)`` for SQLite, PostgreSQL and MySQL; it is not changed. Repeating a
-    call copies only new events. The call also copies new state of the sessions, the users and the
-    app. Durable: when this returns.
+    `source` is the service that stores the sessions, such as ``SqliteSessionService("adk.db")`` or
+    ``DatabaseSessionService(url)`` for SQLite, PostgreSQL and MySQL; the copy does not change
+    `source`. Repeating a call copies only new events. The call also copies new state of the
+    sessions, the users and the app. Durable: when this returns.
     """
     listed = await source.list_sessions(app_name=app_name, user_id=user_id)
     copied: dict[tuple[str, str], int] = {}

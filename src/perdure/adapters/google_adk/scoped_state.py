@@ -24,7 +24,7 @@ ScopedWrite = tuple[perdure.Session, list[perdure.types.Item], perdure.AppendOpt
 
 
 class ScopedState:
-    """The state in the session `id`; the session is created with the first change."""
+    """The state stored in the session `id`; the first change creates this session."""
 
     def __init__(
         self, store: perdure.Store, id: str, metadata: Mapping[str, object], subject: str | None
@@ -46,7 +46,7 @@ class ScopedState:
         return self._fold.values
 
     async def write(self, change: _Fields) -> ScopedWrite:
-        """Return the arguments of `Store.commit` that store `change`."""
+        """Return the arguments of `Store.commit` that make it store `change`."""
         session = await self._create()
         return session, [perdure.Note(CHANGE, stored_json(change))], {}
 
@@ -89,7 +89,7 @@ class ScopedState:
         self._fold = StateFold(head, values, since=since)
 
     async def _current(self) -> perdure.Session | None:
-        """Return the session in its current state; None if it is erased or not yet created."""
+        """Return the session, updated from the store; None if it is erased or not yet created."""
         try:
             session = await self._store.open(self._id)
         except (Erased, SessionNotFound):
@@ -117,7 +117,7 @@ class ScopedState:
 
 
 async def newest_snapshot(session: perdure.Session) -> perdure.Entry | None:
-    """Return the newest note of the whole state in the session's own log."""
+    """Return the newest note that stores the whole state, from the session's own log."""
     try:
         entry = await session.entry(SNAPSHOT)
     except EntryNotFound:

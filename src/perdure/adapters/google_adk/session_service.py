@@ -1,4 +1,4 @@
-"""The session service of the ADK on a store."""
+"""The ADK session service, implemented with a perdure store."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from perdure.adapters.store_loop import StoreLoop
 
 
 class PerdureSessionService(BaseSessionService):
-    """Sessions of the ADK in a store of perdure.
+    """Stores the sessions of the ADK in a store of perdure.
 
     `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
-    for any event loop and thread. A session is a session of the store, with an entry for each
-    event; the user of the app is its subject.
+    for any event loop and thread. Each ADK session is a session of the store, with an entry for
+    each event; the user of the app is the subject of the session.
 
-    An event is appended only to the newest state of its session. If any process has appended since,
-    ``StaleSessionError`` is raised. After a rewind the removed events are on a branch.
+    An event can be appended only to a session that is up to date. If any process has appended to
+    the session since it was read, ``StaleSessionError`` is raised. A rewind moves the removed
+    events to an abandoned branch.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
@@ -37,7 +38,7 @@ class PerdureSessionService(BaseSessionService):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Create a session. Durable: when this returns, with all of its state."""
+        """Create a session. Durable: when this returns, with all of the session's state."""
         return await self._loop.finish(
             self._sessions.create(app_name, user_id, state or {}, session_id)
         )
@@ -61,7 +62,7 @@ class PerdureSessionService(BaseSessionService):
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session permanently. Its id can be used again."""
+        """Erase a session permanently. The id of the erased session can be used again."""
         await self._loop.finish(self._sessions.delete(app_name, user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -82,7 +83,7 @@ class PerdureSessionService(BaseSessionService):
         return self._commit_event_to_session(session, event)
 
     async def add_copy(self, session: Session) -> int:
-        """Add a session of another service, with its state; return the number of new events.
+        """Add a session of another service, with its state; return how many events were new.
 
         Events whose ids the session already has are not added again.
         Durable: when this returns.

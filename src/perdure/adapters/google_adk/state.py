@@ -1,4 +1,4 @@
-"""State of sessions, users and apps: a fold of its changes, with snapshots."""
+"""State of sessions, users and apps: computed from its changes, with snapshots."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ScopedChanges(msgspec.Struct, frozen=True):
-    """Changes of the state by owner, without the prefixes of their keys."""
+    """Changes of the state, separated by owner, with keys that have no scope prefix."""
 
     session: Fields
     user: Fields
@@ -51,9 +51,9 @@ class WholeState(msgspec.Struct, frozen=True):
 
 
 class StateFold(msgspec.Struct):
-    """A state, folded up to entry `head`; `since` entries came after the newest snapshot.
+    """A state computed up to entry `head`; `since` entries came after the newest snapshot.
 
-    Units: `updated_at` is Unix seconds, as the ADK counts.
+    Units: `updated_at` is Unix seconds, as in the ADK.
     """
 
     head: int
@@ -63,7 +63,7 @@ class StateFold(msgspec.Struct):
 
 
 def changes_of(state: Mapping[str, Any]) -> ScopedChanges:
-    """Return the changes in `state` by scope; temporary changes are left out."""
+    """Return the changes in `state`, separated by scope, without temporary changes."""
     changes = ScopedChanges({}, {}, {})
     for key, value in state.items():
         if key.startswith(State.APP_PREFIX):
@@ -96,7 +96,7 @@ def merged(session: Fields, user: Fields, app: Fields) -> Fields:
 
 
 def _copied(value: Any) -> Any:
-    """Return JSON data as new objects; for small data faster than encoding and decoding it."""
+    """Return a deep copy of JSON data; for small data this is faster than encoding and decoding."""
     if isinstance(value, dict):
         return {key: _copied(each) for key, each in cast("Fields", value).items()}
     if isinstance(value, list):

@@ -24,10 +24,13 @@ def stored_id(kind: str, *names: str) -> str:
 
 
 def id_prefix(kind: str, *names: str) -> str:
-    """Return the prefix of all ids of `kind` whose names begin with `names`."""
+    """Return the prefix that all ids of `kind` share if their first names are `names`."""
     return f"{stored_id(kind, *names)}:"
 
 
 def subject_of(app_name: str, user_id: str) -> str:
-    """Return the subject of a user's sessions, which are erased and searched together."""
+    """Return the subject of a user's sessions.
+
+    Sessions of one subject are erased and searched together.
+    """
     return f"{id_part(app_name)}:{user_id}"

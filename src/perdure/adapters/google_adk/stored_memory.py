@@ -1,7 +1,8 @@
 """The memory of a user of an app: which sessions and events were added to it.
 
-A session of the same store is not copied: a note records its last entry that was added. Events of
-other stores, and memories that a program wrote, are messages in a separate session of the memory.
+A session of the same store is not copied: a note records the last entry of the session that was
+added. Events of other stores, and memories that a program wrote, become messages in a separate
+session, which belongs to the memory.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class StoredMemory:
         self._subject = stored_ids.subject_of(app_name, user_id)
 
     async def add_session(self, session_id: str, events: Sequence[Event]) -> None:
-        """Add a session of the store, or a copy of `events` if the store does not contain it."""
+        """Add a session of the store, or copies of `events` if the session is not in the store."""
         id = stored_ids.stored_id(stored_ids.SESSION, *self._names, session_id)
         try:
             head = (await self._store.open(id)).head
@@ -71,7 +72,7 @@ class StoredMemory:
     async def add_events(
         self, session_id: str, events: Sequence[Event], *, is_restoring: bool = True
     ) -> None:
-        """Add copies of new `events`; with `is_restoring`, also of deleted events."""
+        """Add copies of new `events`; with `is_restoring`, also add deleted events again."""
         session = await self._create()
         scope = await self._scope(session)
         for event in events:

@@ -1,4 +1,4 @@
-"""One session of the ADK as a session of the store: an event is an entry.
+"""One session of the ADK, stored as a session of the store: each event is an entry.
 
 The marker of an ADK session is the head at which the session was read. The commit of an event fails
 if another entry of the conversation was appended since.
@@ -81,7 +81,7 @@ class StoredSession:
 
     @property
     def initial(self) -> ScopedChanges:
-        """The state that the session was created with, by scope."""
+        """The state at the creation of the session, separated by scope."""
         if self._initial is None:
             self._initial = initial_changes(self.session.metadata)
         return self._initial
@@ -92,11 +92,11 @@ class StoredSession:
         return created_at(self.session.metadata)
 
     def is_of(self, info: perdure.SessionInfo) -> bool:
-        """Return whether `info` describes this session, not an earlier one with the same id."""
+        """Return whether `info` describes this session, not an earlier session with the same id."""
         return (info.metadata or {}).get(CREATED_AT) == self.session.metadata.get(CREATED_AT)
 
     def reopen(self, session: perdure.Session) -> None:
-        """Use a newer handle of the session; clear the cache if it is a different session."""
+        """Use `session`, a newer handle; clear the cache if it is a different session."""
         if session.metadata.get(CREATED_AT) != self.session.metadata.get(CREATED_AT):
             self._fold = self._initial = None
         self.session = session
@@ -113,7 +113,7 @@ class StoredSession:
     ) -> list[Event] | None:
         """Return the newest `limit` events at or after the time `after`, oldest first.
 
-        Shape: None if another program appended since the state `fold`.
+        Returns None if another program appended after the state `fold`.
         """
         if limit == 0:
             return []
@@ -203,7 +203,7 @@ class StoredSession:
     ) -> None:
         """Append the event `fields` if `session` is up to date, and update its marker.
 
-        Without a marker, the time of its newest event decides whether `session` is up to date.
+        If `session` has no marker, the time of its newest event decides whether it is up to date.
         Changes of the state of the user and the app are in the same commit.
         Durable: when this returns. Raises: StaleSessionError.
         """
@@ -224,7 +224,7 @@ class StoredSession:
     async def append_copies(
         self, events: Sequence[Fields], state: Fields, updated_at: float
     ) -> None:
-        """Append events of another store, then the resulting `state`."""
+        """Append events of another store, then the `state` that results from them."""
         async with self._lock:
             for batch in _batches(events):
                 made = [_at(entry_of(fields), fields["timestamp"]) for fields in batch]
@@ -296,7 +296,7 @@ class StoredSession:
         return head
 
     async def _above_rewind(self, fields: Fields) -> perdure.types.Parent:
-        """Return the parent of the event; for a rewind, the parent of the first removed event."""
+        """Return the parent entry of the event; for a rewind, that of the first removed event."""
         actions: Fields = fields.get("actions", {})
         invocation = actions.get("rewind_before_invocation_id")
         if invocation:
@@ -307,7 +307,7 @@ class StoredSession:
         return perdure.LEAF
 
     async def _moved(self, expected: int, conflict: HeadConflict) -> int:
-        """Return the head if only notes came after `expected`. Raises: StaleSessionError."""
+        """Return the new head if only notes came after `expected`. Raises: StaleSessionError."""
         before, head = self.created_at, expected
         await self._current()
         if self.created_at != before or conflict.actual < expected:  # deleted meanwhile
@@ -347,7 +347,7 @@ def _is_snapshot(entry: perdure.Entry) -> bool:
 
 
 def _at(entry: Entry, timestamp: float) -> Entry:
-    """Return `entry` with its time if it is a message from an earlier time."""
+    """Return `entry`; if it is a message of an earlier time, with that time."""
     if isinstance(entry, perdure.Custom) or abs(time.time() - timestamp) < _SAID_AT_S:
         return entry
     return msgspec.structs.replace(entry, said_at=round(timestamp * 1000))

@@ -1,4 +1,4 @@
-"""The sessions of the ADK in a store: creates, finds, lists and deletes them."""
+"""The sessions of the ADK in a store: creates, opens, lists and deletes them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class StoredSessions:
     async def _listed(self, info: perdure.SessionInfo) -> StateFold | None:
         """Return the state of a listed session; None if the session was deleted meanwhile.
 
-        A session without entries is not opened: its header contains the state.
+        A session without entries is not opened: the header contains the whole state of the session.
         """
         metadata = info.metadata or {}
         if not info.entries:
@@ -133,7 +133,7 @@ class StoredSessions:
         return await stored.fold(head)
 
     async def delete(self, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session; its forks do not change."""
+        """Erase a session; forks of the session do not change."""
         stored = await self.current(app_name, user_id, session_id.strip())
         if stored is None:
             return
@@ -156,7 +156,7 @@ class StoredSessions:
             raise SessionNotFoundError(f"Session {session.id} not found.") from error
 
     async def add_copy(self, theirs: Session) -> int:
-        """Add the missing events of another service's session, and its state."""
+        """Add a session of another service and its state; skip events that are already stored."""
         names = (theirs.app_name, theirs.user_id, theirs.id)
         stored = await self.current(*names)
         is_new = stored is None
@@ -190,7 +190,7 @@ class StoredSessions:
         return self._state(id, {"app_name": app_name}, None)
 
     async def current(self, app_name: str, user_id: str, session_id: str) -> StoredSession | None:
-        """Return a session in its current state; None if it is deleted or does not exist."""
+        """Return a session, updated from the store; None if it is deleted or does not exist."""
         try:
             return await self._open(
                 stored_ids.stored_id(stored_ids.SESSION, app_name, user_id, session_id)
@@ -199,7 +199,7 @@ class StoredSessions:
             return None
 
     async def _open(self, id: str) -> StoredSession:
-        """Return a session in its current state. Raises: Erased; SessionNotFound."""
+        """Return a session, updated from the store. Raises: Erased; SessionNotFound."""
         try:
             session = await self.store.open(id)
         except (Erased, SessionNotFound):
@@ -213,10 +213,10 @@ class StoredSessions:
         return stored
 
     async def _settle(self, stored: StoredSession) -> None:
-        """Commit the state of the user and the app that the session was created with.
+        """Commit the initial state of the user and of the app that came with a new session.
 
-        The creation stores this state in the metadata of the session. So if a process is killed
-        before this commit, a later call can still make it.
+        The metadata of the session contains this initial state from its creation on. So if the
+        process is killed before this commit, a later call makes the commit.
         """
         changes = stored.initial
         if stored.session.head >= 0 or not (changes.user or changes.app):
@@ -270,7 +270,10 @@ def _made(metadata: Metadata, fold: StateFold, user: Fields, app: Fields) -> Ses
 
 
 def _described(id: str, metadata: Metadata) -> Metadata:
-    """Return the metadata of the session `id`. Raises: WrongArgument if it is no ADK session."""
+    """Return the metadata of the session `id`.
+
+    Raises: WrongArgument if the session was not created for the ADK.
+    """
     if not {"app_name", "user_id", "session_id"} <= metadata.keys():
         raise WrongArgument(
             f"session {id} is no session of the ADK: use another session_id",

@@ -1,4 +1,4 @@
-"""Checkpoints and items of LangGraph in a store; needs the extra ``langgraph``.
+"""Stores the checkpoints and items of LangGraph; needs the extra ``langgraph``.
 
     with perdure.blocking.open("sqlite:///agents.db") as store:
         graph = builder.compile(checkpointer=PerdureSaver(store), store=PerdureStore(store))

@@ -1,4 +1,4 @@
-"""The cache of a thread, valid for one head of its session."""
+"""The cache of a thread, valid for one head of the thread's session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CachedThread:
     """The newest state of a thread that this process has read or written.
 
     Shape: `head` is the head of the session when the cached data was read. An append that expects
-    this head uses no older data; a read calls `look` first.
+    this head never uses cached data that is outdated; a read calls `look` first.
     """
 
     def __init__(self, store: perdure.Store, reader: CheckpointReader, lock: asyncio.Lock) -> None:
@@ -64,13 +64,13 @@ class CachedThread:
         self._placed.clear()
 
     async def get(self, ns: str, id: str | None) -> StoredCheckpoint | None:
-        """Return a checkpoint as of the last `look`, by default the newest of its namespace."""
+        """Return a checkpoint as of the last `look`; without an id, the newest of its namespace."""
         if id is None:
             id = await self.newest_id(ns)
         return None if id is None else await self.checkpoint(ns, id)
 
     async def checkpoint(self, ns: str, id: str) -> StoredCheckpoint | None:
-        """Return a checkpoint, or None."""
+        """Return the checkpoint with this namespace and id, or None."""
         if (known := self._placed.get((ns, id))) is not None:
             return known
         head = self.head

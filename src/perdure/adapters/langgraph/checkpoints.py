@@ -1,4 +1,4 @@
-"""Checkpoints as they are read from the session of a thread."""
+"""Reads checkpoints from the session of a thread."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _KNOWN: Final = 64
 class StoredCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint as read from a session; `state` is serialized and includes the metadata.
 
-    `versions` are the versions of its channels if this process stored it.
+    `versions` are the versions of the checkpoint's channels; None if another process stored it.
     """
 
     ns: str
@@ -60,13 +60,13 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Checkpoints, newest id first, and the entries of their tree by id."""
+    """Checkpoints, newest id first, and all entries of the session's tree by id."""
 
     keys: Mapping[Key, perdure.Entry]
     tree: Mapping[str, perdure.Entry]
 
     def above(self, entry: perdure.Entry) -> perdure.Entry | None:
-        """Return the next checkpoint up the path, of any namespace."""
+        """Return the next checkpoint on the path towards the root, of any namespace."""
         while entry.parent_id is not None:
             entry = self.tree[entry.parent_id]
             if place_in(entry) is not None:
@@ -77,8 +77,8 @@ class History(msgspec.Struct, frozen=True):
 class PendingWrite(msgspec.Struct, frozen=True):
     """One write of a task to a channel.
 
-    Shape: of several writes with the same `index`, the newest counts if `index` is below 0,
-    otherwise the first.
+    Shape: if several writes have the same `index`, the newest is used for an index below 0, and the
+    first for other indexes.
     """
 
     task: str
@@ -101,7 +101,7 @@ class CheckpointReader:
         self._known: dict[str, StoredCheckpoint] = {}
 
     async def history(self, ns: str | None = None) -> History:
-        """Return the checkpoints of `ns`, by default of all namespaces."""
+        """Return the checkpoints of `ns`; by default those of all namespaces."""
         entries = await self.session.tree_entries()
         live: dict[Key, perdure.Entry] = {}
         has_deleted = False
@@ -121,15 +121,16 @@ class CheckpointReader:
     def _is_newer(self, entry: perdure.Entry, note: perdure.Entry) -> bool:
         """Return whether a checkpoint was stored after `note` recorded the deletion of its id.
 
-        A fork keeps the entries of its origin, and an origin keeps the entries that its forks show.
+        Entries of the origin stay in a fork, and entries that forks show stay in the origin, so a
+        deletion must be recorded in a note.
         """
         return entry.stream == self.session.id and entry.seq > note.seq
 
     async def newest(self) -> set[Key]:
-        """Return the newest checkpoint of each namespace, and the checkpoints needed to read it.
+        """Return the newest checkpoint of each namespace, and those needed to compute its values.
 
         A delta channel has no value in most checkpoints. LangGraph needs the nearest earlier
-        checkpoint that has a value, and the writes in between.
+        checkpoint that has a value for the channel, and the writes after it.
         """
         keys = (await self.history()).keys
         found: set[Key] = set()
@@ -184,7 +185,7 @@ class CheckpointReader:
         return values
 
     async def metadata(self, entry: perdure.Entry) -> dict[str, Any]:
-        """Return the metadata of the checkpoint of `entry`, without reading its values."""
+        """Return the metadata of the checkpoint of `entry`, without reading the channel values."""
         body = checkpoint_in(entry)
         if body is None:
             raise LookupError(entry.id)
@@ -197,7 +198,7 @@ class CheckpointReader:
         return body.state["type"], decoded(body.state, contents)
 
     def whole(self, read: StoredCheckpoint) -> tuple[Checkpoint, CheckpointMetadata]:
-        """Return a checkpoint with its values, and its metadata, as new objects."""
+        """Return a checkpoint with its values, and its metadata, both as copies."""
         found = self._serde.loads_typed(read.state)
         values = {
             channel: self._serde.loads_typed((value.type, value.data))
@@ -207,7 +208,7 @@ class CheckpointReader:
         return checkpoint, found["metadata"]
 
     def versions_of(self, read: StoredCheckpoint) -> Mapping[str, Any]:
-        """Return the versions of the channels of a checkpoint."""
+        """Return the versions of the channels in a checkpoint."""
         if read.versions is not None:
             return read.versions
         versions: Mapping[str, Any] = self._serde.loads_typed(read.state)["checkpoint"][
@@ -233,7 +234,7 @@ class CheckpointReader:
         return sorted(kept.values(), key=lambda w: writes_sort_key(w.path, w.task, w.index))
 
     async def checkpoint(self, ns: str, id: str) -> StoredCheckpoint | None:
-        """Return the checkpoint, or None."""
+        """Return the checkpoint with this namespace and id, or None."""
         entry = await self.entry(checkpoint_alias(ns, id))
         if entry is None and COPIED in self.session.metadata:
             # The origin may have given the alias to a newer entry, which a copy does not share.
@@ -243,7 +244,7 @@ class CheckpointReader:
     async def _path(
         self, entry: perdure.Entry, body: CheckpointBody, history: History | None
     ) -> list[dict[str, dict[str, Any]]]:
-        """Return the records of `body.window` checkpoints down to `entry`."""
+        """Return the records of the last `body.window` checkpoints on the path to `entry`."""
         path = [body.values]
         if history is not None:
             at = history.above(entry)

@@ -1,4 +1,4 @@
-"""The contents and aliases of a thread's entries."""
+"""The contents and aliases of the entries in a thread's session."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _logger = logging.getLogger(__name__)
 
 
 class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a checkpoint's entry.
+    """The data of an entry that stores a checkpoint.
 
-    Shape: `values` are records of channel values (`values.py`), which need `window` checkpoints of
-    the path. The `said` entries above it are readable messages. In total, `shown` messages of the
-    channel are readable.
+    Shape: `values` are records of channel values (`values.py`); reading them needs `window`
+    checkpoints of the path. The `said` entries directly before this entry are messages that people
+    can read. `shown` counts the messages of the channel that people can read, over all checkpoints
+    up to this one.
     """
 
     ns: str
@@ -42,7 +43,7 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class WritesBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a note of pending writes; `before` is the previous note."""
+    """The data of a note of pending writes; `before` is the id of the previous such note."""
 
     ns: str
     checkpoint: str
@@ -51,21 +52,21 @@ class WritesBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewestBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of the note of a namespace's newest checkpoint; None: it has no checkpoint."""
+    """The data of the note on the newest checkpoint of a namespace; None if it has none."""
 
     ns: str
     checkpoint: str | None
 
 
 class DeletedBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of the note of a deleted checkpoint, which a fork does not show."""
+    """The data of a note on a deleted checkpoint; it hides the checkpoint in a fork."""
 
     ns: str
     checkpoint: str
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Namespace and id of a checkpoint; `is_again`: stored again when others were deleted."""
+    """Namespace and id of a checkpoint; `is_again`: stored again because others were deleted."""
 
     ns: str
     id: str
@@ -88,12 +89,12 @@ _checkpoint = msgspec.json.Decoder(CheckpointBody)
 
 
 def checkpoint_in(entry: perdure.Entry) -> CheckpointBody | None:
-    """Return the data of a checkpoint's entry; None for another entry, and an erased one."""
+    """Return the data of a checkpoint's entry; None for an erased entry or one of another kind."""
     return _decoded(entry, _checkpoint)
 
 
 def place_in(entry: perdure.Entry) -> Place | None:
-    """Return the place of a checkpoint's entry without decoding the rest; otherwise None."""
+    """Return the namespace and id of a checkpoint's entry without decoding the values, or None."""
     return _decoded(entry, _place)
 
 
@@ -109,7 +110,7 @@ def _decoded(entry: perdure.Entry, decoder: msgspec.json.Decoder[T]) -> T | None
 
 
 def note_in(entry: perdure.Entry, shape: type[T]) -> T | None:
-    """Return the data of a note; warn and return None if it does not have the `shape`."""
+    """Return the data of a note; warn and return None if the data does not have this `shape`."""
     note = perdure.body_of(entry)
     try:
         return msgspec.convert(note.data if isinstance(note, perdure.Note) else None, shape)
@@ -119,7 +120,7 @@ def note_in(entry: perdure.Entry, shape: type[T]) -> T | None:
 
 
 def newest_note(ns: str, id: str | None) -> perdure.Note:
-    """Return a note that names `id` as the newest checkpoint of `ns`."""
+    """Return a note which records that `id` is the newest checkpoint of `ns`."""
     return perdure.Note(NEWEST, {"ns": ns, "checkpoint": id})
 
 

@@ -1,4 +1,4 @@
-"""Items of LangGraph's store as entries: readable, found by a recall, restored without change."""
+"""LangGraph items as entries: people can read them, a recall finds them, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Value(msgspec.Struct, gc=False):
 
 
 class _Kept(msgspec.Struct, gc=False):
-    """The data of an item in its entry; without `value`, the text of the entry is the value."""
+    """The data of an item in its entry; without `value`, the entry's text is the value."""
 
     key: str
     created_at: int
@@ -52,7 +52,7 @@ class StoredItem(msgspec.Struct, frozen=True):
     vectors: tuple[Vector, ...] = ()
 
     def item(self, namespace: Namespace) -> Item:
-        """Return the item, as a new object."""
+        """Return the item as a copy."""
         return Item(
             value=json.loads(self.value),
             key=self.key,
@@ -83,8 +83,8 @@ def item_entry(
 ) -> perdure.types.Item:
     """Return an item as an entry.
 
-    `texts` are the texts by which a search finds the item. None means the whole value; with an
-    empty list no search finds the item.
+    `texts` are the texts by which a search finds the item. None means that the whole value is
+    searchable; an empty list means that no search finds the item.
     """
     stored = json_text(value)
     kept: dict[str, object] = {"key": key, "created_at": created_at}
@@ -98,7 +98,7 @@ def item_entry(
 
 
 def item_of(entry: perdure.Entry) -> StoredItem | None:
-    """Return the item of `entry`; None for another entry, and for an erased one."""
+    """Return the item in `entry`; None for an erased entry or one of another kind."""
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return None
     kept: object = None
@@ -121,7 +121,7 @@ def item_of(entry: perdure.Entry) -> StoredItem | None:
 
 
 def deleted_key(entry: perdure.Entry) -> str | None:
-    """Return the key of the item that `entry` deletes; None for another entry."""
+    """Return the key of the item that `entry` deletes; None for other entries."""
     if entry.is_erased or entry.kind != perdure.Note.kind:
         return None
     note = perdure.body_of(entry)
@@ -132,7 +132,7 @@ def deleted_key(entry: perdure.Entry) -> str | None:
 
 
 def field_of(value: Mapping[str, Any], name: str) -> object:
-    """Return a field of an item, also a nested one such as ``user.name``; None if missing."""
+    """Return a field of an item, which may be nested, such as ``user.name``; None if missing."""
     if name in value:
         return value[name]
     first, _, rest = name.partition(".")
@@ -143,7 +143,7 @@ def field_of(value: Mapping[str, Any], name: str) -> object:
 
 
 def is_match(condition: MatchCondition, namespace: Namespace) -> bool:
-    """Return whether `namespace` matches a prefix or suffix condition; ``*`` is any label."""
+    """Return whether `namespace` matches a prefix or suffix condition; ``*`` matches any label."""
     path = condition.path
     if len(namespace) < len(path):
         return False
@@ -154,7 +154,7 @@ def is_match(condition: MatchCondition, namespace: Namespace) -> bool:
 
 
 def is_like(value: object, wanted: object) -> bool:
-    """Return whether a value matches a filter: equal, or compared as in ``{"$gt": 4}``."""
+    """Return whether a value equals a filter, or fulfils comparisons such as ``{"$gt": 4}``."""
     if isinstance(wanted, Mapping):
         fields = cast("Mapping[str, object]", wanted)
         if any(name.startswith("$") for name in fields):

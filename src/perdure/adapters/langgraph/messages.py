@@ -1,4 +1,4 @@
-"""Messages of a graph's state as messages of a session, for people."""
+"""Converts the messages of a graph's state to session messages that people can read."""
 
 from __future__ import annotations
 

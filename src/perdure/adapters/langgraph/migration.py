@@ -1,4 +1,4 @@
-"""Copies checkpoints from another checkpoint saver of LangGraph, and items from another store."""
+"""Copies LangGraph checkpoints from another saver, and items from another store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 def copy_checkpoints(
     source: BaseCheckpointSaver[Any], target: PerdureSaver, thread_id: str | None = None
 ) -> int:
-    """Copy checkpoints and pending writes of `source`, of one thread or all; return the count.
+    """Copy checkpoints and writes of `source`, of one thread or all; return the count.
 
     Repeating a call copies only the missing checkpoints. `source` is not changed. The copied
     pending writes have no task path, but keep their order. Durable: when this returns.

@@ -35,7 +35,7 @@ _CACHED: Final = 1024
 
 
 class Change:
-    """A new value of an item (None deletes it), and the texts by which a search finds it."""
+    """A new value of an item (None deletes the item), and the texts by which a search finds it."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Change:
 
 
 class StoredNamespace:
-    """The items of one namespace, as of the newest entry that was read."""
+    """The items of one namespace, up to the newest entry that was read."""
 
     def __init__(self, namespace: Namespace, session: perdure.Session, created_at: int) -> None:
         self.namespace = namespace
@@ -63,7 +63,7 @@ class StoredNamespace:
         self._erasing = asyncio.Lock()
 
     async def refresh(self, entries: int) -> None:
-        """Read the newer entries if the number of `entries` of the session has changed."""
+        """Read the newer entries if `entries`, the session's number of entries, has changed."""
         async with self._lock:
             if entries != self._head + 1:
                 await self._read()
@@ -139,7 +139,10 @@ class Namespaces:
         return found
 
     async def change(self, changes: Mapping[tuple[Namespace, str], Change]) -> None:
-        """Make all `changes` in one commit; erase deleted items. Durable: when this returns."""
+        """Make all `changes` in one commit, then erase deleted items.
+
+        Durable: when this returns.
+        """
         of_namespace: dict[Namespace, dict[str, Change]] = {}
         for (namespace, key), change in changes.items():
             of_namespace.setdefault(namespace, {})[key] = change
@@ -205,6 +208,6 @@ class Namespaces:
 
 
 def session_id(namespace: Namespace) -> str:
-    """Return the session id of a namespace; the first two labels are parts of the id."""
+    """Return the session id of a namespace; the id shows the first two labels."""
     digest = hashlib.sha256(json.dumps(namespace).encode()).hexdigest()[:40]
     return ":".join((PREFIX, *map(id_part, namespace[:2]), f"h.{digest}"))

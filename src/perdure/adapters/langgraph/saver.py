@@ -1,4 +1,4 @@
-"""The checkpoint saver of LangGraph on a store."""
+"""The LangGraph checkpoint saver, implemented with a perdure store."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 class AsyncSaver(BaseCheckpointSaver[Any]):
-    """The async half of `PerdureSaver`.
+    """The async methods of `PerdureSaver`.
 
-    Versions of channels are numbers, or texts in a thread that was copied from LangGraph's own
-    savers.
+    Channel versions are numbers; in a thread that was copied from LangGraph's own savers, they are
+    texts.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class AsyncSaver(BaseCheckpointSaver[Any]):
 
     @property
     def _threads(self) -> Threads:
-        """The threads, with the serializer of this saver: `with_allowlist` copies the saver."""
+        """The threads, with this saver's serializer; `with_allowlist` returns another saver."""
         if self._made.serde is not self.serde:
             self._made = Threads(self._loop.store, self.serde)
         return self._made
@@ -100,8 +100,8 @@ class PerdureSaver(AsyncSaver):
     """Checkpoints in a store of perdure: each thread is a session.
 
     `store` is a `perdure.blocking.Store`, for any event loop and thread, or a `perdure.Store`. A
-    `perdure.Store` supports only the async calls, on the event loop that opened it.
-    The store decides `durability`, encryption and namespaces.
+    `perdure.Store` supports only the async calls, on the event loop that opened it. `durability`,
+    encryption and namespaces are settings of the store.
     """
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -1,4 +1,4 @@
-"""The store of LangGraph (`BaseStore`) on the memory of a store."""
+"""The LangGraph store (`BaseStore`), implemented with the memory of a perdure store."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class PerdureStore(BaseStore):
     `store` is a `perdure.blocking.Store`, for any event loop and thread, or a `perdure.Store`. A
     `perdure.Store` supports only the async calls, on the event loop that opened it.
 
-    A search with a query uses the recall of `Store.memory`, which needs no embeddings. With `index`
-    it compares embeddings instead, as LangGraph's own stores do.
+    A search with a query uses the recall of `Store.memory`, which needs no embeddings. If `index`
+    is given, it compares embeddings instead, as LangGraph's own stores do.
     """
 
     supports_ttl = False
@@ -131,7 +131,7 @@ class PerdureStore(BaseStore):
     async def _by_recall(
         self, op: SearchOp, found: Sequence[tuple[StoredNamespace, StoredItem]]
     ) -> list[tuple[tuple[StoredNamespace, StoredItem], float | None]]:
-        """Return the items of `found` that a recall finds, best first, without neighbours."""
+        """Return the items of `found` that a recall finds, best first, without nearby entries."""
         assert op.query is not None
         wanted = {
             f"{within.session.id}/{within.newest[item.key]}": (within, item)
@@ -172,7 +172,7 @@ class PerdureStore(BaseStore):
 
 
 class _Batch:
-    """All operations in order, and the last change of each item."""
+    """All operations in order, and the last change to each item."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
         self.ops = list(ops)
@@ -211,7 +211,7 @@ def _fits(item: StoredItem, namespace: StoredNamespace, wanted: Mapping[str, Any
 def _by_vectors(
     found: Sequence[tuple[StoredNamespace, StoredItem]], query: Vector
 ) -> list[tuple[tuple[StoredNamespace, StoredItem], float | None]]:
-    """Return the items by their most similar vector, then the items without vectors."""
+    """Return the items, the one with the most similar vector first, those without vectors last."""
     scored: list[tuple[tuple[StoredNamespace, StoredItem], float | None]] = []
     scored += [
         (each, max(similarity(query, vector) for vector in each[1].vectors))

@@ -1,9 +1,9 @@
 """A thread of LangGraph as a session: a checkpoint is an entry below the entry of its parent.
 
-An alias names each checkpoint by namespace and id. One note names the newest checkpoint of its
-namespace. Other notes contain pending writes, and each refers to the previous note about the same
-checkpoint. Each of these appends expects the session's head, so a cached state is never older than
-the log that it extends.
+The alias of each checkpoint's entry contains the checkpoint's namespace and id. For each namespace,
+one note records its newest checkpoint. Other notes contain pending writes; each refers to the
+previous such note about the same checkpoint. Each append states the session's expected head, so a
+cached state is never older than the log to which it is appended.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class Thread:
         metadata: CheckpointMetadata,
         changed: Collection[str],
     ) -> None:
-        """Store `checkpoint` below `parent`; channels not in `changed` can use the parent's values.
+        """Store `checkpoint` below `parent`.
+
+        Channels not in `changed` may refer to the parent's values.
 
         Durable: when this returns.
         """
@@ -82,7 +84,10 @@ class Thread:
             await self._retried(lambda: self._put(ns, parent, checkpoint, metadata, changed))
 
     async def put_writes(self, ns: str, id: str, writes: Sequence[PendingWrite]) -> None:
-        """Store `writes` of a checkpoint that may be stored later. Durable: when this returns."""
+        """Store `writes` of a checkpoint; the checkpoint may be stored later.
+
+        Durable: when this returns.
+        """
         listed: list[list[object]] = [
             [each.task, each.path, each.index, each.channel, each.type, encoded(each.data)]
             for each in writes
@@ -158,7 +163,7 @@ class Thread:
     async def _append_checkpoint(
         self, body: Record, parent: perdure.Entry | None, messages: Sequence[perdure.Message]
     ) -> perdure.Entry:
-        """Append a checkpoint, its readable messages, and the note of the newest checkpoint."""
+        """Append a checkpoint, its readable messages, and a note that it is the newest."""
         ns, id = cast("str", body["ns"]), cast("str", body["id"])
         newest = await self.cached.newest_id(ns)
         after: list[perdure.types.Item] = [perdure.Custom(CHECKPOINT, body)]
@@ -201,7 +206,7 @@ class Thread:
     # ------------------------------------------------------------ copying and deleting
 
     async def adopt(self, origin: Thread) -> None:
-        """Complete this fork of `origin`: add notes of newest checkpoints and pending writes."""
+        """Complete this fork of `origin`: add notes on newest checkpoints, and pending writes."""
         shown = (await origin.reader.history()).keys
         keys = list((await self.reader.history()).keys)
         gone = [key for key in keys if key not in shown]
@@ -213,11 +218,11 @@ class Thread:
                 await self.put_writes(ns, id, writes)
 
     async def keep(self, kept: Collection[Key]) -> None:
-        """Delete every checkpoint except `kept`, with its writes; free their bytes.
+        """Delete every checkpoint except `kept`, and its writes, to free their storage.
 
-        First the kept checkpoints are stored again, without parts that they share with deleted
-        ones. Only then are entries erased. After a kill, the call has deleted nothing or can be
-        repeated.
+        First the kept checkpoints are stored again, without references to parts of deleted
+        checkpoints. The entries of deleted checkpoints are erased only after that. If the process
+        is killed, either nothing is deleted or repeating the call completes the deletion.
         Durable: when this returns.
         """
         async with self._lock:
@@ -228,9 +233,9 @@ class Thread:
             await self.cached.refresh()
 
     async def _keep(self, kept: Collection[Key], known: Collection[Key]) -> None:
-        """Delete the `known` checkpoints that are not `kept`, but none of other processes.
+        """Delete the `known` checkpoints that are not `kept`; keep those of other processes.
 
-        Raises: HeadConflict, with nothing erased, if another process wrote in the meantime.
+        Raises: HeadConflict if another process wrote in the meantime; nothing is erased then.
         """
         old = list((await self.reader.history()).keys)
         entries = await self.session.tree_entries()
@@ -251,7 +256,7 @@ class Thread:
         await self._put(ns, read.parent, again, metadata, (), whole=whole)
 
     async def _forget(self, gone: Sequence[Key], old: Sequence[Key], kept: Sequence[Key]) -> None:
-        """Append notes about the newest kept checkpoints, and about those hidden in forks."""
+        """Append notes on the newest kept checkpoints, and notes that hide the others in forks."""
         items: list[perdure.types.Item] = []
         aliases: list[str | None] = []
         for ns in sorted({ns for ns, _ in old}):
@@ -266,10 +271,10 @@ class Thread:
         self.cached.forget()
 
     async def _erase(self, entries: Sequence[perdure.Entry], gone: Sequence[Key]) -> None:
-        """Erase the checkpoints among `entries`, their messages, and the writes of `gone`.
+        """Erase the checkpoints in `entries`, their messages, and the pending writes of `gone`.
 
-        Entries that other programs added remain, and so do entries that a fork shares with its
-        origin.
+        Entries that other programs added remain, and so do the entries that belong to the origin of
+        a fork.
         """
         own = [e for e in entries if e.stream == self.session.id and not e.is_erased]
         ours: set[int] = set()

@@ -1,4 +1,4 @@
-"""The threads of a store: finds, creates, copies and deletes the session of each."""
+"""The threads of a store: finds, creates, copies and deletes the session of each thread."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Threads:
         self._threads: dict[str, Thread] = {}
 
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that `config` names, or the newest of its namespace."""
+        """Return the checkpoint that `config` names; without an id, the newest of the namespace."""
         thread_id, ns, id = _thread_of(config), _ns_of(config) or "", get_checkpoint_id(config)
         thread = await self._current(thread_id)
         read = None if thread is None else await thread.cached.get(ns, id)
@@ -163,7 +163,7 @@ class Threads:
             return
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy the checkpoints and writes of a thread; as a fork if `target` has no session."""
+        """Copy the checkpoints and writes of a thread; fork its session if `target` has none."""
         thread = await self._current(source)
         if thread is None or source == target:
             return
@@ -187,7 +187,7 @@ class Threads:
                 await to.put_writes(read.ns, read.id, writes)
 
     async def delete(self, thread_id: str) -> None:
-        """Erase the thread; its copies do not change."""
+        """Erase the thread; copies of the thread do not change."""
         thread = await self._current(thread_id)
         self._threads.pop(thread_id, None)
         if thread is not None:
@@ -203,7 +203,7 @@ class Threads:
             await self._keep(thread_id, lambda metadata: metadata.get("run_id") not in runs)
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
-        """Keep only the newest checkpoint of each namespace, or delete all with "delete"."""
+        """Keep only the newest checkpoint of each namespace; "delete" deletes all checkpoints."""
         if strategy not in {"keep_latest", "delete"}:
             raise ValueError(f"prune has the strategies keep_latest and delete, not {strategy!r}")
         for thread_id in thread_ids:
@@ -214,7 +214,7 @@ class Threads:
                 self._threads.pop(thread_id, None)
 
     async def _keep(self, thread_id: str, is_kept: Callable[[dict[str, Any]], bool]) -> None:
-        """Delete the checkpoints of a thread for whose metadata `is_kept` returns False."""
+        """Delete those checkpoints of a thread for whose metadata `is_kept` returns False."""
         thread = await self._current(thread_id)
         if thread is None:
             return
@@ -234,7 +234,7 @@ class Threads:
         return list(dict.fromkeys(each for each in named if isinstance(each, str)))
 
     async def _current(self, thread_id: str) -> Thread | None:
-        """Return a thread in its current state; None if it has no session."""
+        """Return a thread, updated from the store; None if it has no session."""
         thread = self._threads.get(thread_id)
         if thread is not None and not await thread.cached.look():
             self._threads.pop(thread_id, None)
@@ -277,7 +277,7 @@ class Threads:
         return thread
 
     async def _free_id(self, thread_id: str) -> str:
-        """Return the id for a new session of the thread. A fork cannot reuse an erased id."""
+        """Return a free id for a session of the thread. A fork cannot reuse an erased id."""
         for generation in range(_GENERATIONS):
             id = _session_id(thread_id, generation)
             try:

@@ -1,9 +1,9 @@
-"""Channel values in checkpoints: each is stored once; a grown value is stored as changed bytes.
+"""Channel values in checkpoints: an unchanged value is not stored again, a grown value as a change.
 
-For each channel, a checkpoint records how many checkpoints up its path the value was stored
-(`back`). The value there is stored whole or as a tail: bytes to combine with the value one or more
-checkpoints further up. Distances count checkpoints, not ids, so they stay valid in a fork of the
-session.
+For each channel, a checkpoint records at how many checkpoints further up its path the value is
+stored (`back`). There, the value is stored whole or as a tail: bytes to append to a part of an
+earlier value, which is one or more checkpoints further up. The distances are numbers of
+checkpoints, not ids, so they stay valid in a fork of the session.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Record = dict[str, object]
 class ChannelValue(msgspec.Struct, frozen=True):
     """A serialized value, and how it is stored.
 
-    Shape: the value was stored `back` checkpoints up the path. Reading it there needs `span` more
-    checkpoints, with `links` tails of `linked` bytes in total.
+    Shape: the value is stored `back` checkpoints up the path. To read the value from there, `span`
+    more checkpoints are needed, with `links` tails of `linked` bytes in total.
     """
 
     type: str
@@ -55,7 +55,8 @@ def stored(
 ) -> tuple[Record, ChannelValue]:
     """Return the record of `value`, and its `ChannelValue` for the next checkpoint.
 
-    `before` is the channel's value in the parent checkpoint; with `is_whole` it is ignored.
+    `before` is the channel's value in the parent checkpoint; `is_whole` stores the whole value
+    without using `before`.
     """
     kind, data = value
     if before is not None and before.type == kind and not is_whole:
@@ -68,7 +69,7 @@ def stored(
 
 
 def _tail(before: ChannelValue, data: bytes) -> tuple[Record, ChannelValue] | None:
-    """Return `data` as a change of `before`, or None if it is stored whole."""
+    """Return `data` as a change of `before`, or None if `data` should be stored whole."""
     if len(data) < _SHORTEST:
         return None
     head, skip = _header(data), _header(before.data)
@@ -91,13 +92,13 @@ def _tail(before: ChannelValue, data: bytes) -> tuple[Record, ChannelValue] | No
 
 
 def _header(data: bytes) -> int:
-    """Return the length of the header of a MessagePack array, which changes as it grows."""
+    """Return the length of the header of a MessagePack array; longer arrays have longer headers."""
     first = data[0] if data else 0
     return 1 if 0x90 <= first <= 0x9F else {0xDC: 3, 0xDD: 5}.get(first, 0)
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Return the length of the common prefix."""
+    """Return the length of the common prefix of both."""
     if other.startswith(one):  # a grown list
         return len(one)
     least, most = 0, min(len(one), len(other)) + 1
@@ -115,7 +116,7 @@ def _text(data: bytes) -> str:
 
 
 def encoded(data: bytes) -> Record:
-    """Return bytes as JSON data; large values become content beside the log."""
+    """Return bytes as JSON data; large values become content that is stored beside the log."""
     if len(data) > _INLINE:
         return {"content": perdure.content(data)}
     return {"data": _text(data)}
@@ -140,7 +141,7 @@ def continued(
 ) -> dict[str, ChannelValue] | None:
     """Return the values of `records`, given the values of the next checkpoint up the path.
 
-    Shape: None if a record needs a checkpoint that is further up.
+    Returns None if a record needs a checkpoint that is further up.
     """
     values: dict[str, ChannelValue] = {}
     for channel, record in records.items():
@@ -161,7 +162,7 @@ def whole_records(
 ) -> tuple[int, list[Mapping[str, Any]]]:
     """Return the distance up to the newest record of `channel`, and its records, newest first.
 
-    `path` contains the records of each checkpoint, the newest last.
+    `path` contains the records of each checkpoint, oldest first.
     Raises: LookupError if the path is too short.
     """
     record = path[-1][channel]
@@ -180,7 +181,7 @@ def whole_records(
 def combined(
     back: int, records: Sequence[Mapping[str, Any]], contents: Mapping[str, bytes]
 ) -> ChannelValue:
-    """Return the value of `records`, which come from `whole_records`."""
+    """Return the value computed from `records`, the result of `whole_records`."""
     whole = records[-1]
     value = ChannelValue(cast("str", whole["type"]), decoded(whole, contents))
     for record in reversed(records[:-1]):
@@ -189,7 +190,7 @@ def combined(
 
 
 def _grown(before: ChannelValue, record: Mapping[str, Any]) -> ChannelValue:
-    """Return the value that the tail `record` makes of `before`."""
+    """Return the value that results from `before` and the tail `record`."""
     tail, skip = b64decode(cast("str", record["tail"])), cast("int", record["skip"])
     kept = memoryview(before.data)[skip : skip + cast("int", record["keep"])]
     data = b"".join((b64decode(cast("str", record["head"])), kept, tail))
@@ -198,5 +199,5 @@ def _grown(before: ChannelValue, record: Mapping[str, Any]) -> ChannelValue:
 
 
 def window_of(values: Mapping[str, ChannelValue]) -> int:
-    """Return how many checkpoints of the path contain `values`."""
+    """Return how many checkpoints of the path are needed to read `values`."""
     return 1 + max((value.back + value.span for value in values.values()), default=0)

@@ -1,8 +1,8 @@
-"""Approvals that a paused run of the SDK waits for, as questions of the inbox, and their answers.
+"""Approvals that a paused run of the SDK waits for, as questions in the inbox, with their answers.
 
-Questions about other calls are withdrawn before a state is stored; the questions of the state are
-asked afterwards. If the process dies in between, the next run of the state stops at the same calls
-and asks again.
+Before a state is stored, questions about calls that it does not contain are withdrawn; after that,
+the questions of the state are asked. If the process is killed in between, the next run from that
+state stops at the same calls and asks again.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class WantedApproval(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The question about it."""
+        """The text of the question about the call."""
         return f"{self.agent} asks to run {self.call.name}"
 
     @property
     def digest(self) -> str:
-        """A hash of the question: its text, the id of the call, the tool and the arguments."""
+        """A hash of the question: its text, the call id, the tool and the arguments."""
         return _hash((self.text, self.call.id, self.call.name, _hash(self.call.args)))
 
 
@@ -64,7 +64,7 @@ def wanted_by(item: ToolApprovalItem) -> WantedApproval | None:
 
 
 def undecided(state: RunState[Any, Any] | None) -> list[WantedApproval]:
-    """Return the approvals that `state` waits for and the program has not decided."""
+    """Return the approvals that `state` waits for and that the program has not decided."""
     items = [] if state is None else state.get_interruptions()
     wanted = [(item, wanted_by(item)) for item in items]
     return [each for item, each in wanted if each and _decision(state, item) is None]
@@ -140,7 +140,7 @@ async def is_answer_unused(session: perdure.Session, question: perdure.Entry) ->
 
 
 def _digest_of(entry: perdure.Entry) -> str:
-    """Return `WantedApproval.digest` of the question `entry`; "" for any other question."""
+    """Return the `WantedApproval.digest` of the question in `entry`; "" for any other question."""
     question = perdure.body_of(entry)
     if not isinstance(question, perdure.types.Question) or question.topic != "program":
         return ""
@@ -150,12 +150,12 @@ def _digest_of(entry: perdure.Entry) -> str:
 
 
 def _hash(value: object) -> str:
-    """Return a hash of `value`; for arguments it is the `Question.args_hash`."""
+    """Return a hash of `value`; the hash of arguments equals `Question.args_hash`."""
     return hashlib.blake2b(msgspec.json.encode(value), digest_size=32).hexdigest()
 
 
 def without_decisions(text: str) -> str:
-    """Return the stored state `text` without approvals and rejections, also of nested agents."""
+    """Return the state `text` without approvals and rejections, also in nested agents."""
     try:
         state = json.loads(text)
     except ValueError:  # the SDK rejects it, too
@@ -180,7 +180,7 @@ def without_decisions(text: str) -> str:
 def _decision(state: Any, item: ToolApprovalItem) -> bool | None:
     """Return the program's decision about `item`, or about all calls of its tool.
 
-    Raises: ConfigError for a release of the SDK that lacks the private names used here.
+    Raises: ConfigError if the SDK's release lacks the private attributes used here.
     """
     # A nested agent's state holds the decisions about its calls.
     owner, pending = _private(state, "_find_nested_approval_state")(item) or (state, item)

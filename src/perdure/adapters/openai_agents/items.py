@@ -1,10 +1,10 @@
-"""Items of the Responses API as entries of a session, and back without loss.
+"""Converts items of the Responses API to entries of a session, and back without loss.
 
 A message, a tool call, a tool result and a reasoning item become messages, which every reader of
-the session shows. `Message.foreign` stores the item without the long texts of the message, which
-are stored once. `OpenAIItem.taken` records where they belong. An item with only a role and a text
-becomes a message without `Message.foreign`. Other items are `Custom` entries that hold the item's
-JSON.
+the session shows. `Message.foreign` stores the item without the long texts of the message, so that
+each long text is stored once. `OpenAIItem.taken` records the places of these texts in the item. An
+item with only a role and a text becomes a message without `Message.foreign`. Other items are
+`Custom` entries that hold the item's JSON.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
 class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The item in `Message.foreign`.
 
-    `taken` lists the texts and media that only the message contains: the number of the message
-    part, and the place in the item. `openai_answer` represents a usual answer instead: the indexes
-    in `_ANSWERS` and `_OUTPUTS`, the id and the status. The texts of the message are the content of
-    the answer.
+    `taken` lists the texts and media that only the message contains: for each, the number of the
+    message part and the place in the item. For an assistant message of a common form,
+    `openai_answer` replaces the item: the indexes in `_ANSWERS` and `_OUTPUTS`, the id and the
+    status. The texts of the message are the content of this assistant message.
     """
 
     openai_item: Item | None = None
@@ -138,8 +138,8 @@ def opaque_item(item: Item) -> perdure.Custom:
 def items_of(entry: perdure.Entry) -> list[ItemParts]:
     """Return the item that `entry` was made from.
 
-    A message of another program becomes items with the same content: its results, then its text,
-    then its calls. Returns an empty list for other entries and for erased entries.
+    A message of another program becomes items with the message's content: its tool results, then
+    its text, then its tool calls. Returns an empty list for other entries and for erased entries.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return []
@@ -216,7 +216,7 @@ def _message(item: Item) -> Entry | None:
 
 
 def _answer(item: Item) -> tuple[int, int, str, str] | None:
-    """Return a usual answer in the form stored in `OpenAIItem`; None for another item."""
+    """Return a common answer in the form of `OpenAIItem.openai_answer`; None for other items."""
     keys, id, status = tuple(item), item.get("id"), item.get("status")
     if keys not in _ANSWERS or item["role"] != "assistant":
         return None
@@ -229,7 +229,7 @@ def _answer(item: Item) -> tuple[int, int, str, str] | None:
 
 
 def _blank(part: object) -> Item:
-    """Return a part of a content without its text."""
+    """Return a content part without its text."""
     fields = cast("Item", part) if isinstance(part, dict) else {}
     return {**fields, "text": ""} if isinstance(fields.get("text"), str) else fields
 
@@ -256,7 +256,7 @@ def _call(item: Item) -> Entry | None:
 
 
 def arguments_of(given: str) -> Item:
-    """Return the arguments of a call as an object; `given` is JSON that a model wrote."""
+    """Return the arguments of a call as an object; `given` is JSON text from a model."""
     try:
         args: object = msgspec.json.decode(given)
     except (ValueError, RecursionError):
@@ -285,7 +285,7 @@ def _text_of(output: object) -> str:
 
 
 class _Media(msgspec.Struct, frozen=True):
-    """The bytes of a ``data:`` address."""
+    """The bytes in a ``data:`` URL."""
 
     mime_type: str
     content: bytes
@@ -294,7 +294,7 @@ class _Media(msgspec.Struct, frozen=True):
 def _contents(
     item: Item, field: str, content: Sequence[object]
 ) -> tuple[list[str | _Media], OpenAIItem]:
-    """Return the texts and media of `content`, and the item without them."""
+    """Return the texts and media of `content`, and the content without them."""
     parts: list[str | _Media] = []
     taken: list[list[Any]] = []
     kept = list(content)
@@ -314,7 +314,7 @@ def _contents(
 
 
 def _media(address: str) -> _Media | None:
-    """Return the bytes of a ``data:`` address; None if encoding does not give the same address."""
+    """Return the bytes of a ``data:`` URL; None if encoding them gives a different URL."""
     found = _DATA_URL.match(address)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Sessions of the SDK's own stores, copied into a store."""
+"""Copies sessions from the SDK's own stores into a store."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ async def import_sqlite(
     *,
     messages_table: str = "agent_messages",
 ) -> dict[str, int]:
-    """Copy the sessions of a file of `SQLiteSession`; return session id -> items added.
+    """Copy the sessions in a file of `SQLiteSession`; return session id -> items added.
 
     Repeating the call adds only new items. Rows that are not JSON objects are skipped.
-    Durable: each item before the next is read. Raises: WrongArgument if the file is missing or does
-    not contain the SDK's tables.
+    Durable: each item, before the next item is read.
+    Raises: WrongArgument if the file is missing or does not contain the SDK's tables.
     """
     rows = await asyncio.to_thread(_read, Path(path), messages_table)
     added: dict[str, int] = {}
@@ -64,8 +64,9 @@ async def import_sqlite(
 async def copy_session(source: Session, target: PerdureSession) -> int:
     """Copy the items of any session of the SDK, such as `SQLAlchemySession`; return the count.
 
-    Repeating the call copies only items that were added to the end of `source`. For a session with
-    branches, it copies the current branch. Durable: each item, when this returns.
+    Repeating the call copies only items that were added at the end of `source` since the last copy.
+    If the session has branches, only its current branch is copied.
+    Durable: each item, when this returns.
     """
     copied = 0
     for number, item in enumerate(await source.get_items(_EVERY)):

@@ -67,11 +67,11 @@ class PerdureSession:
     """A conversation of the OpenAI Agents SDK in a store of perdure.
 
     `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
-    for any event loop and thread. The session is created with its first item; `subject` is the
-    person it concerns.
+    for any event loop and thread. The first item creates the session; `subject` is the person that
+    the session concerns.
 
-    Popped and cleared items leave the conversation and stay in the session, on a branch. With
-    ``clear="erase"`` clearing deletes the session permanently.
+    Popped and cleared items leave the conversation, but stay in the session, on an abandoned
+    branch. With ``clear="erase"``, clearing erases the session permanently.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class PerdureSession:
         return self._id_of(0) if self._session is None else self._session.id
 
     def _id_of(self, generation: int) -> str:
-        """Return the session id after `generation` erased sessions."""
+        """Return the session id to use after `generation` sessions of this id were erased."""
         return session_id_of(f"{PREFIX}{generation or ''}", self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the newest `limit` items, oldest first; reads only these.
+        """Return the newest `limit` items, oldest first, without reading earlier ones.
 
-        Without a limit that of `session_settings` applies. A negative limit means no limit.
+        Without a limit, the limit of `session_settings` applies. A negative limit means no limit.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
@@ -122,10 +122,10 @@ class PerdureSession:
     async def add_items_once(
         self, items: list[TResponseInputItem], key: str, *, said_at: datetime | None = None
     ) -> bool:
-        """Add `items` unless a call with this `key` has added them; return True if added.
+        """Add `items` unless an earlier call with this `key` added them; return True if added.
 
         `said_at` is the time of the items; default: now. Durable: when this returns.
-        Raises: IdempotencyMismatch for other items under a known key.
+        Raises: IdempotencyMismatch if `key` was used with other items.
         """
         return await self._loop.finish(
             self._add(_plain(items), f"{len(self._id_of(0))}:{self._id_of(0)}:{key}", said_at)
@@ -142,7 +142,7 @@ class PerdureSession:
     async def save_state(self, state: RunState[Any, Any] | None, **options: Any) -> None:
         """Store the state of a paused run with the session; None removes it.
 
-        Each call that waits for an approval becomes a question of the inbox; those of other calls
+        Each call waiting for approval becomes a question in the inbox; questions about other calls
         are withdrawn. `options` are passed to `RunState.to_string`. Durable: when this returns.
         """
         wanted = approvals.undecided(state)
@@ -150,14 +150,14 @@ class PerdureSession:
         await self._loop.finish(self._save_state(text, wanted))
 
     async def load_state(self, agent: Agent[Any], **options: Any) -> RunState[Any, Any] | None:
-        """Return the newest stored state, for a run that `agent` began; None if none is stored.
+        """Return the newest stored state, for a run that `agent` began; None if no state is stored.
 
-        Calls that people allowed or denied in the inbox are approved or rejected in it, with their
-        note as the message of the rejection. `options` are passed to `RunState.from_string`. Only
-        one process may resume it.
+        Calls that people allowed or denied in the inbox are approved or rejected in the state; the
+        person's note becomes the rejection message. `options` are passed to `RunState.from_string`.
+        Only one process may resume the state.
 
-        A state from an import or an untrusted store is loaded without its decisions, so its run
-        asks again. Its context comes from the file: pass `context_override` if tools trust it.
+        A state from an import or an untrusted store is loaded without its decisions, so the resumed
+        run asks again. Its context comes from the file: pass `context_override` if tools trust it.
         """
         stored = await self._loop.call(self._state())
         if stored is None:
@@ -204,7 +204,7 @@ class PerdureSession:
         ]
 
     async def _newest_entries(self, last: int | None) -> list[perdure.Entry]:
-        """Return the newest entries; one read, unless the session was erased."""
+        """Return the newest entries, with one read unless the session was erased."""
         if (session := self._session) is not None:
             try:
                 return await session.path(last=last)
@@ -241,7 +241,7 @@ class PerdureSession:
         return not await self._in_session(append)
 
     async def _in_session(self, work: Callable[[perdure.Session], Awaitable[T]]) -> T:
-        """Do `work` in the session, which is created if there is none."""
+        """Run `work` on the session; create the session if it does not exist."""
         while True:
             try:
                 return await work(self._session or await self._create())
@@ -285,7 +285,7 @@ class PerdureSession:
                 return
 
     async def _open(self) -> perdure.Session | None:
-        """Return the current session: another process may have erased it."""
+        """Return the current session, also after another process erased the earlier one."""
         ids, self._session = (() if self._session is None else (self._session.id,)), None
         for id in chain(ids, map(self._id_of, range(_GENERATIONS))):  # nearly always the first
             try:
@@ -346,7 +346,7 @@ async def _append_state(
 
 
 async def _state_in(session: perdure.Session) -> tuple[perdure.Entry, dict[str, Any]] | None:
-    """Return the note of the state that was stored last, and its data."""
+    """Return the note of the newest stored state, and its data."""
     try:
         entry = await session.entry(f"{RUN_STATE}:{session.id}")
     except EntryNotFound:
@@ -358,14 +358,17 @@ async def _state_in(session: perdure.Session) -> tuple[perdure.Entry, dict[str, 
 
 
 def _at(entry: Entry, moment: datetime | None) -> Entry:
-    """Return `entry` with the time `moment`, if it is a message."""
+    """Return `entry`; if it is a message, with the time `moment`."""
     if moment is None or isinstance(entry, perdure.Custom):
         return entry
     return msgspec.structs.replace(entry, said_at=round(moment.timestamp() * 1000))
 
 
 def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings | None:
-    """Return the settings `given`. Raises: the SDK's error for unknown fields of a dict."""
+    """Return the settings `given` as an object of the SDK.
+
+    Raises: the SDK's error for unknown fields of a dict.
+    """
     if not isinstance(given, dict):
         return given
     settings: type[SessionSettings] = importlib.import_module("agents.memory").SessionSettings
@@ -379,7 +382,7 @@ def _plain(items: Sequence[TResponseInputItem]) -> list[Item]:
 async def _newest(
     session: perdure.Session,
 ) -> tuple[perdure.Entry, list[ItemParts], perdure.Entry] | None:
-    """Return the newest entry that has items, the items, and the leaf."""
+    """Return the newest entry that has items, its items, and the leaf."""
     last = _TAIL
     while True:
         entries = await session.path(last=last)
@@ -397,7 +400,7 @@ async def _leave(
     kept: Sequence[ItemParts],
     leaf: perdure.Entry,
 ) -> None:
-    """Continue before `entry`, and append the items in `kept` again. Raises: LeafConflict."""
+    """Move the leaf before `entry`, and append the items in `kept` again. Raises: LeafConflict."""
     if not kept:
         await session.branch(entry.parent_id, expected_leaf=leaf)
         return

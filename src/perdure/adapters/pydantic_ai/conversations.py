@@ -1,8 +1,8 @@
-"""The conversations of a store: finds, writes, forks and erases the session of each.
+"""The conversations of a store: finds, writes, forks and erases the session of each conversation.
 
 A conversation is a session. A note stores the record of the conversation, and an alias names the
-note. Each entry of the conversation is an entry of the session, and its id is the alias of that
-entry.
+note. Each entry of the conversation is an entry of the session; the conversation entry's id is the
+session entry's alias.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Conversations:
         self._homes: dict[str, str] = {}
 
     async def _open(self, conversation_id: str) -> tuple[perdure.Session | None, str]:
-        """Return the session of a conversation, and its id; without a session, the first free id.
+        """Return the session of a conversation and its id; if there is none, None and a free id.
 
-        A fork cannot have the id of an erased session, so the next session id gets a number.
+        A fork cannot have the id of an erased session, so its id gets a number.
         """
         found: perdure.Session | None = None
         for number in count(1):
@@ -198,7 +198,10 @@ class Conversations:
         self._remember(session, [record.head_id])
 
     async def _move(self, session: perdure.Session, leaf: perdure.Entry | None) -> None:
-        """Move to the branch of the record. The record is also valid without this step."""
+        """Move the leaf to the branch of the record.
+
+        The record is valid even if this step is missing.
+        """
         try:
             await session.branch(leaf)
         except TurnOpen:
@@ -244,7 +247,7 @@ class Conversations:
     # ------------------------------------------------------------ histories
 
     async def _place(self, entry_id: str) -> tuple[perdure.Session, perdure.Entry] | None:
-        """Return a session that shows the entry with this id of Pydantic AI, and the entry."""
+        """Return the entry with this id of Pydantic AI, and a session that shows it."""
         home = self._homes.get(entry_id)
         session = None if home is None else await self._session(home)
         if session is not None:
@@ -260,7 +263,7 @@ class Conversations:
         return None
 
     async def _sessions_with(self, entry_id: str) -> AsyncIterator[perdure.Session]:
-        """Yield the sessions that may show an entry: first its own, then all."""
+        """Yield the sessions that may show an entry: the conversation's own first, then all."""
         try:
             entry = await self._store.entry(entry_id)
             session = await self._session(entry.stream)
@@ -302,5 +305,5 @@ class Conversations:
 
 
 def _alias(session: perdure.Session) -> str:
-    """Return the alias of the newest record of `session`."""
+    """Return the alias of the newest conversation record in `session`."""
     return f"{RECORD}:{session.id}"

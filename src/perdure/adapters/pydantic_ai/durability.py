@@ -41,13 +41,13 @@ _Config = dict[str, Any]
 class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
     """Stores every model call and tool call of an agent that runs in a `DurableRun`.
 
-    The agent needs a `name`; unfinished runs start again if the name changes. The capability has no
-    effect outside of a `DurableRun`. `on_unknown` is the policy of tools whose call began but has
-    no known outcome after a kill. "never" tells the model that the outcome is unknown, "retry"
-    calls again, and "ask" requests an approval (`DeferredToolRequests`). A tool's metadata can set
-    a policy for this tool: ``metadata={"perdure": {"on_unknown": "retry"}}``. `models` and
-    `event_stream_handler` have the same meaning as in the other durability capabilities of Pydantic
-    AI.
+    The agent needs a `name`; if the name changes, unfinished runs start from the beginning. The
+    capability has no effect outside of a `DurableRun`. `on_unknown` is the policy for tool calls
+    that began and have no known outcome after a kill. "never" tells the model that the outcome is
+    unknown, "retry" repeats the call, and "ask" requests an approval (`DeferredToolRequests`). The
+    metadata of a tool can set the policy of this tool: ``metadata={"perdure": {"on_unknown":
+    "retry"}}``. `models` and `event_stream_handler` mean the same as in the other durability
+    capabilities of Pydantic AI.
     """
 
     engine_spec = DurabilityEngineSpec(
@@ -91,7 +91,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
         return None if current_run() is None else conversation_id_from_run_id(run_id)
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Return the time of the run's first start, from which its timeout counts."""
+        """Return when the run was first started; the timeout of the run counts from then."""
         run = current_run()
         if run is None:
             return None
@@ -127,7 +127,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
 
 
 class _LedgerBackend(JournalCallableOperationBackend[_Config]):
-    """Runs each operation between its intent and its outcome in the ledger of the run."""
+    """Runs each operation; the run's ledger stores its intent before, and its outcome after."""
 
     async def execute(
         self,
@@ -138,7 +138,7 @@ class _LedgerBackend(JournalCallableOperationBackend[_Config]):
         cache_key: tuple[object, ...],
         config: _Config,
     ) -> object:
-        """Return the outcome of the unit `name`; run `body` only if there is no outcome."""
+        """Return the outcome of the unit `name`; run `body` only if no outcome is stored."""
         run = current_run()
         if run is None:
             return await body()
@@ -169,10 +169,10 @@ class _LedgerBackend(JournalCallableOperationBackend[_Config]):
 
 
 def unknown_outcome(policy: OnUnknown | None, failure: str | None) -> dict[str, Any] | None:
-    """Return the outcome of a call that began and did not end; None to call again.
+    """Return the outcome of a call that began and did not end; None to repeat the call.
 
-    Shape: the format in which Pydantic AI records tool results in journals. `failure` is the text
-    of the error with which the call ended in an earlier process.
+    Shape: the outcome has the format of tool results in Pydantic AI's journals. `failure` is the
+    text of the error with which the call ended in an earlier process.
     """
     if policy == "ask":
         return {"kind": "approval_required", "metadata": {"outcome": failure or "unknown"}}
@@ -205,7 +205,7 @@ def _nothing(_: object) -> Sequence[Item]:
 
 
 def _asked(cache_key: tuple[object, ...]) -> Sequence[Item]:
-    """Return the newest request of a model call, for readers."""
+    """Return the newest request of a model call, as messages for readers of the session."""
     for each in cache_key:
         if isinstance(each, list) and each:
             return readable(cast("list[ModelMessage]", each)[-1])

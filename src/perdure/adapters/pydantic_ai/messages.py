@@ -1,9 +1,9 @@
-"""Messages of Pydantic AI as entries of a session, and back without loss.
+"""Converts messages of Pydantic AI to entries of a session, and back without loss.
 
 A request can contain texts of several roles. Each role becomes a message, which every reader of the
-session shows. `Message.foreign` of the last message stores the whole message of Pydantic AI, except
-the long texts and pictures that the entry itself contains. `StoredMessage.taken` records where they
-belong.
+session shows. `Message.foreign` of the last message stores the whole Pydantic AI message, without
+the long texts and pictures that the entry itself contains. `StoredMessage.taken` records the places
+of these texts and pictures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Said = tuple[str | perdure.InlineMedia | perdure.ToolResultPart, Place | None]
 
 
 class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message of Pydantic AI, with the ids of its entry and of the entry before it."""
+    """A message of Pydantic AI, with the ids of its conversation entry and of the preceding one."""
 
     id: str
     parent: str | None
@@ -67,7 +67,7 @@ class _Stored(msgspec.Struct):
 
 
 class FoundMessage(msgspec.Struct, frozen=True):
-    """A message read from an entry. `wanted` maps each handle to the place of its bytes."""
+    """A message read from an entry. `wanted` maps each handle to the place that gets the bytes."""
 
     id: str
     parent: str | None
@@ -84,7 +84,7 @@ def dumped(message: ModelMessage) -> Fields:
 
 
 def items_of(entry: ConversationEntry) -> list[Item]:
-    """Return the items to append for `entry`; the last item contains the whole message."""
+    """Return the items to append for `entry`; the last item stores the whole message."""
     message = dumped(entry.message)
     said = _response(message) if message["kind"] == "response" else _requests(message)
     groups = list(said)
@@ -110,7 +110,7 @@ def readable(message: ModelMessage) -> list[Item]:
 
 
 def opaque_item(entry: ConversationEntry) -> perdure.Custom:
-    """Return `entry` as a `Custom` entry that holds its JSON, with every character escaped."""
+    """Return `entry` as a `Custom` entry that stores it as JSON, with every character escaped."""
     stored = {"id": entry.id, "parent": entry.parent_id, "message": dumped(entry.message)}
     return opaque_entry(CUSTOM_TYPE, stored)
 
@@ -148,7 +148,7 @@ def entry_with(found: FoundMessage, contents: Mapping[str, bytes]) -> Conversati
 
 
 def _requests(message: Fields) -> Iterator[tuple[_Role, list[_Said]]]:
-    """Yield each role of a request with its consecutive parts."""
+    """Yield each role of a request, with the consecutive parts of that role."""
     role: _Role | None = None
     said: list[_Said] = []
     for number, part in enumerate(message["parts"]):
@@ -197,7 +197,7 @@ def _prompt(content: object, place: Place) -> Iterator[_Said]:
 
 
 def _media(fields: Fields) -> perdure.InlineMedia | None:
-    """Return a binary content as media; None if media cannot restore the same content."""
+    """Return a binary content as media; None if the media cannot be converted back to it."""
     data, mime_type = fields.get("data"), fields.get("media_type")
     if fields.get("kind") != "binary" or not isinstance(data, str) or not data:
         return None

@@ -1,4 +1,4 @@
-"""Conversations of any other `ConversationStore`, copied into a store."""
+"""Copies conversations from any other `ConversationStore` into a store."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from perdure.adapters.pydantic_ai.store import PerdureConversationStore
 async def import_conversations(
     source: ConversationStore, target: PerdureConversationStore
 ) -> dict[str, int]:
-    """Copy every conversation of `source`; return conversation -> messages added.
+    """Copy every conversation of `source`; return conversation id -> messages added.
 
     The copy preserves ids, branches, usage, scopes and waiting tool calls; forks share the messages
     of their origin. Repeating the call adds only new messages. A conversation that was continued in
-    `target` since the last copy does not change.
-    Durable: each conversation before the next is read.
+    `target` since the last copy is skipped.
+    Durable: each conversation, before the next one is read.
     """
     added: dict[str, int] = {}
     records = sorted(await source.read_records(), key=lambda record: record.updated_at)
@@ -63,7 +63,7 @@ async def _copy(
 async def _missing(
     target: PerdureConversationStore, line: list[ConversationEntry]
 ) -> list[ConversationEntry]:
-    """Return the end of `line` that is missing in `target`."""
+    """Return the entries at the end of `line` that `target` does not contain."""
     for number, entry in enumerate(reversed(line)):
         try:
             await target.read_entry(entry.id)

@@ -1,9 +1,9 @@
 """Durable runs: a ledger of model calls and tool calls, stored in a separate session.
 
-Each call is noted before it begins (its intent) and after it ends (its outcome). A run that begins
-again with the same id gets the outcomes of calls that ended, without calling again. Every note is
-appended at the expected head of the session. If two processes continue a run, the slower process
-stops.
+Each call is noted before it begins (its intent) and after it ends (its outcome). If a run starts
+again with the same id, calls that ended are not repeated: their stored outcomes are returned. Every
+note is appended with the expected head of the session. If two processes run the same durable run,
+the slower process stops.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _current: ContextVar[DurableRun | None] = ContextVar("perdure_pydantic_ai_run", 
 
 
 def current_run() -> DurableRun | None:
-    """Return the run that the caller is in."""
+    """Return the durable run in which the caller runs."""
     return _current.get()
 
 
 class DurableRun:
-    """A run that continues after a kill: ``async with DurableRun("job-17", store): ...``.
+    """A run that can be resumed after a kill: ``async with DurableRun("job-17", store): ...``.
 
     Inside the run, agents with `PerdureDurability` store every model call and tool call. The code
-    inside can run again with the same `id`, in this process or another. Calls that ended are not
-    repeated. The code must make the same calls in the same order, as with every durable engine.
-    `store` is a `perdure.Store` or a `perdure.blocking.Store`. Only one process executes a run at a
-    time.
+    inside can be started again with the same `id`, in this process or another. Calls that ended are
+    not made again. The code must make the same calls in the same order, as with every durable
+    engine. `store` is a `perdure.Store` or a `perdure.blocking.Store`. Only one process executes a
+    run at a time.
     """
 
     def __init__(self, id: str, store: perdure.Store | perdure.blocking.Store) -> None:
@@ -86,7 +86,7 @@ class DurableRun:
             self._token = None
 
     def number_of(self, name: str) -> int:
-        """Return the number of earlier calls with `name` in this process."""
+        """Return how many earlier calls had this `name` in this process."""
         number = self._numbers.get(name, 0)
         self._numbers[name] = number + 1
         return number
@@ -100,11 +100,11 @@ class DurableRun:
         before: Sequence[Item] = (),
         after: Callable[[object], Sequence[Item]] = lambda _: (),
     ) -> tuple[object, bool]:
-        """Return the outcome of `unit`, and whether this call ran `body`.
+        """Return the outcome of `unit`, and whether `body` ran in this call.
 
-        `unknown` decides about a call that failed or did not end in an earlier process. It receives
-        the error text, if any, and returns the outcome to use, or None to call again. `before` and
-        `after` are messages for readers of the session.
+        `unknown` decides about a call that failed or did not end in an earlier process. `unknown`
+        receives the error text, if any, and returns the outcome to use, or None to repeat the call.
+        `before` and `after` are messages for readers of the session.
         """
         if unit in self._outcomes:
             return await self._outcome(unit), False
@@ -182,7 +182,7 @@ class DurableRun:
 
 
 class RunTakenOver(RuntimeError):
-    """Another process continues the durable run, or wrote to its session."""
+    """Another process runs the same durable run, or wrote to its session."""
 
     def __init__(self, id: str) -> None:
         super().__init__(

@@ -19,9 +19,9 @@ class PerdureConversationStore(ConversationStore):
     """A `ConversationStore` of Pydantic AI in a store of perdure.
 
     `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
-    for any event loop and thread. A save is one commit. Branches stay in the session; a fork
-    shares the entries of its origin. The scope of a conversation is the subject of its session.
-    Deleting erases the messages, except those that a fork shows.
+    for any event loop and thread. A save is one commit. Branches stay in the session; a fork shares
+    the entries of its origin. The scope of a conversation is the subject of its session. Deleting a
+    conversation erases its messages, except those that a fork shows.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
@@ -35,7 +35,7 @@ class PerdureConversationStore(ConversationStore):
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return the records, newest `updated_at` first; with `scope`, only its records."""
+        """Return the records, newest `updated_at` first; if `scope` is given, only those of it."""
         return await self._loop.call(self._conversations.records(scope, limit))
 
     async def write_record(
@@ -66,7 +66,7 @@ class PerdureConversationStore(ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries up to `head_id`, or the last `limit`; reads only these.
+        """Return the entries up to `head_id`, or the last `limit` of them, without reading others.
 
         Raises: LookupError.
         """

@@ -1,1 +1,1 @@
-"""Talking in a session from the command line: line by line, or one turn."""
+"""Chat in a session from the command line: line by line, or one turn."""

@@ -1,4 +1,4 @@
-"""Files that the user sends with a message: media as parts, other text files as quoted text."""
+"""Files that the user sends with a message: media as message parts, texts as quotations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Attached(msgspec.Struct, frozen=True):
 def attach(name: str, folder: Path) -> Attached:
     """Read the file `name`, relative to `folder`, for a message.
 
-    Raises: PathNotFound; WrongArgument for a folder, and for a file that is neither text nor media;
+    Raises: PathNotFound; WrongArgument if it is a folder, or a file that is neither text nor media;
     LimitExceeded; OSError.
     """
     path = folder / Path(name).expanduser()
@@ -60,17 +60,18 @@ def attach(name: str, folder: Path) -> Attached:
 
 
 class Mentions(msgspec.Struct, frozen=True):
-    """The files that a message names as ``@name``: the files to attach, and remarks on others."""
+    """The files that a message names as ``@name``: those to attach, and remarks on the others."""
 
     attached: tuple[Attached, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
 def attach_mentioned(text: str, folder: Path, address: str, known: Iterable[str] = ()) -> Mentions:
-    """Read the files of `folder` that `text` names as ``@name``, except the `known` ones.
+    """Read the files of `folder` that `text` names as ``@name``, except the `known` files.
 
-    The text may be pasted, so files outside the folder are not attached. Neither are files that the
-    tools of a session in the store at `address` cannot read. Use `attach` for such files.
+    The text may be pasted, so files outside the folder are not attached. Files that the tools of a
+    session in the store at `address` cannot read are not attached either. `attach` accepts such
+    files.
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces
@@ -108,7 +109,7 @@ def _mention_of(name: str) -> re.Pattern[str]:
 
 
 def _is_in(folder: Path, name: str) -> bool:
-    """Whether `name` is a file inside `folder`, also after its links are resolved."""
+    """Whether `name` is a file inside `folder`, also when symbolic links are resolved."""
     path = folder / name
     try:
         is_inside = path.resolve().is_relative_to(folder.resolve())
@@ -118,7 +119,7 @@ def _is_in(folder: Path, name: str) -> bool:
 
 
 def fenced(text: str) -> str:
-    """Return `text` as a block of Markdown code that the text cannot close."""
+    """Return `text` as a block of Markdown code whose fence does not occur in the text."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -126,7 +127,7 @@ def fenced(text: str) -> str:
 
 
 def message_with(text: str, attached: Sequence[Attached]) -> Said | InFlightMessage:
-    """Return the message of `text` and of the attached files.
+    """Return the message that contains `text` and the attached files.
 
     Raises: LimitExceeded if the message would be too large.
     """

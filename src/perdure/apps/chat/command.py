@@ -206,7 +206,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
 
 
 def _place(common: CommonOptions, scenario: Path | None) -> tuple[str, ...]:
-    """Return the given options without which a command would not find the session or its model."""
+    """Return the given options that a later command needs to find the session and its model."""
     namespace = None if common.namespace == NAMESPACE else common.namespace
     given = {"--store": common.store, "--namespace": namespace, "--scenario": scenario}
     return tuple(chain.from_iterable((name, str(to)) for name, to in given.items() if to))
@@ -234,7 +234,7 @@ def display_mode(wanted: str, *, is_asked: bool) -> str:
 
 
 def with_piped_text(prompt: str | None) -> str | None:
-    """Return `prompt`, and below it the text that is piped into the command; None without a prompt.
+    """Return `prompt` followed by the text that is piped into the command; None without a prompt.
 
     Raises: LimitExceeded if the text is too large for a message.
     """
@@ -248,7 +248,7 @@ def with_piped_text(prompt: str | None) -> str | None:
 
 
 def _variables_in(words: Sequence[str]) -> dict[str, str]:
-    """Return the variables of ``--var``. Raises: UsageMistake."""
+    """Return the variables given with ``--var``. Raises: UsageMistake."""
     named = named_values(words, "--var")
     for name in named:
         if not context_names(f"{{{{ctx.{name}}}}}"):
@@ -301,7 +301,7 @@ async def _talk(answering: AnswerOptions, wanted: Wanted, *, is_agent_named: boo
 
 
 async def _needing_model(answering: AnswerOptions) -> list[StreamId]:
-    """Return the sessions that cannot be picked, because they need a model and none was chosen.
+    """Return the sessions that cannot be resumed, because they need a model and none was chosen.
 
     An imported session has no model of its own before its first turn here.
     Raises: ModelMissing if no session can be picked.
@@ -320,7 +320,10 @@ async def _needing_model(answering: AnswerOptions) -> list[StreamId]:
 
 
 async def _session_of(store: Store, wanted: Wanted, hidden: Sequence[StreamId]) -> StreamId | None:
-    """Return the session to continue; None for a new one. The picker does not offer `hidden`."""
+    """Return the session to continue; None for a new one.
+
+    The picker does not offer the sessions in `hidden`.
+    """
     if wanted.session is not None:
         return await named_session(store, wanted.session)
     if wanted.is_picking:
@@ -347,7 +350,7 @@ def _teller(wanted: Wanted) -> Teller:
 async def _one_turn(
     answering: AnswerOptions, prompt: str, wanted: Wanted, session: StreamId | None
 ) -> int:
-    """Send `prompt` and print the answer, after finishing an interrupted turn."""
+    """Complete the interrupted turn if there is one; then send `prompt` and print the answer."""
     teller = _teller(wanted)
     if session is None:
         chat = await answering.begin(wanted.cwd, prompt)
@@ -397,9 +400,9 @@ def cast_for(
     *,
     is_permitting: bool,
 ) -> Cast:
-    """Return the agent `named`, else the configured or default agent, and the other agents here.
+    """Return the agent `named`, or the configured or default agent, and the other known agents.
 
-    `allowed` are the permissions of the agent; `is_permitting` means that the command line set
+    `allowed` are the permissions of the agent; `is_permitting` is True if the command line set
     them.
     Raises: ConfigError, InvalidAgentFile; UsageMistake if both the command line and the agent's
     file set permissions.

@@ -1,7 +1,7 @@
-"""The conversation behind every presentation: messages, commands, turns, questions.
+"""The conversation that every kind of display shows: messages, commands, turns, questions.
 
-A `Display` shows the conversation: line by line, or as a program that fills the terminal. Input has
-the same meaning in both: a message, a command with a slash, or ``!command`` for the user's shell.
+A `Display` shows the conversation: line by line, or as a full-screen program. Input has the same
+meaning in both displays: a message, a command with a slash, or ``!command`` for the user's shell.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Display(Protocol):
 
     @property
     def teller(self) -> Teller:
-        """Shows the events of turns, and remarks."""
+        """Prints the events of turns, and remarks."""
         ...
 
     async def ask(self, asked: Asked) -> Given:
@@ -64,11 +64,11 @@ class Display(Protocol):
         ...
 
     async def end_turn(self, chat: Chat) -> None:
-        """The turn has ended."""
+        """Called when the turn has ended."""
         ...
 
     async def show_session(self, chat: Chat | None) -> None:
-        """Show the session or branch in which the conversation continues; None: a new session."""
+        """Show the session or branch where the conversation continues; None: a new session."""
         ...
 
 
@@ -127,7 +127,10 @@ class Conversation:
     # ------------------------------------------------------------ what is typed
 
     async def obey(self, text: str) -> None:
-        """Do what `text` says. Errors become remarks; `failure` is the last error of a message."""
+        """Process the input `text`: a message or a command.
+
+        Errors are printed as remarks; `failure` is the last error of a message.
+        """
         if not text.strip():
             return
         word, _, rest = text.partition(" ")
@@ -150,7 +153,7 @@ class Conversation:
             self.remark(f"{error.filename}: {error.strerror}" if error.filename else str(error))
 
     async def _say_or_note(self, text: str) -> None:
-        """Send `text`; note an error as `failure`."""
+        """Send `text`; store an error in `failure`."""
         try:
             await self._say(text)
         except PerdureError as error:
@@ -190,7 +193,7 @@ class Conversation:
             await self.chat.session.append(noted)
 
     async def _attach_mentioned(self, text: str) -> None:
-        """Attach the files that `text` names and that are not attached yet."""
+        """Attach the files that `text` names, except those that are already attached."""
         known = [each.name for each in self.attached]
         address = self.answering.store.backend.address
         found = await asyncio.to_thread(attach_mentioned, text, self.folder, address, known)
@@ -218,10 +221,10 @@ class Conversation:
         await self._perform(chat, chat.send(said))
 
     async def steer(self, text: str) -> None:
-        """Pass `text` and the attached files to the open turn. Errors are remarks.
+        """Send `text` and the attached files to the running turn. Errors are remarks.
 
-        If the turn has just ended, `take_late` returns the text. A cancelled call ends only when
-        the text is sent or `take_late` returns it.
+        If the turn has just ended, `take_late` returns the text. A cancelled call ends only after
+        the text is sent, or after `take_late` returns it.
         """
         chat = self.chat
         assert chat is not None
@@ -241,11 +244,11 @@ class Conversation:
             raise
 
     def defer(self, text: str) -> None:
-        """Store the command `text`; `take_late` returns it after the turn."""
+        """Store the command `text` until the turn ends; `take_late` then returns it."""
         self._late.append(text)
 
     def take_late(self) -> list[str]:
-        """Return the next inputs: commands, and texts that came too late for their turn."""
+        """Return the next inputs: commands, and texts that the turn did not receive in time."""
         late, self._late = self._late, []
         return late
 
@@ -264,7 +267,7 @@ class Conversation:
             self._drop_sent(attached)
 
     def _drop_sent(self, sent: Collection[Attached]) -> None:
-        """Remove the `sent` files from the attached ones; files attached meanwhile remain."""
+        """Remove the `sent` files from the attached files; keep those attached in the meantime."""
         self.attached[:] = [each for each in self.attached if all(each is not one for one in sent)]
 
     async def _perform(
@@ -285,7 +288,7 @@ class Conversation:
             await self._display.end_turn(chat)
 
     async def whole_question(self, asked: Asked) -> list[str]:
-        """Return all lines of the open question `asked`, with complete arguments and diff."""
+        """Return all lines of the open question `asked`, with the arguments and diff in full."""
         for each in await self.answering.store.questions():
             if each.id == asked.id:
                 question = await in_full(self.answering.store.backend, each)
@@ -294,11 +297,11 @@ class Conversation:
 
 
 def is_command(word: str) -> bool:
-    """Whether `word` looks like a command: not a path, and not a command of the offline model."""
+    """Whether `word` looks like a command; False for paths and commands of the offline model."""
     return word.startswith("/") and word[1:].isalpha() and word != "/tool"
 
 
 def is_shell_command(text: str) -> bool:
-    """Whether `text` is ``!COMMAND`` or ``!!COMMAND``, also without the command; not ``!!!``."""
+    """Whether `text` is ``!COMMAND`` or ``!!COMMAND``, or only ``!`` or ``!!``; not ``!!!``."""
     is_bare = text.strip() in _SHELL_MARKS
     return is_bare or (text.startswith("!") and bool(text.strip("! \n")))

@@ -13,7 +13,7 @@ _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".ve
 
 
 def files_below(folder: Path) -> list[str]:
-    """Return the names of files in `folder`, the nearest first, at most `MOST_FILES`.
+    """Return at most `MOST_FILES` names of files in `folder`, fewest folders deep first.
 
     Skips version control, installed packages, and names with control characters.
     """

@@ -93,7 +93,7 @@ def id_of(grant: str) -> str:
 
 
 def _find_grant(text: str, known: Sequence[str]) -> str:
-    """Return the grant whose text or id is `text`, or the only one of which either begins so."""
+    """Return the grant whose text or id is `text`, or the only one that begins with `text`."""
     if text in known:
         return text
     matches = [grant for grant in known if text and id_of(grant).startswith(text)]
