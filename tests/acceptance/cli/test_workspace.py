@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -168,25 +169,44 @@ def test_chat_of_an_import_with_a_missing_folder_prints_the_folder_it_uses(sampl
     words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
     told = " ".join(sample.ok(*words).err.split())
     assert (
-        f"the session's folder /home/mira/tidepool does not exist here: it continues in "
-        f"{sample.folder} (--cwd DIR names another)"
+        f"the session's folder /home/mira/tidepool does not exist here: its tools work in "
+        f"{sample.folder}; --cwd DIR moves the session"
     ) in told
     assert "does not exist here" not in sample.ok(*words).err
 
 
-def test_imported_session_continued_in_a_folder_is_listed_in_that_folder(sample: World) -> None:
+def test_import_continued_elsewhere_keeps_its_folder_in_lists_until_cwd_moves_it(
+    sample: World,
+) -> None:
     words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
-    for more in ((), ("--cwd", "."), ("--cwd", ".")):
+    for more, listed in (
+        ((), "/home/mira/tidepool"),
+        (("--cwd", "."), str(sample.folder)),
+        (("--cwd", "."), str(sample.folder)),
+    ):
         sample.ok(*words, *more)
         told = sample.ok("sessions", "show", SAMPLE_ID, "--json").json
-        assert told["cwd"] == told["authority"]["working_dir"] == str(sample.folder)
-    (row,) = sample.ok("sessions", "list", "--cwd", ".", "--json").json
-    assert row["id"] == SAMPLE_ID
+        assert told["authority"]["working_dir"] == str(sample.folder)
+        assert told["cwd"] == listed
+        (row,) = sample.ok("sessions", "list", "--cwd", Path(listed).name, "--json").json
+        assert row["id"] == SAMPLE_ID
     ended = sample.ok("chat", "--continue", "-m", "scripted:echo", "-p", "hi again")
     assert "no session of this folder yet" not in ended.err
 
 
-def test_chat_of_an_import_from_another_folder_prints_the_folder_it_uses(world: World) -> None:
+def test_compaction_of_an_import_in_another_folder_moves_no_session(world: World) -> None:
+    file = world.folder / "pi.jsonl"
+    asked = "0.14 s! Which tests did you run?"
+    file.write_text(SAMPLE.read_text().replace(asked, asked + " And the tide" * 20_000))
+    world.ok("import", str(file))
+    made = world.ok("sessions", "compact", SAMPLE_ID, "-m", "scripted:echo", "--json").json
+    assert made["compaction"] is not None
+    assert world.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"] == "/home/mira/tidepool"
+
+
+def test_chat_of_an_import_from_another_folder_keeps_the_folder_and_returns_to_it(
+    world: World,
+) -> None:
     there = world.folder / "there"
     there.mkdir()
     file = world.folder / "pi.jsonl"
@@ -194,5 +214,10 @@ def test_chat_of_an_import_from_another_folder_prints_the_folder_it_uses(world: 
     world.ok("import", str(file))
     words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
     told = " ".join(world.ok(*words).err.split())
-    assert f"the session's folder was {there}: it continues in {world.folder}" in told
-    assert "continues in" not in world.ok(*words).err
+    assert f"the session's folder is {there}: its tools work in {world.folder}" in told
+    assert "its tools work in" not in world.ok(*words).err
+    shown = world.ok("sessions", "show", SAMPLE_ID, "--json").json
+    assert (shown["cwd"], shown["authority"]["working_dir"]) == (str(there), str(world.folder))
+    World(there, {"PERDURE_STORE": f"sqlite:///{world.file}"}).ok(*words)
+    shown = world.ok("sessions", "show", SAMPLE_ID, "--json").json
+    assert shown["cwd"] == shown["authority"]["working_dir"] == str(there)

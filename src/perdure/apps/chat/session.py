@@ -28,7 +28,7 @@ from perdure.client.agents.turn import Turn
 from perdure.client.conversation.agent_binding import switched_in
 from perdure.client.conversation.authority import Authority, authority_of
 from perdure.client.conversation.role_sessions import require_no_role
-from perdure.client.conversation.workspace import Workspace
+from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
@@ -44,6 +44,7 @@ from perdure.secrets.references import unfilled_in
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
 from perdure.session.ledger import ModelCalled
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
@@ -188,7 +189,7 @@ class AnswerOptions:
         permissions, or extends them with a recorded grant. `at_most`, or the permissions that
         `permit` left, limit both. `cwd` and variables change the workspace of the session. A
         session whose agent is not in force here gets the agent `agent_id`, or that of this command,
-        and moves to `cwd` or the current folder. From then on, lists show it in that folder.
+        and works in `cwd` or the current folder. Only `cwd` changes its folder in lists.
         Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs it;
         TurnOpen for a grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.
         """
@@ -196,15 +197,11 @@ class AnswerOptions:
         header = (await self.store.backend.state(handle.id)).header
         await require_no_role(self.store.backend, self.store.outside.clock, header, "resume")
         known = await authority_of(self.store.backend, handle.id)
-        recorded: str | None = None  # the folder of a session that continues in ours, unnamed
-        if known.bound is None or known.withheld is not None:
-            info = await handle.info()
-            recorded = info.cwd if cwd is None else None
-            cwd = cwd or Path.cwd()  # named, so that lists show the session where it works
-            if agent_id is None:
-                self.require_choice(
-                    "an imported session" if info.origin == "import" else "the session"
-                )
+        info = await handle.info()
+        is_first = known.bound is None or known.withheld is not None
+        if is_first and agent_id is None:
+            self.require_choice("an imported session" if info.origin == "import" else "the session")
+        cwd = cwd or _unnamed_folder(known, info)
         await self._require_next(handle)
         agent = await self._resuming_agent(handle.id, known, agent_id, at_most)
         place = Workspace(cwd, self._variables) if cwd or self._variables else None
@@ -213,7 +210,7 @@ class AnswerOptions:
         if is_granting and not is_within(agent.permissions, chat.agent.permissions):
             await self.runtime.grant(handle.id, agent, by=getpass.getuser())
             chat = await self.runtime.resume(handle.id, agent, workspace=place)
-        remark_moved(chat, known.withheld, recorded)
+        remark_moved(chat, known.withheld, None if cwd else info.cwd, is_first=is_first)
         await remark_unpriced(self.runtime, chat.agent, agent)
         if chat.turn is not None:
             await chat.turn.started()
@@ -363,6 +360,19 @@ class AnswerOptions:
                 client.require(model)
         except ConfigError as error:
             raise ModelNotHere(model, str(error)) from error
+
+
+def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
+    """Return the folder that a session moves to without --cwd; None if it does not move.
+
+    An import that was continued elsewhere returns to its recorded folder when the user is there.
+    """
+    here = Path.cwd()
+    if known.bound is None or known.withheld is not None:
+        return here if info.cwd is None else None
+    works_in = kept_workspace(known.bound.workspace).working_dir
+    is_back = info.cwd == str(here) != works_in and info.open_turn is None
+    return here if is_back else None
 
 
 async def _is_interrupted(store: Store, session: Session) -> bool:

@@ -42,9 +42,9 @@ GONE = (
     "(`perdure chat --session {} --cwd DIR`), or make it again"
 )
 ELSEWHERE = (
-    "the session's folder {} does not exist here: it continues in {} (--cwd DIR names another)"
+    "the session's folder {} does not exist here: its tools work in {}; --cwd DIR moves the session"
 )
-MOVED = "the session's folder was {}: it continues in {} (--cwd DIR names another)"
+BORROWED = "the session's folder is {}: its tools work in {}; --cwd DIR moves the session"
 _WHY: Mapping[Withheld, str] = {
     "imported": "was imported",
     "unknown": "was not written by your perdure (`perdure store trust` can change that)",
@@ -71,20 +71,24 @@ def pasted_remark(text: str, chat: Chat) -> str | None:
     return told.format(", ".join(kinds)) if told and kinds else None
 
 
-def remark_moved(chat: Chat, withheld: Withheld | None, recorded: str | None) -> None:
+def remark_moved(
+    chat: Chat, withheld: Withheld | None, recorded: str | None, *, is_first: bool
+) -> None:
     """Print which settings and which folder of a resumed session are not in force here.
 
-    `recorded` is the folder of a session that continues in the current folder.
+    `recorded` is the folder of the session in lists; None if the user named a folder. Later
+    resumes in the folder where its tools work print no folder.
     """
     if withheld is not None:
         remark(NOT_IN_FORCE.format(_WHY[withheld]))
     folder = chat.workspace.working_dir
     if not Path(folder).is_dir():
         remark(GONE.format(safe(folder), chat.id))
-    elif recorded is not None and not Path(recorded).is_dir():
-        remark(ELSEWHERE.format(safe(recorded), safe(folder)))
-    elif recorded is not None and not Path(recorded).samefile(folder):
-        remark(MOVED.format(safe(recorded), safe(folder)))
+    elif recorded is not None and (is_first or Path(folder) != Path.cwd()):
+        if not Path(recorded).is_dir():
+            remark(ELSEWHERE.format(safe(recorded), safe(folder)))
+        elif not Path(recorded).samefile(folder):
+            remark(BORROWED.format(safe(recorded), safe(folder)))
 
 
 async def remark_unpriced(runtime: Runtime, agent: Agent, caps: Agent) -> None:
