@@ -1,4 +1,4 @@
-"""Validation of numbers from callers: counts, limits, budgets and positions in a log."""
+"""Validation of numbers that callers pass: counts, limits, budgets and positions in a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ MOST = 2**63 - 1
 def amount(name: str, value: int | None, *, least: int = 0) -> None:
     """Reject the argument `name` unless `value` is None or an integer of at least `least`.
 
-    Raises: WrongArgument, which does not repeat the number: it may have thousands of digits.
+    Raises: WrongArgument, without the number in its message: the number may have thousands of
+    digits.
     """
     if value is None:
         return

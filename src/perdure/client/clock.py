@@ -1,6 +1,6 @@
-"""The machine's time, randomness and working folder; only this module reads them.
+"""The time, randomness and current folder of the machine; only this module reads them.
 
-All other modules take a `Clock` and a `RandomSource` as arguments, so they can run with other ones.
+All other modules take a `Clock` and a `RandomSource` as arguments, so tests can replace both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def steady_s(self) -> float:
-        """Return the seconds since a fixed moment; the value never decreases."""
+        """Return the seconds since a fixed moment; the result never decreases."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -34,7 +34,7 @@ class SystemClock:
 
 
 def system_random(count: int, /) -> bytes:
-    """Return `count` bytes that cannot be guessed."""
+    """Return `count` random bytes that nobody can guess."""
     return os.urandom(count)
 
 
@@ -45,7 +45,7 @@ class Outside(msgspec.Struct, frozen=True):
     random: RandomSource
 
     def stream_id(self, chosen: str | None) -> StreamId:
-        """Return `chosen` as a stream id, or a new one that cannot be guessed.
+        """Return `chosen` as a stream id, or a new random id that nobody can guess.
 
         Raises: WrongArgument when `chosen` is not a valid id.
         """
@@ -55,7 +55,7 @@ class Outside(msgspec.Struct, frozen=True):
 
 
 def absolute(folder: str | os.PathLike[str] | None) -> str | None:
-    """Return `folder` as sessions store it: absolute, without ``..``, links unresolved.
+    """Return `folder` in the form that sessions store: absolute, without ``..``, links kept.
 
     Raises: WrongArgument for an empty text.
     """

@@ -319,7 +319,7 @@ class Servers:
         return [server.name for server in self._of(agent)]
 
     def report(self, agent: Agent) -> list[dict[str, object]]:
-        """Return the newest offers of the servers of `agent` as plain data."""
+        """Return as plain data what the MCP servers of `agent` offered last."""
         return [
             {
                 "name": offer.server,

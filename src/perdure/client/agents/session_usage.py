@@ -34,10 +34,11 @@ else:
 
 
 class SessionUsage(ShortRepr, frozen=True):
-    """Spending, grants and parked providers of a session.
+    """What a session has spent, its grants, and the providers that it does not call for now.
 
-    `grants` are calls that need no approval after an answer "always". `parked` maps a provider to
-    the time until which it is not called. Units: micro-cents, Unix milliseconds.
+    `grants` are the calls that a person approved with "always": they need no further approval.
+    `parked` maps each such provider to the time until which the session does not call it.
+    Units: money in micro-cents, times in Unix milliseconds.
     """
 
     spent: Spending
@@ -50,7 +51,7 @@ class SessionUsage(ShortRepr, frozen=True):
 async def standing_of(store: Store, session: str) -> SessionUsage:
     """Return the usage of `session`; for a fork, without the usage of its origin.
 
-    Grants of a turn that is not in force here do not count.
+    The grants of a turn that is not in force on this machine are left out.
     Raises: SessionNotFound.
     """
     stream = StreamId(session)
@@ -79,7 +80,7 @@ async def grants_by_session(store: Store) -> dict[str, tuple[str, ...]]:
 
 @takes_declared
 async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
-    """Revoke `grant` (None: all grants): the next call needs approval again.
+    """Revoke `grant` (None: all grants); the calls that it allowed need approval again.
 
     Raises: SessionNotFound.
     """
@@ -90,7 +91,7 @@ async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
 
 
 async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:
-    """Close the session if it was silent for `timeout_s`; return whether it was closed.
+    """Close the session if nothing happened in it for `timeout_s`; return whether it was closed.
 
     A session with an open turn (even one that waits for an answer) or with a scheduled turn is not
     idle.
@@ -113,9 +114,9 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
 
 
 async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
-    """Return the sessions that `expire_or_end` may close: idle ones, and ones with open questions.
+    """Return the sessions that `expire_or_end` may close: idle, or with open questions.
 
-    Only a session with an open question can have an expired question.
+    No other session can have an expired question.
     """
     found = [question.stream for question in await store.backend.open_of_all(Question.kind)]
     if timeout_s is not None:
@@ -127,12 +128,12 @@ async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
 
 
 async def _awaiting_turns(store: Store) -> set[StreamId]:
-    """Return the sessions with a requested turn that has not begun."""
+    """Return the sessions with a requested turn that has not begun yet."""
     return {each.stream for each in await store.backend.open_of_all(TurnRequested.kind)}
 
 
 def _is_silent(store: Store, info: SessionInfo, timeout_s: float | None) -> bool:
-    """Whether the session is active and was silent for `timeout_s`."""
+    """Whether the session is active and nothing happened in it for `timeout_s`."""
     if timeout_s is None or info.status != "active":
         return False
     return store.outside.clock.now_ms() - info.updated_at >= timeout_s * 1000
@@ -157,7 +158,7 @@ async def note_when(
     *,
     is_open: bool,
 ) -> Entry | None:
-    """Append `body` to the session: with `is_open` only during a turn, otherwise only without one.
+    """Append `body` to the session only during a turn (`is_open`), or only without an open turn.
 
     Shape: None otherwise.
     """

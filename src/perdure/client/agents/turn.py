@@ -1,4 +1,4 @@
-"""The handle of one turn: await it, iterate over its events, or let it run."""
+"""The handle of one turn: await it, or iterate over its events."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ REFUSED = "session:turn_refused"
 
 
 class Reply(ShortRepr, Generic[OutputT], frozen=True):
-    """How a turn ended. `message` is the last answer, None if there was none.
+    """How a turn ended. `message` is the last answer of the model, or None if there was no answer.
 
-    After an abort, `message` is the partial answer. Without an `entry_id`, the message is not on
-    the branch (`Agent.on_interrupt`). `output` is the value of the answer, of the type
-    `Agent.output`. It is None if the agent has no such type, after an abort, and if the turn ended
-    the session.
+    After an abort, `message` is the partial answer. If `entry_id` is None, the message is not on
+    the branch (see `Agent.on_interrupt`). `output` is the value of the answer, of the type
+    `Agent.output`. `output` is None if the agent declares no output type, if the turn was aborted,
+    and if the turn ended the session.
     Units: `usage` sums all model calls of the turn.
     """
 
@@ -50,7 +50,7 @@ class Reply(ShortRepr, Generic[OutputT], frozen=True):
 
     @property
     def text(self) -> str:
-        """The text of the answer, "" without one."""
+        """The text of the answer, or "" if there is no answer."""
         return self.message.text if self.message is not None else ""
 
 
@@ -60,9 +60,9 @@ WhileWaiting = Literal["wait", "raise"]
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The open waits of one session for a person; `questions` lists them.
+    """The open waits of one session for a person; `questions` contains them.
 
-    `head` gives the seq of the session's newest entry.
+    `head` is the seq of the newest entry of the session.
     """
 
     session: StreamId
@@ -72,7 +72,7 @@ class Waits:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the session waits now."""
+        """Whether the session waits for a person now."""
         return self.all.is_waiting(self.session)
 
 
@@ -96,13 +96,14 @@ _log = logging.getLogger(__name__)
 class Turn(Generic[OutputT]):
     """A running or ended turn.
 
-    ``await turn`` returns its `Reply`, or raises TurnFailed, or TurnSuspended if the turn was
-    stopped here. ``async for event in turn`` yields its events from the beginning, any number of
-    times. The last event comes when the turn has ended, so the chat is idle then.
-    If `while_waiting` is "raise", both raise Waiting while the turn waits for a person; the loop
-    yields the newest event first.
-    Leaving the loop, or never entering it, does not stop the turn. A running turn is a member of
-    `running`.
+    ``await turn`` returns the `Reply` of the turn, or raises TurnFailed, or TurnSuspended if the
+    turn was stopped in this process.
+    ``async for event in turn`` yields the events of the turn from its beginning; you can iterate
+    any number of times. The last event comes after the turn has ended, so the chat is then idle.
+    If `while_waiting` is "raise", ``await`` and ``async for`` raise Waiting while the turn waits
+    for a person; the loop yields the newest event first.
+    The turn continues when you leave the loop or never enter it. While a turn runs, it is in the
+    set `running`.
     """
 
     def __init__(
@@ -154,10 +155,10 @@ class Turn(Generic[OutputT]):
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the other process that runs the turn; None if no other one does.
+        """The error that names the other process that runs the turn; None if there is none.
 
-        The turn is then followed here: awaiting it and its durable events work as usual, but it
-        cannot be aborted here. If that process dies, the turn continues here.
+        This process then follows the turn: you can await it and iterate over its durable events,
+        but you cannot abort it. If the other process dies, the turn continues in this process.
         """
         return self._signals.held if self.is_running else None
 
@@ -189,7 +190,7 @@ class Turn(Generic[OutputT]):
             await watch.aclose()
 
     async def started(self) -> None:
-        """Wait until the turn has the lease of its session.
+        """Wait until this process has the lease of the turn's session.
 
         Raises: LeaseHeld when another process has the lease; TurnOpen; TurnSuspended.
         """
@@ -201,7 +202,7 @@ class Turn(Generic[OutputT]):
             self._result()
 
     async def stored(self) -> None:
-        """Wait until the turn cannot be lost: it has begun, or its request is in the log.
+        """Wait until the turn is durable: it has begun, or its request is in the log.
 
         Raises: the error of the turn; TurnSuspended.
         """
@@ -225,11 +226,14 @@ class Turn(Generic[OutputT]):
         return finished is not None and finished.end == "cancelled"
 
     async def settled(self) -> None:
-        """Wait until the turn has ended, with any outcome."""
+        """Wait until the turn has ended, successfully or not."""
         await asyncio.wait((self._task,))
 
     async def stop(self) -> None:
-        """Stop running the turn in this process. It stays open in the log and can be resumed."""
+        """Stop running the turn in this process.
+
+        The turn stays open in the log and can be resumed.
+        """
         self._is_stopped = True
         self._task.cancel()
         await self.settled()
@@ -258,7 +262,7 @@ class Turn(Generic[OutputT]):
         return self._output.value(state.answer.text)
 
     async def _settled_or_waiting(self, waits: Waits) -> None:
-        """Wait until the turn has ended. Raises: Waiting once the turn waits for a person."""
+        """Wait until the turn has ended. Raises: Waiting as soon as the turn waits for a person."""
         while self.is_running:
             change = waits.all.change()
             try:
@@ -270,9 +274,10 @@ class Turn(Generic[OutputT]):
                 change.cancel()
 
     async def _moved_on(self, watch: Watch, following: asyncio.Task[AnyEvent]) -> None:
-        """Wait until `following`, the next event of `watch`, has come, or the turn has ended.
+        """Wait until `following`, the next event of `watch`, has arrived or the turn has ended.
 
-        Raises: Waiting, if requested, once the turn waits for a person and has no further event.
+        Raises: Waiting, if the caller requested it, once the turn waits for a person and has no
+        further event.
         """
         waits = self._waits if self._while_waiting == "raise" else None
         while waits is not None and self.is_running and not following.done():

@@ -46,9 +46,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Turn settings besides the agent: current limits, prices, permissions.
+    """Turn settings that are not part of the agent: current limits, prices, permissions.
 
-    `ends_when_denied`: a denied tool call ends the turn.
+    `ends_when_denied`: whether a denied tool call ends the turn.
     """
 
     limits: Limits
@@ -62,7 +62,7 @@ class Caps:
 class InFlow:
     """Settings of a flow for a role's session: permissions, and the record folder.
 
-    `frame_of` returns the frame of its summaries.
+    `frame_of` returns the frame for summaries of the session.
     """
 
     judge: Judge
@@ -115,7 +115,7 @@ def _memory(agent: Agent, environment: Environment) -> WorkingMemory | None:
 
 
 def _working(agent: Agent, around: int) -> WorkingLimit | None:
-    """Return the limit of requests; `around` are the tokens of instructions and tools."""
+    """Return the token limit of requests; instructions and tools use `around` tokens of it."""
     limit = None if agent.memory is None else agent.memory.max_working_tokens
     return None if limit is None else WorkingLimit(limit, limit - limit // SHARE - around)
 
@@ -164,7 +164,7 @@ def _config(
 
 
 def guarded_cost(cost: Cost) -> Cost:
-    """Wrap `cost`: if a price list fails or returns no price, the price is unknown."""
+    """Wrap `cost` so that the price is unknown if a price list fails or returns no price."""
 
     def guarded(model: str, usage: Usage) -> int | None:
         try:

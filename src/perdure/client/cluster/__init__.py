@@ -1,1 +1,4 @@
-"""Turns on several machines: queued by programs, run by workers. See docs/guides/cluster.md."""
+"""Turns on several machines: programs queue the turns, and workers run them.
+
+See docs/guides/cluster.md.
+"""

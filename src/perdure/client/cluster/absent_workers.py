@@ -19,7 +19,8 @@ _log = logging.getLogger(__name__)
 class AbsentWorkers:
     """Log one warning if turns of a runtime wait and no worker runs.
 
-    Each waiting turn checks once. No turn checks after the warning, until another turn has begun.
+    Each waiting turn checks once whether a worker runs.
+    After the warning, no turn checks until another turn has begun.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class AbsentWorkers:
     async def noticed(
         self, limits: LimitService, begun: asyncio.Future[int]
     ) -> AsyncGenerator[None]:
-        """Check for workers if the turn does not begin in time; leaving the context ends this."""
+        """Check for workers if the turn does not begin in time; leaving the context stops this."""
         check = asyncio.ensure_future(self._check(limits, begun))
         try:
             yield

@@ -1,8 +1,10 @@
-"""Claim work by priority, and the work of each session in order.
+"""Claim work in the order of priority, and the work of each session in the order of requests.
 
-DBOS selects the sessions whose work a worker takes, and uses the priority only within a session.
-But within a session perdure needs the order of the requests. So `claim_by_priority` replaces the
-claim of DBOS with one statement.
+DBOS first selects the sessions whose work a worker takes, and applies the priority only within a
+session.
+But perdure must keep the order of the requests within a session.
+So `claim_by_priority` replaces the statement with which DBOS claims work by a single statement of
+perdure.
 """
 
 from __future__ import annotations
@@ -78,9 +80,9 @@ _MOST = 8_192
 def claim_by_priority(
     database: Any, engine: sqlalchemy.Engine, only: Callable[[str], list[str] | None]
 ) -> None:
-    """Replace the claim of the DBOS system `database` on `engine` as described above.
+    """Replace the claim statement of the DBOS system `database` on `engine` as described above.
 
-    `only` returns the sessions whose work can be taken from a queue; None: all sessions.
+    `only` returns the sessions whose work this worker may take from a queue; None: all sessions.
     """
 
     def claim(

@@ -1,11 +1,12 @@
-"""The queues of a worker, by DBOS: one workflow for each turn, without steps.
+"""The queues of a worker, on DBOS: each turn is one workflow without steps.
 
 DBOS stores the waiting, running and finished work in the schema ``perdure_work`` of the store's
 database. DBOS never receives a message: the inputs of its workflows are ids. This module uses the
 public names of DBOS 3.4 and some private ones. `_listening_queues` lets a worker change its queues
-after the launch. Two other names give each worker its own number of slots, because the database has
-one number for all workers. The last one is the name of the claim (`claim.py`). A version of DBOS
-without these names is rejected. DBOS is one per process.
+after the launch. Two other private names give each worker its own number of slots, because DBOS
+stores one number for all workers.
+The last private name is the function that claims work (`claim.py`). A version of DBOS
+without these names is rejected. A process can have only one DBOS.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ logging.getLogger("dbos").setLevel(logging.ERROR)
 
 
 class DbosQueue:
-    """Takes work from queues and passes it to `perform`. Its methods block, except `perform`.
+    """Takes work from queues and passes it to `perform`. All its methods except `perform` block.
 
     `flows` contains, for each queue, the flows that this worker may run.
     """
@@ -151,7 +152,7 @@ class DbosQueue:
     def launch(self) -> None:
         """Create or update the schema of the queues, and get ready to take work.
 
-        Raises: one of `SERVER_ERRORS`; the queue must then be closed.
+        Raises: one of `SERVER_ERRORS`; the caller must then close the queue.
         """
         log = logging.getLogger("dbos")
         log.setLevel(logging.CRITICAL)  # the caller reports what it raises
@@ -170,7 +171,10 @@ class DbosQueue:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Block other workers' launches. The lock of DBOS itself does not work behind a pooler."""
+        """Block the launch of other workers in this context.
+
+        The lock that DBOS takes does not work behind a connection pooler.
+        """
         if self._direct is None:
             yield
             return
@@ -181,10 +185,10 @@ class DbosQueue:
             yield
 
     def listen(self, queues: Iterable[str]) -> None:
-        """Take work from exactly these queues, from the next second on.
+        """From the next second on, take work from exactly these queues.
 
-        DBOS continues to poll every queue that it knows, so `flows` decides which work of flows may
-        be taken.
+        DBOS continues to poll every queue that it has polled before, so `flows` decides which flows
+        this worker may run.
         """
         wanted = sorted(queues)
         for queue in wanted:
@@ -219,10 +223,10 @@ class DbosQueue:
         self._engine.dispose()
 
     def _connected(self, conninfo: str, *, has_pooler: bool) -> psycopg.Connection:
-        """Connect; after the launch, wait for a server that is not available.
+        """Connect to the server; after the launch, wait while the server is unavailable.
 
-        DBOS itself would wait longer each time, and notice the server up to a minute after its
-        return.
+        DBOS itself would wait longer after each try, and notice the return of the server up to a
+        minute late.
         """
         while True:
             try:
@@ -245,7 +249,7 @@ class DbosQueue:
         db.exec_driver_sql(_LIMIT, (str(self._limit_ms), True))
 
     def _limit_connection(self, db: Any, record: ConnectionPoolEntry, _: object) -> None:
-        """Limit the transactions of a connection, when it is first used and after the launch."""
+        """Set the time limit of transactions at a connection's first use and after the launch."""
         limit = self._limit_ms
         if record.info.get(_LIMITED) == limit:
             return
@@ -269,7 +273,7 @@ class DbosQueue:
         return list(self.flows.get(queue, ())) if queue.startswith(FLOW_QUEUE) else None
 
     async def _work(self, work: str) -> str:
-        """Run `work` in the event loop of the worker, to which the store belongs, not of DBOS."""
+        """Run `work` in the worker's event loop, because the store belongs to that loop."""
         done: Future[str] = asyncio.run_coroutine_threadsafe(self._done(work_of(work)), self._loop)
         return await asyncio.wrap_future(done)
 
@@ -278,12 +282,12 @@ class DbosQueue:
 
 
 def cause_of(error: Exception) -> BaseException:
-    """Return the error of psycopg in one of `SERVER_ERRORS`."""
+    """Return the psycopg error in `error`, which is one of `SERVER_ERRORS`."""
     return error.orig if isinstance(error, DBAPIError) and error.orig else error
 
 
 def listen_to(dbos: Any, queues: list[str]) -> None:
-    """Let `dbos` take work from the queues in the list `queues`, also after the list changes.
+    """Let `dbos` take work from the queues in the list `queues`, including queues added later.
 
     Raises: ConfigError if DBOS does not support this.
     """

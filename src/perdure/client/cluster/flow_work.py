@@ -1,9 +1,9 @@
-"""Flows as work: a worker runs a flow until it is completed or waits for a person.
+"""Flows as queued work: a worker runs a flow until it is completed or waits for a person.
 
 The log contains all finished work of a flow, so another worker can continue the flow. A flow that
 waits for a person uses no slot. The worker that ran the flow watches the flow's log and the
-sessions of its roles, and queues the flow again. If that worker dies, the sweep of another worker
-(`recovery.py`) queues the flow again.
+sessions of its roles, and queues the flow again. If that worker dies, the periodic scan of another
+worker (`recovery.py`) queues the flow again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class FlowWork:
         return ended
 
     async def give_up(self, work: Work, losses: int) -> str:
-        """Park the work that ran, or would begin: `losses` workers died with the flow."""
+        """Park the nodes that run or would begin next: `losses` workers died in the flow."""
         reason = (
             f"{losses} workers died while they ran this flow, so this work is not tried again; "
             "look at their logs, then reply to continue"
@@ -110,13 +110,13 @@ class FlowWork:
         return "given up"
 
     def watch(self, flow: StreamId) -> None:
-        """Queue `flow` again once it can continue without a person."""
+        """Queue `flow` again as soon as it can continue without a person."""
         if flow not in self._watching and not self._is_suspended:
             task = self._watching[flow] = asyncio.ensure_future(self._queued_again(flow))
             task.add_done_callback(lambda _: self._watching.pop(flow, None))
 
     async def queue_lost(self) -> None:
-        """Queue the requested flows that can continue and are in no queue. Raises: StoreError."""
+        """Queue the requested flows that can continue but are in no queue. Raises: StoreError."""
         requests = await self._store.open_of_all(FlowRequested.kind)
         if not requests:
             return
@@ -127,7 +127,7 @@ class FlowWork:
                     await self._queue_if_ready(entry)
 
     async def suspend(self) -> None:
-        """Stop all flows at once: other workers continue them."""
+        """Suspend all flows at once, so that other workers continue them."""
         self._is_suspended = True
         watching = tuple(self._watching.values())
         for task in (*watching, *self._runs):
@@ -163,7 +163,7 @@ class FlowWork:
         return "done"
 
     async def _run_or_parked(self, execution: Execution, journal: Journal) -> FlowState:
-        """Run the flow, and suspend it if all its roles at work wait for a person."""
+        """Run the flow; suspend it when every running role waits for a person."""
         if self._is_suspended:
             raise TurnSuspended
         running = asyncio.ensure_future(execution.run(journal, until_completed=False))
@@ -184,7 +184,7 @@ class FlowWork:
         return await journal.state()
 
     async def _long_wait(self, journal: Journal) -> None:
-        """Return once all roles at work have waited for a person for `PARK_S`."""
+        """Return once all running roles have waited for a person for `PARK_S`."""
         waits = self._host.person_waits
         loop = asyncio.get_running_loop()
         since: float | None = None
@@ -232,7 +232,10 @@ class FlowWork:
         return await self._open_request(work) is None
 
     async def _open_request(self, work: Work) -> Entry | None:
-        """Return the request of `work`; None if it is closed. Raises: SessionNotFound."""
+        """Return the request that belongs to `work`; None if the request is closed.
+
+        Raises: SessionNotFound.
+        """
         found = await open_requests(self._store, work.stream)
         return next((each for each in found if each.seq == work.request), None)
 
@@ -258,8 +261,8 @@ async def requested_flows(store: SessionStore) -> dict[str, list[Entry]]:
 def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
     """Return the flows of `requests` whose folders are on this machine. Blocks.
 
-    The record folder must be marked as the folder of this flow: another machine can have a folder
-    with the same path.
+    The record folder must contain the mark of this flow: another machine can have a folder with the
+    same path.
     """
     found: list[StreamId] = []
     for entry in requests:
@@ -274,7 +277,7 @@ def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
 
 
 def _parked(state: FlowState, reason: str) -> list[SideBody]:
-    """Return the entries that park the running work, or else the work that would begin."""
+    """Return the entries that park the running nodes, or else the nodes that would begin next."""
     phase = state.run.improvement_phase
     nodes = (state.graph.node(id) for id in state.run.running_nodes)
     roles = phase.running_roles if phase is not None else ()

@@ -1,4 +1,4 @@
-"""Limits of the cluster in one worker: a turn waits for its slot, a request for its permit."""
+"""Cluster limits in one worker: a turn waits for its slot, a model request for its permit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Turn:
-    """A turn of this worker. No `subjects`: no limit was known when the turn began."""
+    """A turn of this worker. `subjects` is empty if no limit was known when the turn began."""
 
     work: Work
     store: SessionStore
@@ -50,13 +50,16 @@ class _Turn:
 
 
 class Slots:
-    """The slots of one worker. Each slot is requested, granted by the store, and returned.
+    """The slots of one worker.
 
-    While any limit of turns exists, every turn has a slot. A turn to which no limit applies gets
-    its slot at once. So the worker that takes over can distinguish turns that ran from turns that
-    waited.
-    Each pass compares all slots of the worker with the stored ones, and repairs lost ones. Turns
-    that began before their limit was set get slots, too. `stop` ends the waits.
+    The worker requests each slot, the store grants it, and the worker returns it.
+
+    While any limit of turns is set, every turn has a slot. A turn to which no limit applies gets
+    its slot at once. So a worker that takes over can tell the turns that ran from the turns that
+    waited for a slot.
+    Each pass compares all slots of the worker with the slots in the store, and restores those that
+    the store has lost. Turns that began before their limit was set also get slots.
+    `stop` ends all waits for slots.
     """
 
     def __init__(self, limits: LimitService, worker: str) -> None:
@@ -71,10 +74,11 @@ class Slots:
     async def held(
         self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[None]:
-        """Wait until the limits permit the turn of `work`; the turn has its slot in this context.
+        """Wait until the limits permit the turn of `work`; in the context it has its slot.
 
-        The wait also ends when `is_over` returns True: no work is left then.
-        Raises: TurnSuspended when the worker stops; as `is_over`; SessionNotFound; StoreError.
+        The wait also ends when `is_over` returns True, because no work is left then.
+        Raises: TurnSuspended when the worker stops; the errors of `is_over`; SessionNotFound;
+        StoreError.
         """
         turn, limited = _Turn(work, store), await self._limited()
         if limited:
@@ -96,7 +100,7 @@ class Slots:
                 self._is_changed.set()
 
     async def _granted(self, turn: _Turn, is_over: Callable[[], Awaitable[bool]]) -> bool:
-        """Return True once the turn may run, or False if the turn ends before."""
+        """Return True once the turn may run, or False if the turn ends before it gets its slot."""
         changes, timeout_s = turn.store.changes(turn.work.stream), AGAIN_S
         while not (turn.may_run.is_set() or self._is_stopped):
             waits = (
@@ -120,13 +124,13 @@ class Slots:
         return True
 
     def stop(self) -> None:
-        """Prevent further turns from beginning: waiting turns are suspended."""
+        """Prevent further turns from beginning, and suspend the turns that wait."""
         self._is_stopped = True
         for turn in self._waiting():
             turn.may_run.set()
 
     async def keep(self) -> None:
-        """Store changes, and ask for slots that turns wait for, until cancelled."""
+        """Update the slots in the store, and request slots for waiting turns, until cancelled."""
         while True:
             is_waiting = any(not turn.may_run.is_set() for turn in self._waiting())
             try:
@@ -182,7 +186,7 @@ class Slots:
 
 
 async def _look_up(turn: _Turn) -> None:
-    """Set the subjects and the rank of `turn`, from the log."""
+    """Read the subjects and the rank of `turn` from the log."""
     store, stream = turn.store, turn.work.stream
     state, model = await store.state(stream), None
     if state.header.kind != "flow":  # its roles have models of their own
@@ -193,9 +197,9 @@ async def _look_up(turn: _Turn) -> None:
 
 
 class Pace:
-    """The requests to models of one worker, in the order in which they came.
+    """The model requests of one worker, in the order in which they arrived.
 
-    Of several requests with the same subjects, only the first asks the store.
+    If several requests have the same subjects, only the first of them asks the store.
     """
 
     def __init__(self, limits: LimitService) -> None:
@@ -203,7 +207,10 @@ class Pace:
         self._lines: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
 
     async def permitted(self, subjects: tuple[str, ...]) -> None:
-        """Return once the limits permit a request. It waits while the store is unavailable."""
+        """Return once the limits permit a request.
+
+        While the store is unavailable, the request waits.
+        """
         if not await self._is_limited(subjects):
             return
         line = self._lines.setdefault(subjects, asyncio.Lock())
@@ -238,7 +245,7 @@ class PacedModels:
         self._pace = pace
 
     def info(self, model: str) -> ModelInfo:
-        """Return the known properties of `model`."""
+        """Return the properties of `model` that the wrapped client knows."""
         return self._models.info(model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
@@ -254,6 +261,6 @@ class PacedModels:
 
 
 def paced(store: SessionStore) -> Callable[[ModelClient], ModelClient]:
-    """Return a wrapper that makes the model client of a worker of `store` obey the limits."""
+    """Return a function that makes the model clients of a worker of `store` obey the limits."""
     pace = Pace(cluster_of(store).limits)
     return lambda models: PacedModels(models, store, pace)

@@ -1,7 +1,7 @@
-"""Turns of workers that wait for a person use no slot, and are queued again to continue.
+"""Turns of workers that wait for a person use no slot; they are queued again to continue.
 
-The worker that stopped such a turn watches its session. If that worker dies, the sweep of another
-worker (`recovery.py`) finds the turn.
+The worker that stopped such a turn watches its session. If that worker dies, the periodic scan of
+another worker (`recovery.py`) finds the turn.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class ParkedTurns:
     def park(self, stream: StreamId, behind: Work | None) -> None:
         """Queue the open turn of `stream` once its questions are answered, withdrawn or expired.
 
-        `behind` is work for a later request of the session; it is queued after the turn.
+        `behind` is the work of a later request of the session; this method queues it after the
+        turn.
         """
         self._watch(stream, None)
         if behind is not None:
@@ -73,14 +74,14 @@ class ParkedTurns:
             _log.info("session %s: %s", stream, error)
 
     async def _waits_for(self, stream: StreamId, behind: Work | None) -> set[StreamId]:
-        """Return the sessions to watch for changes; none once the wait is over."""
+        """Return the sessions to watch for changes; none if the turn no longer waits."""
         if behind is None:
             return await awaited_sessions(self._store, stream, self._clock.now_ms())
         return set() if (await self._store.state(stream)).open_turn is None else {stream}
 
 
 async def first_change(sources: list[AsyncIterator[None]]) -> None:
-    """Wait until one of `sources` has changed, or was closed."""
+    """Wait until one of `sources` has changed or was closed."""
     waits = [asyncio.ensure_future(_one(each)) for each in sources]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Do one piece of work: run the turn of a request to its end, continue an open turn, or a flow."""
+"""Do one piece of work: run the turn of a request, or continue an open turn or a flow."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _WaitsForPerson(Exception):
 
 
 class _LeftOpen(Exception):
-    """An error ended the task of a turn, but not the turn: the log has no end of it."""
+    """An error ended the task of a turn, but the turn is still open: its end is not in the log."""
 
 
 class Performer:
@@ -94,8 +94,9 @@ class Performer:
     async def perform(self, work: Work) -> str:
         """Do `work`, and return its outcome.
 
-        Waits for a session that another process works in, and for a store that cannot be reached.
-        A turn that waits for a person is parked: it continues as other work.
+        The call waits while another process works in the session, and while the store cannot be
+        reached.
+        A turn that waits for a person is parked, and continues later as new work.
         Raises: TurnSuspended when the worker stops: the turn stays open.
         """
         errors = 0
@@ -150,7 +151,7 @@ class Performer:
             return await self._run(work, request)
 
     async def _is_over(self, work: Work) -> bool:
-        """Whether `work` has no open turn or request, or the open one was requested to stop."""
+        """Whether `work` has no open turn or request, or its stop was requested."""
         turn = (await self._store.state(work.stream)).open_turn
         if turn is not None:
             return await stop_of_turn(self._store, work.stream, turn) is not None
@@ -200,15 +201,16 @@ class Performer:
         return "done"
 
     async def _report_start(self, work: Work, agent: str, turn: Turn, delay_s: float) -> None:
-        """Report the delay once `turn` has begun; if it does not begin, `_settle` has a reason."""
+        """Report the delay once `turn` has begun; otherwise `_settle` finds the reason."""
         with suppress(PerdureError):
             await turn.started()
             if self._report is not None:
                 self._report.started(work.namespace, agent, delay_s)
 
     async def _settle(self, work: Work, turn: Turn) -> PerdureError | None:
-        """Wait for the end of `turn`. Return the error; the log contains it if the turn had begun.
+        """Wait for the end of `turn`.
 
+        Return the error of the turn; the log contains the error if the turn had begun.
         Raises: TurnSuspended; the errors in `_AGAIN`; _LeftOpen; _WaitsForPerson once the turn was
         stopped because it waits for a person.
         """
@@ -270,7 +272,7 @@ class Performer:
             await change(changes, self._store.address)
 
     async def _open_request(self, work: Work) -> OpenRequest | None:
-        """Return the request of `work`; None without one, or if it is answered."""
+        """Return the open request of `work`; None if `work` has no request, or it is answered."""
         if work.request is None:
             return None
         return await open_request(self._store, work.stream, work.request)
@@ -283,7 +285,7 @@ class Performer:
         return "refused"
 
     async def _give_up(self, work: Work, losses: int) -> str:
-        """End the turn, or reject the request, during which workers died."""
+        """End the turn or reject the request, because several workers died during it."""
         reason = (
             f"{losses} workers died while they ran this turn, so it is not tried again; look at "
             "their logs, then send the message again"
@@ -299,7 +301,7 @@ class Performer:
 
 
 async def end_tasks(*tasks: asyncio.Task[None]) -> None:
-    """Cancel `tasks`, again if they continue: a store read may end with an error of its own.
+    """Cancel `tasks`, repeatedly: a store read can replace the cancel by its own error.
 
     Raises: CancelledError, after all tasks have ended, if the caller was cancelled meanwhile, once
     or several times.

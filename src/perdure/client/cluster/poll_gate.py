@@ -1,9 +1,9 @@
 """Let a thread of DBOS poll its queue only while the queue has work.
 
 DBOS polls each queue on a thread of its own, which takes 3 ms of CPU each time. So one thread of
-perdure polls all queues at once, in one statement, and the threads of DBOS wait for it. The threads
-wait on the event that ends them; this module replaces the `wait` of that event. A thread that this
-module does not recognise waits as DBOS implements it.
+perdure polls all queues in one statement, and the threads of DBOS wait for this thread. Each DBOS
+thread waits on the event that ends the thread; this module replaces the `wait` of that event.
+A thread that this module does not recognise keeps the waits of DBOS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _THREAD = "queue-worker-"
 
 
 class PollGate:
-    """The waits of the threads that poll the queues in `queues`; this collection may change."""
+    """Controls the waits of the threads that poll the queues in `queues`, which may change."""
 
     def __init__(self, queues: Collection[str], ask: Ask, interval_s: float) -> None:
         self._queues = queues
@@ -36,7 +36,7 @@ class PollGate:
         self._thread = threading.Thread(target=self._run, name="perdure-queues", daemon=True)
 
     def start(self, events: Iterable[threading.Event]) -> None:
-        """Let the threads that wait for `events` wait in this gate."""
+        """Make the threads that wait for `events` wait in this gate."""
         for event in events:
             self._gate(event)
         self._thread.start()

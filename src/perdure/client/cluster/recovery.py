@@ -1,9 +1,10 @@
-"""Queue requests and continuable turns that are in the log but not in the queue.
+"""Queue requests and turns that are in the log and can continue, but are in no queue.
 
-Waiting work of a version whose workers are gone becomes work of this version.
+Waiting work for a version of perdure that no worker runs any more is changed to work for this
+version.
 
-Each worker repeats this every few seconds. Queueing work twice is harmless: the log records all
-finished work.
+Each worker repeats both every few seconds. Queueing work twice is harmless, because the log shows
+which work is finished.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Recovery:
                 await refuse_request(self._host.claim(work.stream), work.request, *GIVEN_UP)
 
     async def _open_turns(self) -> None:
-        """Queue turns of workers that no process runs and that wait for no person."""
+        """Queue the turns of workers that no process runs and that do not wait for a person."""
         now = self._host.store.outside.clock.now_ms()
         waiting = {
             entry.stream

@@ -35,7 +35,7 @@ class Requirement(msgspec.Struct, frozen=True):
         return _ENCODER.encode(self)
 
     def is_met_by(self, agent: Agent | None) -> bool:
-        """Whether a worker that has `agent` can run the turn."""
+        """Whether a worker that has `agent` can run turns with this requirement."""
         if agent is None or agent.id != self.agent:
             return False
         registry = agent.registry
@@ -47,9 +47,11 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class FlowRequirement(msgspec.Struct, frozen=True):
-    """Needs of a flow: the agents of its roles. `agent` identifies flows with equal requirements.
+    """What a flow requires: the agents of its roles.
 
-    No agent can have such an id, so workers of earlier versions do not take flows.
+    `agent` is a text that is the same for all flows with the same requirement.
+
+    No agent can have this text as its id, so workers of earlier versions do not take flows.
     """
 
     agent: str
@@ -102,7 +104,7 @@ def needed_agent(agent: Agent) -> NeededAgent:
 
 
 def flow_requirement(wanted: FlowRequested) -> FlowRequirement:
-    """Return the requirement of the requested flow."""
+    """Return the requirement of the flow that was requested."""
     needed = [Requirement(each.agent, each.tools, each.servers) for each in wanted.agents]
     names = ", ".join(each.agent for each in needed)
     return FlowRequirement(f"flow: {names}" if names else "flow", tuple(needed))
@@ -111,7 +113,7 @@ def flow_requirement(wanted: FlowRequested) -> FlowRequirement:
 def is_served(content: bytes, agents: Mapping[str, Agent]) -> bool:
     """Whether a worker with `agents` can do the work whose requirement is stored as `content`.
 
-    It cannot if a newer perdure wrote the requirement.
+    The result is False if a newer perdure wrote the requirement.
     """
     try:
         found = msgspec.json.decode(content, type=_Stored)
@@ -144,6 +146,6 @@ def queue_name(namespace: str, requirement: Requirement | FlowRequirement) -> st
 
 
 def own_queues(namespace: str, agents: Iterable[Agent]) -> dict[str, Requirement]:
-    """Return the queues of sessions that have one of `agents`, without any restriction."""
+    """Return the queues of sessions that have one of `agents` and no further restriction."""
     required = [requirement_of(cast("Mapping[str, object]", each.snapshot())) for each in agents]
     return {queue_name(namespace, each): each for each in required}

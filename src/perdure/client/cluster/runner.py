@@ -1,7 +1,7 @@
 """`DbosRunner`: turns are queued on the store's PostgreSQL, and workers run them.
 
 The request is an entry of the session, committed before it is queued. So a request is never lost,
-whatever happens to the queue: workers queue requests again that only the log contains.
+whatever happens to the queue: if only the log contains a request, workers queue it again.
 """
 
 from __future__ import annotations
@@ -122,7 +122,10 @@ def cluster_of(store: SessionStore) -> ClusterService:
 
 @asynccontextmanager
 async def _place(store: SessionStore, due_at: int | None) -> AsyncGenerator[str | None]:
-    """Yield the key for the commit of a request. A scheduled message needs no worker yet."""
+    """Yield the key for the commit of a request.
+
+    For a scheduled message the key is None: it needs no worker yet.
+    """
     cluster = cluster_of(store)
     if due_at is not None:
         yield None
@@ -136,7 +139,7 @@ async def _place(store: SessionStore, due_at: int | None) -> AsyncGenerator[str 
 async def queue_work(
     store: SessionStore, work: Work, *, due_at: int | None = None, priority: Priority
 ) -> bool:
-    """Queue `work` for the workers that can do it; as `ClusterService.enqueue`."""
+    """Queue `work` for the workers that can do it, like `ClusterService.enqueue`."""
     required = await requirement_for(store, StreamId(work.stream))
     queue = queue_name(work.namespace, required)
     order = Order(work, queue, required.encoded(), due_at, priority)
@@ -146,9 +149,9 @@ async def queue_work(
 async def queue_flow(
     store: SessionStore, flow: StreamId, request: int, wanted: FlowRequested, at: int
 ) -> bool:
-    """Queue a run of the flow that was requested at seq `request`; as `ClusterService.enqueue`.
+    """Queue a run of the flow requested at seq `request`, like `ClusterService.enqueue`.
 
-    Does nothing if a run is queued or active: its worker queues the flow again if that is
+    Does nothing if a run is queued or active: the worker of that run queues the flow again if
     necessary. Each run is separate work, identified by the time `at`, in Unix milliseconds.
     """
     if await cluster_of(store).busy([flow]):
@@ -192,7 +195,7 @@ async def priority_of(log: LogReader, work: Work) -> Priority:
 async def _followed(
     environment: Environment, signals: Signals, followed: FollowedTurn
 ) -> TurnState:
-    """Return the end of the turn; a stop that is requested here is forwarded once."""
+    """Return the end of the turn; send a stop that is requested here to the worker, once."""
     if not signals.stopping.is_asked:
         state = await signals.stopping.uncut(followed.ended())
         if state is not None:

@@ -1,8 +1,9 @@
 """The scheduler of a runtime: sends due messages, and plans the recurring messages of its agents.
 
 The log contains all planned messages: a ``turn_requested`` with a due time waits in its session.
-The session of an agent's next recurring message has an id computed from the agent, the expression
-and the time. So several processes that plan the same time create one session with one request.
+The session for an agent's next recurring message has an id computed from the agent, the expression
+and the time. So when several processes plan the same time, only one session with one request is
+created.
 """
 
 from __future__ import annotations
@@ -75,10 +76,11 @@ _log = logging.getLogger(__name__)
 
 @takes_all_declared
 class Scheduler:
-    """Sends messages that are due, in sessions whose agent and tools `runtime` has.
+    """Sends messages that are due, in the sessions whose agent and tools `runtime` has.
 
-    These are the messages of ``chat.send(at=)``, also of programs that have ended, and the messages
-    of ``Agent(recurring=...)``. The scheduler works inside its ``async with``. Any number of
+    These are messages of ``chat.send(at=)``, even if the program that sent them has ended, and
+    messages of ``Agent(recurring=...)``.
+    The scheduler works inside its ``async with``. Any number of
     processes can have a scheduler: each message is sent once. `perdure serve` and workers have a
     scheduler of their own.
     """
@@ -112,15 +114,16 @@ class Scheduler:
         await _cancel(self._sending.values())
 
     async def plan(self) -> None:
-        """Store the next message of each recurring message that has none waiting.
+        """Store the next message of each recurring message, unless one is already waiting.
 
-        A time that passed while no worker ran is caught up once. A failed plan is logged, and
+        If no worker ran at a planned time, the message is sent once afterwards.
+        A failed plan is logged, and
         retried the next time. Durable: when this returns.
         """
         await asyncio.gather(*await self._begin_planning())
 
     async def keep_planned(self, every_s: float) -> None:
-        """Do as `plan`, repeatedly. An agent that starts slowly does not delay other agents."""
+        """Call `plan` repeatedly. An agent that starts slowly does not delay other agents."""
         try:
             while True:
                 try:
@@ -210,7 +213,7 @@ class Scheduler:
                 return
 
     async def _request(self, stream: StreamId, each: Recurring, due_at: int) -> bool:
-        """Append the request to a session without one; return whether a request waits there now."""
+        """Append the request if the session has none; return whether a request waits now."""
         state = await self._store.state(stream)
         found = await self._store.notes(stream, (TurnRequested.kind,))
         if found:
@@ -263,7 +266,10 @@ class Scheduler:
 
 
 def _session_prefix(agent: Agent, each: Recurring) -> str:
-    """Return the id prefix of the sessions of `each`. A long agent id is shortened."""
+    """Return the prefix of the ids of the sessions for the recurring message `each`.
+
+    If the id of the agent is long, the prefix contains a shortened form.
+    """
     id = agent.id
     if len(id) > _LONGEST_AGENT_ID:
         key = hashlib.blake2b(id.encode(), digest_size=8).hexdigest()

@@ -31,7 +31,8 @@ from perdure.stores.session_store import SessionStore
 async def cluster_status(store: SessionStore, clock: Clock) -> ClusterStatus:
     """Return the workers of the database of `store`, and the queues of its namespace.
 
-    Requests that are in no queue yet count as waiting, or as scheduled if they are not due. The
+    Requests that are in no queue yet are counted as waiting, or as scheduled if they are not due.
+    The
     same applies to requested flows that can continue.
     Raises: ConfigError if several machines cannot share the store.
     """

@@ -1,7 +1,7 @@
-"""Upkeep of one namespace by workers: retention, the index of search, vectors of texts.
+"""Maintenance of one namespace by workers: retention, the search index, vectors of texts.
 
-The store assigns each task to one worker at a time, and again only after a while. If that worker
-dies, another one continues: all tasks are done piece by piece in the store.
+The store assigns each task to one worker at a time, and assigns it again only after a while.
+If that worker dies, another worker continues, because each task commits its work in small steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """The upkeep of one namespace in one worker."""
+    """The maintenance tasks of one namespace in one worker."""
 
     def __init__(self, runtime: Runtime, worker: str) -> None:
         self._store = runtime.host.store
@@ -43,7 +43,7 @@ class Upkeep:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Begin the tasks that are due and that no other worker does. Raises: StoreError."""
+        """Start the tasks that are due, unless another worker runs them. Raises: StoreError."""
         every_s = {
             name: after_s for name, (after_s, _) in self._tasks.items() if name not in self._running
         }
@@ -52,7 +52,7 @@ class Upkeep:
             task.add_done_callback(lambda _, name=name: self._running.pop(name))
 
     async def aclose(self) -> None:
-        """Stop at once: another worker continues."""
+        """Stop at once; another worker continues."""
         running = tuple(self._running.values())
         for task in running:
             task.cancel()
@@ -90,7 +90,7 @@ class Upkeep:
                 await embed_all(self._store.backend, embedder, is_only=False)
 
     async def _has_unembedded(self, model: str) -> bool:
-        """Whether a text has no vector of `model`; otherwise the embedder is not called."""
+        """Whether some text has no vector of `model`; if not, the embedder is not called."""
         search = self._store.backend.search
         stored = [each for each in await search.vector_models() if each.name == model]
         asked = stored or [VectorModel(model, 1)]  # of no vector yet: its size does not matter

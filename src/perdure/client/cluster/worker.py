@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 class Worker:
     """Runs queued turns of `runtimes`, by namespace, in this process. One per process.
 
-    Raises: ConfigError for a store that is not shared, without a runtime, or without the extra
+    Raises: ConfigError if the store is not shared, if there is no runtime, or without the extra
     "cluster".
     """
 
@@ -89,10 +89,10 @@ class Worker:
 
     @asynccontextmanager
     async def taking(self, drain_s: float) -> AsyncGenerator[str]:
-        """Take work inside the context, and yield the worker's id; on exit finish the running work.
+        """Take work inside the context; yield the worker's id; on exit finish the running work.
 
-        Turns that are still running `drain_s` later stay open, and other workers continue them.
-        Raises: StoreUnavailable, on entry, if the server becomes unavailable or rejects the worker.
+        Turns that still run `drain_s` after the exit stay open, and other workers continue them.
+        Raises: StoreUnavailable on entry if the server becomes unavailable or rejects the worker.
         If the error is temporary, the context can be entered again.
         """
         queue, liveness = await self._started()
@@ -154,10 +154,10 @@ class Worker:
             raise
 
     def _session(self, work: Work) -> asyncio.Lock:
-        """Return the lock of the session: its work can be assigned here again while it still runs.
+        """Return the lock of the session: its work can be assigned again while it runs here.
 
         This happens if other workers declare this worker dead although it is alive. The running
-        work continues the turn, and the repeated work then finds the turn finished.
+        work then completes the turn, and the repeated work finds the turn completed.
         """
         return self._sessions.setdefault((work.namespace, work.stream), asyncio.Lock())
 
@@ -179,7 +179,7 @@ class Worker:
         await asyncio.to_thread(liveness.stop)
 
     async def _hand_over(self) -> None:
-        """Queue the work again that has begun here; wait for a store that cannot be reached."""
+        """Queue again the work that has begun here; wait while the store cannot be reached."""
         while True:
             try:
                 await self._cluster.requeue(self.id, await self._cluster.begun(self.id))
@@ -192,7 +192,7 @@ class Worker:
     # ------------------------------------------------------------ upkeep
 
     async def _keep(self, queue: Any, liveness: Liveness) -> None:
-        """Serve new queues, and queue work that is only in the log."""
+        """Serve new queues, and queue work that is only in the log, repeatedly."""
         loop = asyncio.get_running_loop()
         swept_at = -SWEEP_S
         listened: set[str] = set()
@@ -221,7 +221,7 @@ class Worker:
             await asyncio.sleep(QUEUES_S)
 
     async def _measure(self) -> None:
-        """Report the state of the cluster to OpenTelemetry, if the program has it."""
+        """Report the state of the cluster to OpenTelemetry if the program uses OpenTelemetry."""
         if self._report is not None:
             for namespace, runtime in self._runtimes.items():
                 store = runtime.host.store
@@ -231,7 +231,7 @@ class Worker:
     async def _claims_without_run(self, before: set[Work]) -> set[Work]:
         """Return the work that is claimed for this worker and does not run here.
 
-        Work that is also in `before` is queued again: the answer to its claim was lost.
+        Work that is also in `before` is queued again, because the reply to its claim was lost.
         """
         begun = await self._cluster.begun(self.id)
         missing = {work for work in begun if work not in self._running}
@@ -241,10 +241,10 @@ class Worker:
         return missing - lost
 
     async def _end_idle(self) -> None:
-        """End idle sessions and expired questions, and extract facts that are due.
+        """End idle sessions, expire questions, and extract facts that are due.
 
-        Every worker looks. Among several workers, the first commit at the checked head ends a
-        session, and the lease of the facts decides which worker extracts them.
+        Every worker looks. If several workers do this, only the first commit at the checked head
+        ends a session, and the lease of the facts decides which worker extracts them.
         """
         while True:
             for runtime in self._runtimes.values():
@@ -255,7 +255,7 @@ class Worker:
             await asyncio.sleep(IDLE_S)
 
     async def _flows_here(self) -> dict[str, list[StreamId]]:
-        """Return the requested flows whose folders this worker has, by queue."""
+        """Return the requested flows whose folders are on this machine, by queue."""
         found: dict[str, list[StreamId]] = {}
         for runtime in self._runtimes.values():
             requested = await requested_flows(runtime.host.store.backend)
@@ -264,7 +264,7 @@ class Worker:
         return found
 
     async def _servable(self, flows: Mapping[str, list[StreamId]]) -> set[str]:
-        """Return the queues that this worker can serve; flow queues only if they are in `flows`."""
+        """Return the queues that this worker can serve; flow queues only if in `flows`."""
         found: set[str] = set()
         for namespace, runtime in self._runtimes.items():
             agents = runtime.host.agents
@@ -278,7 +278,10 @@ class Worker:
 
 
 def _queue_module() -> Any:
-    """Return the module of the queues. Raises: ConfigError without the extra "cluster"."""
+    """Return the module that implements the queues.
+
+    Raises: ConfigError without the extra "cluster".
+    """
     try:
         return importlib.import_module(_QUEUE)
     except ModuleNotFoundError as error:

@@ -1059,10 +1059,10 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the other process that runs the turn; None if no other one does.
+        """The error that names the other process that runs the turn; None if there is none.
 
-        The turn is then followed here: awaiting it and its durable events work as usual, but it
-        cannot be aborted here. If that process dies, the turn continues here.
+        This process then follows the turn: you can await it and iterate over its durable events,
+        but you cannot abort it. If the other process dies, the turn continues in this process.
         """
 
     def result(self, timeout_s: float | None = None) -> Reply[OutputT]:
@@ -1073,13 +1073,13 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
 
     def __iter__(self) -> Iterator[AnyEvent]: ...
     def started(self) -> None:
-        """Wait until the turn has the lease of its session.
+        """Wait until this process has the lease of the turn's session.
 
         Raises: LeaseHeld when another process has the lease; TurnOpen; TurnSuspended.
         """
 
     def stored(self) -> None:
-        """Wait until the turn cannot be lost: it has begun, or its request is in the log.
+        """Wait until the turn is durable: it has begun, or its request is in the log.
 
         Raises: the error of the turn; TurnSuspended.
         """
@@ -1095,10 +1095,13 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
         """Whether the turn was ended because its chat was closed."""
 
     def settled(self) -> None:
-        """Wait until the turn has ended, with any outcome."""
+        """Wait until the turn has ended, successfully or not."""
 
     def stop(self) -> None:
-        """Stop running the turn in this process. It stays open in the log and can be resumed."""
+        """Stop running the turn in this process.
+
+        The turn stays open in the log and can be resumed.
+        """
 
 class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     """`perdure.client.agents.chat.Chat` without async."""
