@@ -108,7 +108,8 @@ class TurnState(msgspec.Struct, frozen=True):
     first call. `parked` maps each paused provider to the end of its pause (Unix milliseconds);
     `renewed` are the providers whose key was renewed, `granted` are the permissions of tools to act
     without asking, `recalled` are the texts recalled from memory. `refused_answers` counts the
-    answers that do not fit the type of the agent's answers.
+    answers that do not fit the type of the agent's answers. `summary_error` is the reason for which
+    the turn's last summary failed.
     Units: `started_at` and `answered_at` are Unix milliseconds; `context_tokens` estimates the size
     of the next request, None if unknown; `limit_microcents` is the amount that a person granted
     beyond the budget's limit.
@@ -143,6 +144,7 @@ class TurnState(msgspec.Struct, frozen=True):
     is_round_correctable: bool = False
     refused_answers: int = 0
     has_compacted: bool = False
+    summary_error: str | None = None
     last_error: str | None = None
     context_tokens: int | None = None
     usage: Usage = Usage()
@@ -305,6 +307,7 @@ def _model_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
         owes_answer=state.owes_answer and not is_answer,
         awaits=body.answer,
         last_error=body.error_code,
+        summary_error=body.error if is_summary else state.summary_error,
         # A summary that failed for good is not retried before the user's next message.
         has_compacted=state.has_compacted or (is_summary and body.wait_s is None),
     )

@@ -214,11 +214,14 @@ def _end_or_go_without(
     scribe: Scribe, call: OpenCall, error: ModelError, config: TurnConfig
 ) -> None:
     """End the turn after the last attempt; continue if only a summary failed."""
-    if call.purpose == "summary" and not isinstance(error, ContextOverflow):
-        call_model(scribe, config)
-    else:
-        failure = FAILURES.get(error.code, "internal")
-        finish(scribe, "error", failure=failure, error=str(error))
+    if call.purpose == "summary":
+        call_model(scribe, config)  # the context is trimmed instead
+        return
+    reason, unsummarised = str(error), scribe.state.summary_error
+    if isinstance(error, ContextOverflow) and unsummarised is not None:
+        reason += f"; the summary of the older messages failed before: {unsummarised}"
+    failure = FAILURES.get(error.code, "internal")
+    finish(scribe, "error", failure=failure, error=reason)
 
 
 def _can_compact(scribe: Scribe, call: OpenCall, error: ModelError, config: TurnConfig) -> bool:

@@ -71,6 +71,18 @@ def test_overflow_is_compacted_and_retried_once() -> None:
     assert course.log.kinds.count("compaction") == 1
 
 
+def test_overflow_after_a_failed_summary_tells_both_reasons() -> None:
+    course = Course()
+    course.happens(inputs.CallFailed(OVERFLOW))
+    course.happens(inputs.CallFailed(ContextOverflow("p:m", "the summary is too long")))
+    course.happens(inputs.CallFailed(OVERFLOW))
+    assert course.state.finished is not None
+    assert course.state.finished.failure == "context_overflow"
+    assert course.state.finished.error == (
+        "p:m: too long; the summary of the older messages failed before: the summary is too long"
+    )
+
+
 def test_without_compaction_an_overflow_ends_the_turn() -> None:
     settings = CompactionSettings(is_enabled=False)
     course = Course(msgspec.structs.replace(CONFIG, compaction=settings))
@@ -87,7 +99,12 @@ def test_context_is_compacted_before_call_near_window() -> None:
 
 
 @pytest.mark.parametrize(
-    "failed", [inputs.CallFailed(ModelRefused("p:m", "no")), inputs.NothingToSummarise()]
+    "failed",
+    [
+        inputs.CallFailed(ModelRefused("p:m", "no")),
+        inputs.CallFailed(OVERFLOW),
+        inputs.NothingToSummarise(),
+    ],
 )
 def test_failed_summary_leaves_context_unchanged(
     failed: inputs.CallFailed | inputs.NothingToSummarise,
