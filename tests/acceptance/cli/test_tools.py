@@ -204,3 +204,14 @@ def test_chat_accepts_the_same_answers_as_the_inbox(world: World) -> None:
     (grant,) = world.ok("grants", "list", session_of(world), "--json").json
     assert grant["grant"].startswith("write_file a.txt: 3 bytes, blake2b-256 ")
     assert world.ok("inbox", "list", "--json").json == []
+
+
+def test_edits_name_the_folder_and_an_entry_that_shows_the_change(world: World) -> None:
+    (world.folder / "a.py").write_text("one\ntwo\n")
+    edit = {"path": "a.py", "old_text": "two", "new_text": "three"}
+    says(world, f"/tool edit_file {json.dumps(edit)}", "--approve", "accept-edits")
+    *_, name, folder, session, entry = world.ok("edits").out.splitlines()[1].split()
+    assert (name, folder[:12]) == ("a.py", str(world.folder)[:12])
+    shown = world.ok("sessions", "read", session, entry).out.splitlines()
+    assert shown[1].startswith("→ edit_file  ")
+    assert shown[2:] == ["  path = a.py", "  change:", "    | -two", "    | +three"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 import msgspec
@@ -309,8 +310,9 @@ async def edits(
 ) -> None:
     """List the files that agents changed, newest change first.
 
-    Each file is listed with the entry of its newest change; `perdure sessions read` prints the
-    entry.
+    Each file is listed with the session and entry of its newest change; `perdure sessions read`
+    prints it: an edit as a diff, a written file in full. perdure does not undo changes: use git, or
+    copy the old text from the log.
 
     Examples:
         perdure edits --last 10
@@ -337,13 +339,15 @@ def _edit_lines(found: Sequence[FileEdit], ids: Mapping[str, str]) -> Iterator[s
         Column("CHANGED AT", "faint"),
         Column("EDITS", is_right=True),
         Column("FILE", "strong", gives_way=True),
+        Column("FOLDER", gives_way=True),
         Column("ENTRY"),
     )
     rows = [
         (
             local_time(each.at),
             f"{each.edits:,}",
-            one_line(each.path, MOST),
+            one_line(each.path if each.cwd else PurePath(each.path).name, MOST),
+            one_line(each.cwd or str(PurePath(each.path).parent), MOST),
             f"{ids[each.session]} {each.entry_id.rpartition('/')[2]}",
         )
         for each in found

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from perdure.secrets.mask import MASK
 from perdure.session.printable import reveal
+from perdure.tools.diff import diff_of
 
 _words = re.compile(r"[^\W\d_]+")
 _alike = re.compile(
@@ -79,6 +80,51 @@ def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterato
     if asked.grant and "always" in asked.choices:
         grant = asked.grant if limit is None else short_hashes(asked.grant)
         yield f"  always: allow in this session without asking: {_plain(grant)}"
+
+
+def past_call_lines(arguments: Mapping[str, object]) -> Iterator[str]:
+    """Return the lines of the whole `arguments` of a past call; an edit of a text is a diff.
+
+    Empty if no argument has several lines and the call is no edit: one line of JSON is enough.
+    """
+    diffs = list(_edits_of(arguments))
+    if not diffs and not any(isinstance(v, str) and "\n" in v for v in arguments.values()):
+        return
+    for name, value in arguments.items():
+        if not diffs or name not in _EDITED:
+            yield from _argument(name, value, None)
+    for diff in diffs:
+        yield "  change:"
+        yield from _block(diff, None)
+
+
+_BEFORE_AND_AFTER = (
+    ("old_text", "new_text"),
+    ("old_string", "new_string"),
+    ("oldText", "newText"),
+    ("oldString", "newString"),
+)
+"""The arguments of an edit, as perdure, Claude Code, pi and opencode spell them."""
+
+_EDITED = frozenset({"edits", *(name for pair in _BEFORE_AND_AFTER for name in pair)})
+
+
+def _edits_of(arguments: Mapping[str, object]) -> Iterator[str]:
+    """Yield a diff for each text that an edit with `arguments` replaces."""
+    several = arguments.get("edits")
+    listed = cast("list[object]", several) if isinstance(several, list) else []
+    given: list[Mapping[str, object]] = [arguments]
+    given += [cast("Mapping[str, object]", each) for each in listed if isinstance(each, Mapping)]
+    for change in given:
+        for before, after in _BEFORE_AND_AFTER:
+            old, new = change.get(before), change.get(after)
+            if isinstance(old, str) and isinstance(new, str):
+                # without its first line: the line numbers are not those of the file
+                yield diff_of(_ended(old), _ended(new)).partition("\n")[2]
+
+
+def _ended(text: str) -> str:
+    return f"{text}\n" if text and not text.endswith("\n") else text
 
 
 def short_hashes(text: str) -> str:

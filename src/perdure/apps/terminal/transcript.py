@@ -14,7 +14,8 @@ from perdure.session.codec import Body, body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
-from perdure.session.messages import Message
+from perdure.session.ledger import ToolStarted
+from perdure.session.messages import Message, ToolCallPart
 
 _ONE_LINE = 400
 """The most cells of an entry that is no text, such as a switch of the model."""
@@ -61,6 +62,8 @@ def _content(entry: Entry, style: Style) -> Iterator[str]:
                 yield style.paint(NOT_SEEN, "faint")
         case Compaction(summary=text) | BranchSummary(summary=text):
             yield style.paint(safe(text), role_meaning("system"))
+        case ToolStarted(id=call, tool=name, input=args):
+            yield from part_lines(ToolCallPart(call, name, args), style)
         case _:
             told = preview_of(entry, _ONE_LINE).what or entry.body.decode(errors="replace")
             yield style.paint(safe(told), "faint")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.apps.terminal.approvals import BAR, approval_lines
+from perdure.apps.terminal.approvals import BAR, approval_lines, past_call_lines
 from perdure.session.notes import Question
 from perdure.tools.approval import shown_arguments
+from tests.fakes.samples import case
 
 
 def lines(limit: int | None = 3, **fields: object) -> list[str]:
@@ -125,3 +126,20 @@ def test_masked_credential_is_marked_as_hidden() -> None:
     whole = lines(None, arguments={"command": f"sh -c ': {block}'"})
     assert "touch x" in whole[0]
     assert len(whole) == 1
+
+
+def test_past_edit_is_a_diff_in_every_spelling() -> None:
+    diff = ["  change:", "    |  a", "    | -b", "    | +c"]
+    pairs = (("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
+    for old, new in pairs:
+        change: dict[str, object] = {old: "a\nb", new: "a\nc"}
+        with case(old):
+            assert list(past_call_lines({"path": "x.py", **change})) == ["  path = x.py", *diff]
+            several = {"path": "x.py", "edits": [change, change]}
+            assert list(past_call_lines(several)) == ["  path = x.py", *diff, *diff]
+
+
+def test_past_call_with_several_lines_is_printed_without_escapes() -> None:
+    shown = list(past_call_lines({"path": "x.py", "content": "one\n\ttwo"}))
+    assert shown == ["  path = x.py", "  content:", "    | one", "    | \ttwo"]
+    assert list(past_call_lines({"path": "x.py"})) == []
