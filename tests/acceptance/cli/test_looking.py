@@ -508,6 +508,36 @@ def test_read_of_an_entry_prints_that_entry_of_any_branch(imported: World) -> No
     assert imported.run("sessions", "read", SAMPLE_ID, "99999").code == 3
 
 
+def test_read_with_context_prints_the_entries_around_it(imported: World) -> None:
+    branch = [
+        each["id"].rpartition("/")[2]
+        for each in imported.ok("sessions", "read", SAMPLE_ID, "--json").json
+    ]
+    for at in (0, 5, len(branch) - 1):
+        words = ("sessions", "read", SAMPLE_ID, branch[at], "--context", "2", "--json")
+        found = [each["id"].rpartition("/")[2] for each in imported.ok(*words).json]
+        assert found == branch[max(at - 2, 0) : at + 3], at
+    assert imported.run("sessions", "read", SAMPLE_ID, "--context", "2").code == 2
+
+
+def test_read_of_a_side_entry_prints_the_branch_around_it(world: World) -> None:
+    world.ok("chat", "-p", "one")
+    id = world.ok("sessions", "list", "--json").json[0]["id"]
+    branch = [each["id"] for each in world.ok("sessions", "read", id, "--json").json]
+    side = f"{id}/{int(branch[-1].rpartition('/')[2]) - 1}"
+    assert side not in branch
+    found = world.ok("sessions", "read", id, side, "--context", "1", "--json").json
+    assert [each["id"] for each in found] == [branch[-2], side, branch[-1]]
+
+
+def test_read_of_a_role_prints_only_its_messages(imported: World) -> None:
+    words = ("sessions", "read", SAMPLE_ID, "--role", "user", "--json")
+    found = imported.ok(*words).json
+    assert {each["body"]["role"] for each in found} == {"user"}
+    assert imported.ok(*words, "--last", "1").json == found[-1:]
+    assert imported.run("sessions", "read", SAMPLE_ID, "--role", "me").code == 2
+
+
 def test_read_in_a_terminal_uses_the_pager(imported: World) -> None:
     pager = imported.folder / "pager"
     pager.write_text("#!/bin/sh\nsed 's/^/paged: /' > paged.txt\n")

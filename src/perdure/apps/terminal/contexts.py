@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +34,7 @@ from perdure.session.ids import EntryId
 from perdure.session.ledger import Trimmed
 from perdure.session.messages import (
     MediaPart,
+    Message,
     Part,
     TextPart,
     ThinkingPart,
@@ -98,11 +100,12 @@ def context_lines(
     if last is not None:
         yield from _last_turn_lines(last, style)
     yield from _agent_lines(report, style)
+    names = tool_names(each.message for each in context.messages)
     for each in context.messages:
         yield ""
         yield _message_heading(each, report, style)
         for part in each.message.parts:
-            yield from part_lines(part, style)
+            yield from part_lines(part, style, names)
 
 
 def _heading(context: Context) -> str:
@@ -202,8 +205,10 @@ def _short(entry: EntryId, report: Report) -> str:
     return seq if stream == report.info.id else entry
 
 
-def part_lines(part: Part, style: Style) -> Iterator[str]:
-    """Return the whole content of `part`."""
+def part_lines(
+    part: Part, style: Style, names: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """Return the whole content of `part`; `names` are the tools of calls, by the ids of calls."""
     match part:
         case TextPart(text=text):
             yield safe(text)
@@ -214,14 +219,21 @@ def part_lines(part: Part, style: Style) -> Iterator[str]:
             shown = "" if lines else f" {safe(json.dumps(args, ensure_ascii=False))}"
             yield f"→ {safe(name)}{shown}" + style.paint(f"  {safe(call)}", "faint")
             yield from lines
-        case ToolResultPart(call_id=call, text=text, is_error=is_error):
+        case ToolResultPart(call_id=call, text=text, is_error=is_error, name=name):
             ended = "failed" if is_error else "result"
-            yield style.paint(f"← {ended} of {safe(call)}", "faint")
+            tool = name or names.get(call)
+            told = f"{safe(tool)}  {safe(call)}" if tool else safe(call)
+            yield style.paint(f"← {ended} of {told}", "faint")
             yield safe(text)
         case MediaPart(mime_type=kind, byte_length=length):
             yield f"[{safe(kind)}, {length:,} bytes]"
         case _:
             pass
+
+
+def tool_names(messages: Iterable[Message]) -> dict[str, str]:
+    """Return the tools that `messages` call, by the ids of the calls. Pure."""
+    return {call.id: call.name for each in messages for call in each.tool_calls}
 
 
 async def chat_context(chat: Chat) -> Context:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
-from perdure.apps.terminal.contexts import part_lines
+from perdure.apps.terminal.contexts import part_lines, tool_names
 from perdure.apps.terminal.output import local_time
 from perdure.apps.terminal.previews import NOT_SEEN, preview_of, role_meaning, who_of
 from perdure.apps.terminal.style import Style
@@ -21,13 +22,20 @@ _ONE_LINE = 400
 """The most cells of an entry that is no text, such as a switch of the model."""
 
 
-def transcript_lines(entries: Iterable[Entry], session: StreamId, style: Style) -> Iterator[str]:
-    """Return `entries` of the tree of `session` in full, separated by blank lines."""
+def transcript_lines(
+    entries: Sequence[Entry], session: StreamId, style: Style, before: Iterable[Entry] = ()
+) -> Iterator[str]:
+    """Return `entries` of the tree of `session` in full, separated by blank lines.
+
+    Entries `before` them are not shown; they have the calls of results that do not name their tool.
+    """
+    bodies = map(_read, chain(before, entries))
+    names = tool_names(body for body in bodies if isinstance(body, Message))
     for number, entry in enumerate(entries):
         if number:
             yield ""
         yield _heading(entry, session, style)
-        yield from _content(entry, style)
+        yield from _content(entry, style, names)
 
 
 def cut_lines(cut: str | None, style: Style) -> Iterator[str]:
@@ -48,11 +56,11 @@ def _heading(entry: Entry, session: StreamId, style: Style) -> str:
     )
 
 
-def _content(entry: Entry, style: Style) -> Iterator[str]:
+def _content(entry: Entry, style: Style, names: Mapping[str, str]) -> Iterator[str]:
     match _read(entry):
         case Message(parts=parts, error=error):
             for part in parts:
-                yield from part_lines(part, style)
+                yield from part_lines(part, style, names)
             if error:
                 yield style.paint(safe(error), "bad")
         case CustomMessage(parts=parts, in_context=is_seen):

@@ -90,7 +90,7 @@ async def test_text_output_shows_every_message_in_full_with_reasons() -> None:
     assert "They asked something." in text
     assert "An old question" not in text
     assert '→ read {"path": "å"}  c1' in text
-    assert "← result of c1\ncontent" in text
+    assert "← result of read  c1\ncontent" in text
     assert "\x1b" not in text
 
 

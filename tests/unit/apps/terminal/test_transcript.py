@@ -29,3 +29,16 @@ async def test_transcript_shows_control_characters_visibly() -> None:
         await session.append(perdure.user("a\x1b[2Jb"))
         lines = list(transcript_lines(await session.path(), session.id, Style()))
     assert "\x1b" not in "".join(lines)
+
+
+async def test_result_is_headed_by_the_name_of_its_tool() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create(title="Trip")
+        call = ToolCallPart("c1", "look", {"path": "a"})
+        await session.append(Message("assistant", (call,)), perdure.tool_result("c1", "seen"))
+        path = await session.path()
+        whole = list(transcript_lines(path, session.id, Style()))
+        alone = list(transcript_lines(path[1:], session.id, Style(), path[:1]))
+        unknown = list(transcript_lines(path[1:], session.id, Style()))
+    assert whole[-2:] == alone[-2:] == ["← result of look  c1", "seen"]
+    assert unknown[-2:] == ["← result of c1", "seen"]
