@@ -650,7 +650,9 @@ def test_terminal_chat_asks_a_person_about_an_unknown_outcome(world: World) -> N
 
 def test_question_of_an_abandoned_turn_is_removed_from_the_inbox(world: World) -> None:
     session = killed_in_a_tool(world)
-    world.run("chat", "--session", session, "--scenario", world.scenario(UNSURE), "-p", "go")
+    words = ("chat", "--session", session, "--scenario", world.scenario(UNSURE), "-p", "go")
+    told = world.run(*words).err  # the prompt is sent after the turn
+    assert 0 < told.find("your message was not sent, and is") < told.find("the turn waits for you")
     (waiting,) = inbox_of(world)
     world.ok("sessions", "abandon", session)
     assert inbox_of(world) == []

@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,7 +27,13 @@ from perdure.apps.chat.permissions import (
 )
 from perdure.apps.chat.questions import pending_questions
 from perdure.apps.chat.session import AnswerOptions, Cast, ModelMissing
-from perdure.apps.chat.turn_view import pasted_remark, resuming_remark, show_turn, tell_begun
+from perdure.apps.chat.turn_view import (
+    Left,
+    pasted_remark,
+    resuming_remark,
+    show_turn,
+    tell_begun,
+)
 from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
 from perdure.apps.cli.options import (
     ModelOption,
@@ -55,8 +62,10 @@ from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import chat_agent, scenario_in
 from perdure.bounds.limits import limits, require_within
 from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat import Chat
 from perdure.client.store import Store
 from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.errors import PerdureError
 from perdure.errors.advice import install_of
 from perdure.session.ids import StreamId
 from perdure.tools.permissions import Permissions
@@ -347,6 +356,35 @@ def _teller(wanted: Wanted) -> Teller:
     return TextTeller(out_style(), width())
 
 
+_UNSENT = "your message was not sent"
+
+
+@contextmanager
+def _unsent_remark() -> Generator[None]:
+    """Print that the message was not sent, before the error that prevents it."""
+    try:
+        yield
+    except (PerdureError, Left):
+        remark(f"{_UNSENT}, and is not stored: send it again when the following is solved")
+        raise
+
+
+async def _after_interrupted(
+    answering: AnswerOptions, session: StreamId, wanted: Wanted, teller: Teller
+) -> Chat | None:
+    """Resume `session` and finish its interrupted turn; None if the user stopped that turn."""
+    resumed = await answering.go_on(session, wanted.cwd)
+    chat = resumed.chat
+    if resumed.turn is None:
+        return chat
+    remark(await resuming_remark(chat, answering.requested_model))
+    pending = await pending_questions(chat)
+    before = await show_turn(
+        answering.store, chat, resumed.turn, teller, after=resumed.head, pending=pending
+    )
+    return None if before is None else chat
+
+
 async def _one_turn(
     answering: AnswerOptions, prompt: str, wanted: Wanted, session: StreamId | None
 ) -> int:
@@ -356,18 +394,15 @@ async def _one_turn(
         chat = await answering.begin(wanted.cwd, prompt)
         remark(f"session {chat.id}")
         await tell_begun(chat, teller)
+        await answering.use_model(chat)
     else:
-        resumed = await answering.go_on(session, wanted.cwd)
-        chat = resumed.chat
-        if resumed.turn is not None:
-            remark(await resuming_remark(chat, answering.requested_model))
-            pending = await pending_questions(chat)
-            before = await show_turn(
-                answering.store, chat, resumed.turn, teller, after=resumed.head, pending=pending
-            )
-            if before is None:
-                return INTERRUPTED
-    await answering.use_model(chat)
+        with _unsent_remark():
+            chat = await _after_interrupted(answering, session, wanted, teller)
+            if chat is not None:
+                await answering.use_model(chat)
+        if chat is None:
+            remark(f"{_UNSENT}: send it again")
+            return INTERRUPTED
     if told := pasted_remark(prompt, chat):
         remark(told)
     address = answering.store.backend.address
