@@ -108,7 +108,7 @@ def _find_grant(text: str, known: Sequence[str]) -> str:
 async def _find_everywhere(store: Store, id: str) -> tuple[str, str]:
     """Return the session and the text of the only grant whose id begins with `id`.
 
-    Raises: UsageMistake if `id` names a session, or several grants or sessions; GrantNotFound.
+    Raises: UsageMistake if `id` names a session, or fits several grants or sessions; GrantNotFound.
     """
     with suppress(SessionNotFound):
         named = await store.find(id)

@@ -1,8 +1,8 @@
 """Earlier input of the user: sent messages and unsent text.
 
-Sent messages are read from the log: nothing is stored a second time, and an encrypted store keeps
-them encrypted. Unsent text is in a file of the user's state folder until it is sent or deleted;
-with an encrypted store it is not stored.
+Sent messages are read from the log, so they are not stored a second time, and an encrypted store
+keeps them encrypted. Unsent text is kept in a file of the user's state folder until it is sent or
+deleted; if the store is encrypted, unsent text is not stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INPUTS = 100
 
 
 async def earlier_inputs(store: Store, folder: Path) -> list[str]:
-    """Return the newest texts that the user sent from `folder`, newest first, each once."""
+    """Return the newest texts that the user sent from `folder`, newest first, without repeats."""
     found: dict[str, None] = {}
     for info in await store.recent(_SESSIONS, cwd=folder):
         session = await store.open(info.id)
@@ -53,11 +53,11 @@ _DRAFT_DAYS = 30
 
 
 class Drafts:
-    """The unsent texts of the sessions of `place`, a store and its namespace.
+    """The unsent texts of sessions in `place`, which is a store with its namespace.
 
-    Each is a file in `folder` that only the user can read, named for the session and the process
-    `process`. Texts of processes that have ended are offered again. A file that cannot be written
-    or read is not an error: its text is not stored or offered.
+    Each text is a file in `folder` that only the user can read; its name contains the session and
+    `process`, the id of the process. Texts of processes that have ended are offered in the next
+    chat of the session. A file that cannot be written or read is not an error: its text is lost.
     """
 
     def __init__(self, folder: Path, place: str, process: int) -> None:
@@ -68,7 +68,7 @@ class Drafts:
     def take(self, session: str, known: str = "") -> str:
         """Remove and return the unsent texts of `session` from processes that have ended.
 
-        They are joined, the oldest first, without the text `known`.
+        The texts are joined, oldest first, without the text `known`.
         """
         found: list[tuple[float, str]] = []
         with suppress(OSError):
@@ -80,7 +80,10 @@ class Drafts:
         return "\n".join(text for _, text in sorted(found))
 
     def keep(self, session: str, text: str) -> None:
-        """Store `text`, so that it survives a kill of this process; empty text removes the file."""
+        """Store `text`, so that it survives a kill of this process.
+
+        An empty `text` deletes the file.
+        """
         file = self._folder / f"{self._name(session)}.{self._process}"
         with suppress(OSError):
             if not text.strip():
@@ -124,7 +127,7 @@ def _runs(process: int) -> bool:
 
 
 async def drafts_of(store: Store, environment: Mapping[str, str]) -> Drafts | None:
-    """Return the drafts of `store`; None for a store that is in memory or encrypted."""
+    """Return the drafts of `store`; None if the store is in memory or encrypted."""
     backend = store.backend
     file = database_file(backend.address)
     place = backend.address if file is None else str(file.absolute())
@@ -138,5 +141,5 @@ async def drafts_of(store: Store, environment: Mapping[str, str]) -> Drafts | No
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Return the user's folder for the state of perdure, which may not exist."""
+    """Return the user's state folder for perdure; the folder may not exist."""
     return user_folder("XDG_STATE_HOME", ".local/state", environment)

@@ -20,10 +20,10 @@ _ANSWER_CELLS = 60
 
 
 async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> None:
-    """List open questions; an id in `words` shows a question, an answer after the id answers it.
+    """List open questions; an id in `words` shows a question; an id and an answer answer it.
 
     Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered, QuestionClosed, InvalidEntry;
-    UsageMistake for allowing a call without the number of its question.
+    UsageMistake if a call is allowed without the number of its question.
     """
     asked = await store.questions()
     id, _, answer = words.partition(" ")
@@ -43,7 +43,10 @@ async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> 
 
 
 async def _answer(store: Store, typed: str, answer: str, asked: list[OpenQuestion]) -> str:
-    """Answer the question `typed`; return the output. A question with choices accepts a note."""
+    """Answer the question that `typed` names; return the output.
+
+    The answer to a question with choices may include a note.
+    """
     id = await resolve_question(store, typed, answer.partition(" ")[0])
     choices = next((each.question.choices for each in asked if each.id == id), ())
     choice, note = answer, ""

@@ -1,4 +1,4 @@
-"""Continue interrupted turns, one after another."""
+"""Resumes interrupted turns, one after another."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class ResumedTurn(msgspec.Struct, frozen=True):
 async def resume_turns(
     store: Store, sessions: Sequence[StreamId], scenario: Path | None = None
 ) -> AsyncIterator[ResumedTurn]:
-    """Continue the interrupted turn of each of `sessions` until it ends or waits for a person.
+    """Resume the interrupted turn of each of `sessions` until it ends or waits for a person.
 
-    Without sessions, continues every interrupted turn. Ends after a turn that Ctrl-C stopped. A
-    turn whose model cannot be called here stays interrupted. `scenario` is a scenario of the
-    scripted model.
+    Without sessions, resumes every interrupted turn. If Ctrl-C stops a turn, no further turn is
+    resumed. A turn whose model cannot be called here stays interrupted. `scenario` is a scenario
+    for the scripted model.
     """
     settings = Configuration(Path(), os.environ)
     allowed = permissions_of(os.environ, None, None, None, None, configuration=settings)

@@ -1,7 +1,7 @@
 """Line-by-line chat: typed lines are messages, lines with a slash are commands.
 
-A line typed during a turn steers it: the model receives it with its next call. Lines from a pipe
-and commands wait for the end of the turn.
+A line typed during a turn steers the turn: the model receives the line with its next call. Piped
+lines and commands wait for the end of the turn.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _CELLS = 100
 
 
 def leaving_remark(session: StreamId, place: Sequence[str]) -> str:
-    """Return the command that resumes `session`, with the options `place` that it needs. Pure."""
+    """Return the command that resumes `session`, with the options that it needs. Pure."""
     words = ("perdure", "chat", "--session", session, *place)
     return f"{safe(shlex.join(words))}  continues it"
 
 
 class LineChat:
-    """A conversation at a terminal or a pipe, line by line."""
+    """A chat at a terminal or a pipe, line by line."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class LineChat:
     async def run(self, session: str | None) -> int:
         """Chat until the user leaves, and return the exit code.
 
-        For piped input, it is the exit code of the last message that failed.
+        For piped input, the code is the exit code of the last message that failed.
         """
         conversation = self._conversation
         try:
@@ -105,7 +105,7 @@ class LineChat:
         return exit_code_of(conversation.failure)
 
     def _greet(self) -> None:
-        """Print the session once, before the first prompt."""
+        """Print the session's heading once, before the first prompt."""
         if self._is_greeted:
             return
         self._is_greeted = True
@@ -114,7 +114,7 @@ class LineChat:
         self.teller.remark(f"{where}. /help says what else you can type.")
 
     async def _set_up_editor(self) -> None:
-        """Let the keys recall earlier input of the folder, and complete commands and files."""
+        """Set the keys that recall earlier input of the folder and complete commands and files."""
         editor, conversation = self._editor, self._conversation
         if editor is None:
             return
@@ -136,7 +136,7 @@ class LineChat:
     # ------------------------------------------------------------ the display
 
     async def show_session(self, chat: Chat | None) -> None:
-        """Do nothing: the command that changed the session prints the change."""
+        """Do nothing, because the command that changed the session prints the change."""
 
     async def show_tree(self, chat: Chat) -> None:
         """Print the tree of the session."""
@@ -155,12 +155,12 @@ class LineChat:
         return None
 
     async def begin_turn(self, chat: Chat) -> None:
-        """Pass lines that are typed from now on to the turn."""
+        """From now on, pass typed lines to the turn."""
         if self._lines.is_terminal:
             self._steering = asyncio.create_task(self._pass_lines())
 
     async def end_turn(self, chat: Chat) -> None:
-        """Read lines as messages again; lines that came too late for the turn are first."""
+        """Read lines as messages again; lines that the turn did not receive come first."""
         if self._steering is not None:
             await cancel_tasks((self._steering,))
             self._steering = None
@@ -228,7 +228,7 @@ class LineChat:
             show(prompt, end="", is_flushed=True)
 
     async def _next_message(self, prompt: str) -> str | None:
-        """Return the next line: a line typed during the turn but not sent, or a new line."""
+        """Return the next line: first a line that was typed during the turn but not sent."""
         if self._lines.has_waiting:
             return await self._lines.next()
         return await self._next(prompt)
@@ -242,7 +242,7 @@ class LineChat:
     async def _pass_lines(self) -> None:
         """Pass lines typed during a turn to the waiting question, or to the turn.
 
-        Commands wait until the turn has ended.
+        Commands are held back until the turn has ended.
         """
         while True:
             is_edited = self._editor is not None and self._editor.is_reading
@@ -259,9 +259,9 @@ class LineChat:
                     await self._conversation.steer(whole)
 
     async def _with_rest(self, line: str) -> str:
-        """Return `line` and the lines that follow immediately: they were pasted together.
+        """Return `line` and the lines that follow immediately, because they were pasted together.
 
-        If the turn ends first, the lines become the next messages.
+        If the turn ends first, these lines become the next messages.
         """
         lines = [line]
         try:
@@ -274,7 +274,7 @@ class LineChat:
         return whole if whole.strip() else ""
 
     async def _edited_answer(self, editor: LineEditor, prompt: str) -> str | None:
-        """Return an answer typed after the question; pasted lines do not count as an answer."""
+        """Return an answer that was typed after the question; pasted lines are no answer."""
         if self._steering is not None:
             await cancel_tasks((self._steering,))
         try:
@@ -285,7 +285,7 @@ class LineChat:
                 self._steering = asyncio.create_task(self._pass_lines())
 
     async def _explain(self, asked: Asked, said: str) -> None:
-        """Print `asked` in full if `said` requests it; otherwise print the valid answers."""
+        """Print `asked` in full if `said` asks for it; otherwise print the valid answers."""
         if said == SHOW and asked.arguments is not None:
             for told in await self._conversation.whole_question(asked):
                 self.teller.remark(told)

@@ -55,7 +55,7 @@ ScopeOption = Annotated[
 
 
 class TypedPermissions(msgspec.Struct, frozen=True):
-    """Permissions on the command line; None or empty: not given."""
+    """Permissions on the command line; None or empty means that an option was not given."""
 
     approve: ApprovalMode | None = None
     commands: tuple[str, ...] = ()
@@ -68,10 +68,10 @@ class TypedPermissions(msgspec.Struct, frozen=True):
         return self != TypedPermissions()
 
     def apply_to(self, kept: Permissions) -> Permissions:
-        """Return `kept` with its values replaced by those of the command line.
+        """Return the permissions `kept`, with values replaced by those of the command line.
 
-        A given command or host that is not yet allowed is added. If all are allowed already, only
-        the given ones remain allowed.
+        A command or host on the command line is added to those allowed already. If every given
+        command or host is allowed already, only the given ones remain allowed.
         """
         named = commands_and_hosts(self.commands, self.domains)
         lines, globs = set(kept.allowed_commands), set(kept.allowed_command_globs)
@@ -125,10 +125,10 @@ def permissions_of(
     *,
     configuration: Configuration | None = None,
 ) -> Permissions:
-    """Return the permissions of a new chat, from the command line or else the settings.
+    """Return the permissions of a new chat, from the command line, or without them the settings.
 
-    A command with ``*`` or ``?`` is a pattern. The default `configuration` is the configuration of
-    this folder.
+    A command that contains ``*`` or ``?`` is a pattern. `configuration` is by default the
+    configuration of this folder.
     Raises: ConfigError.
     """
     configured = configuration or Configuration(Path(), environment)

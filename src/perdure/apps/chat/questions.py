@@ -1,6 +1,6 @@
 """Questions of a running turn and of the agents that it invoked.
 
-Asks one at a time. A question answered by another process is no longer asked.
+The questions are asked one at a time. A question answered by another process is no longer asked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ ELSEWHERE = "it was answered elsewhere"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A question that a turn waits for. `asker` is the invoked agent that asks it, if any."""
+    """A question that a turn waits for.
+
+    `asker` is the invoked agent that asks the question; None for the chat's own agent.
+    """
 
     id: str
     text: str
@@ -61,7 +64,7 @@ Ask = Callable[[Asked], Awaitable[Given]]
 
 
 class QuestionLoop:
-    """Gets answers to the questions of a chat's turns with `ask` (None if there is no person)."""
+    """Gets answers to the questions of a chat's turns from `ask`; None if there is no person."""
 
     def __init__(self, store: Store, chat: Chat, teller: Teller, ask: Ask | None) -> None:
         self._store = store
@@ -95,7 +98,7 @@ class QuestionLoop:
                 await cancel_tasks((asking, elsewhere))
 
     async def below(self) -> None:
-        """Get answers to the questions of invoked agents, until cancelled.
+        """Get answers to the questions of invoked agents, until this call is cancelled.
 
         Raises: NeedsAnswer without a person to ask.
         """
@@ -114,7 +117,7 @@ class QuestionLoop:
             await change(changes, self._store.backend.address)
 
     async def _tell(self, question: str) -> None:
-        """Print the event that an invoked agent asks."""
+        """Print the event that reports the question of an invoked agent."""
         stream, seq = entry_place(question)
         (entry,) = await self._store.backend.entries(stream, seq - 1, 1)
         for event in events_of(entry):

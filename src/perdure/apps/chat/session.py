@@ -1,4 +1,4 @@
-"""Start and resume sessions for chats, and the errors of both."""
+"""Start and resume sessions for chats, and the errors of starting and resuming."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ from perdure.tools.registry import ToolRegistry
 
 
 class ModelNotHere(ConfigError):
-    """The session has a model that cannot be called here.
+    """The session needs a model that cannot be called here.
 
-    `interrupted` is the id of the session if its interrupted turn needs the model.
+    `interrupted` is the id of the session if the model is needed for its interrupted turn.
     """
 
     code: ClassVar[str] = "model_not_here"
@@ -90,11 +90,11 @@ class ModelMissing(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """The agent of new chats, the agents to resume or invoke, prices, servers.
+    """The agent of new chats, the agents that can be resumed or invoked, prices, and servers.
 
-    `lowered` lists the ids of a project's agents. They have the permissions of new chats, but a
-    session keeps the permissions with which it was started. If `is_model_named` is false, `agent`
-    has no model of its own and only resumes sessions that have a model.
+    `lowered` lists the ids of a project's agents. These agents have the permissions of new chats,
+    but a session keeps the permissions it was started with. If `is_model_named` is false, `agent`
+    has no model of its own: it can only resume sessions that have a model.
     """
 
     agent: Agent
@@ -117,8 +117,8 @@ class Resumed:
 class AnswerOptions:
     """Starts and resumes chats in one store, with the available models and one agent.
 
-    `cast` contains the agent and the agents that it may invoke, from the settings and the command
-    line; None: the default agent, with `permissions`.
+    `cast` contains the agent, and the agents that it may invoke, from the settings and the command
+    line; None means the default agent with `permissions`.
     """
 
     def __init__(
@@ -159,8 +159,8 @@ class AnswerOptions:
     async def begin(self, cwd: Path | None, said: str) -> Chat:
         """Start a session in `cwd` or the current folder; `said` is its first message.
 
-        Raises: ModelMissing; ModelNotHere; LimitExceeded and SecretPasted for a message that the
-        session would reject. In these cases, no session is created.
+        Raises: ModelMissing; ModelNotHere; LimitExceeded and SecretPasted if the session would
+        reject the message. If an error is raised, no session is created.
         """
         self.require_choice()
         await self._require_loaded(self.agent.model)
@@ -183,15 +183,17 @@ class AnswerOptions:
         at_most: Permissions | None = None,
         agent_id: str | None = None,
     ) -> Resumed:
-        """Resume a session and its interrupted turn, if there is one.
+        """Resume a session, and its interrupted turn if there is one.
 
-        The session keeps its agent, tools and permissions. The command line restricts the
-        permissions, or extends them with a recorded grant. `at_most`, or the permissions that
-        `permit` left, limit both. `cwd` and variables change the workspace of the session. A
-        session whose agent is not in force here gets the agent `agent_id`, or that of this command,
-        and works in `cwd` or the current folder. Only `cwd` changes its folder in lists.
-        Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs it;
-        TurnOpen for a grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.
+        The session keeps its agent, tools and permissions. The command line can restrict the
+        permissions; it can extend them only with a grant, which is recorded. `at_most`, or else the
+        permissions that `permit` set, limit both. `cwd` and the variables change the workspace of
+        the session. A session whose agent is not in force here gets the agent `agent_id`, or that
+        of this command, and works in `cwd` or the current folder. Only `cwd` changes its folder in
+        lists.
+        Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs the
+        session; TurnOpen for a grant or a move during a turn; FlowRefusal for a role of an
+        uncompleted flow.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header
@@ -235,7 +237,7 @@ class AnswerOptions:
     async def _as_typed(
         self, session: StreamId, agent: Agent, at_most: Permissions | None
     ) -> Agent:
-        """Return `agent` with the permissions of the command line; grant wider permissions."""
+        """Return `agent` with the permissions of the command line; record wider ones as a grant."""
         allowed = self._typed.apply_to(agent.permissions)
         if at_most is not None:
             allowed = within(allowed, at_most)
@@ -249,7 +251,7 @@ class AnswerOptions:
     async def _permitted(
         self, session: StreamId | None, agent: Agent, allowed: Permissions
     ) -> Agent:
-        """Return `agent` with the permissions `allowed`; record wider permissions of `session`."""
+        """Return `agent` with the permissions `allowed`; record a grant if they are wider."""
         if is_within(allowed, agent.permissions):
             return msgspec.structs.replace(agent, permissions=allowed)
         names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
@@ -261,10 +263,10 @@ class AnswerOptions:
         return agent
 
     async def permit(self, chat: Chat | None, typed: TypedPermissions) -> Chat | None:
-        """Change the permissions of `chat` and return it; None changes those of the next session.
+        """Change the permissions of `chat` and return it; None means the next session.
 
-        Wider permissions are recorded as a grant. Raises: ConfigError for wider permissions of an
-        agent from a file; TurnOpen while a turn is open.
+        Wider permissions are recorded as a grant. Raises: ConfigError if the permissions are wider
+        and the agent is from a file; TurnOpen while a turn is open.
         """
         agent = self.agent if chat is None else chat.agent
         kept = agent.permissions
@@ -283,7 +285,7 @@ class AnswerOptions:
         return await self.runtime.resume(chat.id, agent)
 
     def _agent_of(self, known: Authority, named: str | None) -> Agent:
-        """Return the agent to resume a session with: from a file by its id, or its snapshot."""
+        """Return the agent for a resumed session: from the file of its id, or the snapshot."""
         if known.bound is None or known.withheld is not None:
             return self.agent if named is None else self.runtime.host.agent(named)
         snapshot = known.bound.agent or {}
@@ -304,12 +306,12 @@ class AnswerOptions:
         )
 
     def require_choice(self, what: str = "a new session") -> None:
-        """Check that a model was chosen for `what`. Raises: ModelMissing."""
+        """Raise an error unless a model was chosen for `what`. Raises: ModelMissing."""
         if not self._is_model_named:
             raise ModelMissing(what, model_choices(os.environ))
 
     async def use_model(self, chat: Chat) -> None:
-        """Switch the session to the requested model, if it differs."""
+        """Switch the session to the requested model, if the session uses a different one."""
         context = await chat.session.context()
         now = context.model or chat.agent.model
         if self.requested_model is not None and self.requested_model != now:
@@ -329,7 +331,7 @@ class AnswerOptions:
         return self._router.info(model).context_window
 
     async def _require_loaded(self, model: str) -> None:
-        """Like `require`, but load the provider's library, which takes seconds, on a thread."""
+        """Like `require`, but load the provider's library on a thread: loading takes seconds."""
         await self._router.load([model])
         await asyncio.to_thread(self.require, model)
 
@@ -376,9 +378,9 @@ def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
 
 
 async def _is_interrupted(store: Store, session: Session) -> bool:
-    """Whether `session` has an open turn that no process runs, and that continues here.
+    """Whether `session` has an open turn that no process runs and that a resume continues here.
 
-    The turn of an imported session ends when the session is resumed.
+    The turn of an imported session does not continue: it ends when the session is resumed.
     """
     if (await session.info()).open_turn is None:
         return False
@@ -404,7 +406,7 @@ async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -
 
 
 def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast:
-    """Return the default agent with `model`, or the agent of the settings."""
+    """Return the default agent with `model`, or, without a model, the agent of the settings."""
     settings = Configuration(Path(), os.environ)
     named = model or settings.model
     agent = chat_agent(named, permissions=permissions, **settings.timeouts)
@@ -443,13 +445,13 @@ async def compact_session(
 
 
 async def kept_tokens(store: Store, session: str) -> int:
-    """Return about how many of the newest tokens of the session a compaction leaves unchanged."""
+    """Return about how many of the newest tokens of the session a compaction does not summarize."""
     agent = _configured_cast(None, None).agent
     return (await _compaction_of(store, StreamId(session), agent)).keep_recent_tokens
 
 
 async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> CompactionSettings:
-    """Return the compaction settings of the session's agent, or of `agent` if it has none."""
+    """Return the compaction settings of the session's agent; if it has none, those of `agent`."""
     known = await authority_of(store.backend, session)
     if known.bound is None or known.bound.agent is None or known.withheld is not None:
         return agent.compaction
@@ -459,10 +461,10 @@ async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> Compa
 async def branch_session(
     store: Store, session: str, entry: str | None, model: str | None, focus: str | None
 ) -> Entry | None:
-    """Continue from `entry` with a summary of the abandoned branch; return None if already there.
+    """Continue from `entry` with a summary of the abandoned branch; None if it is the leaf already.
 
     Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed; EntryNotFound; HookBlocked;
-    FlowRefusal for the role of a flow that is not completed.
+    FlowRefusal if the session belongs to a role of a flow that is not completed.
     """
     answering = AnswerOptions(store, model=model, scenario=None)
     try:

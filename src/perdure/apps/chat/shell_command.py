@@ -1,4 +1,4 @@
-"""``!command`` in a chat: run a command of the user, and record it for the model.
+"""``!command`` in a chat: run a command of the user, and record the command for the model.
 
 The command is the user's own, so it runs in the user's shell without an approval. The output is
 part of the conversation, unless the command was typed with ``!!``.
@@ -24,7 +24,7 @@ TIMEOUT_S = 600.0
 
 
 class ShellRun(msgspec.Struct, frozen=True):
-    """A finished command. `code` is None if the command took too long and was killed."""
+    """A finished command. `code` is None if the shell command took too long and was killed."""
 
     command: str
     output: str
@@ -37,7 +37,7 @@ class ShellRun(msgspec.Struct, frozen=True):
         return "timed out" if self.code is None else f"exit code {self.code}"
 
     def message(self, *, in_context: bool) -> CustomMessage:
-        """Return the entry that records the command; pi writes the same fields."""
+        """Return the entry that records the command; it has the same fields as in pi."""
         told = [f"I ran this command: `{self.command}`"]
         told.append(fenced(self.output) if self.output else "It printed nothing.")
         if self.code != 0:
@@ -55,7 +55,7 @@ class ShellRun(msgspec.Struct, frozen=True):
 
 
 async def run_shell(command: str, folder: Path) -> ShellRun:
-    """Run `command` in the user's shell in `folder`, without input.
+    """Run `command` in the user's shell in `folder`, with empty standard input.
 
     Raises: ToolError if the shell cannot be started.
     """

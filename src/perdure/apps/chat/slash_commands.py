@@ -1,4 +1,4 @@
-"""The commands that are typed into a chat: words that begin with a slash."""
+"""The commands that are typed into a chat: they begin with a slash."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Presentation(Protocol):
 
 
 class Place(Protocol):
-    """The conversation in which the commands are typed."""
+    """The conversation in which commands are typed."""
 
     @property
     def chat(self) -> Chat | None:
@@ -166,7 +166,10 @@ def unknown_command(word: str, known: Collection[str]) -> str:
 
 
 def surplus(word: str, rest: str) -> str | None:
-    """Return the remark about text behind a command without arguments; None without it. Pure."""
+    """Return the remark about text after a command without arguments; None if there is no text.
+
+    Pure.
+    """
     return _alone(word) if word in _ALONE and rest.strip() else None
 
 
@@ -175,7 +178,7 @@ def _alone(word: str) -> str:
 
 
 class SlashCommands:
-    """The commands of a chat at `place`."""
+    """Runs the commands of a chat at `place`."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -402,7 +405,10 @@ class SlashCommands:
         self._place.remark(f"wrote {safe(str(path))}{told}")
 
     def _is_free(self) -> bool:
-        """Whether no turn runs. Print a remark if a turn runs: its answer would go elsewhere."""
+        """Return whether no turn is running.
+
+        Print a remark if a turn is running, because the command's answer would then go elsewhere.
+        """
         is_free = self._place.chat is None or not self._place.chat.is_running
         if not is_free:
             self._place.remark("a turn is running: stop it first, or wait for its end")
@@ -416,7 +422,7 @@ class SlashCommands:
 
 
 def _require(rest: str, told: str) -> None:
-    """Check that something follows the command. Raises: WrongArgument(told)."""
+    """Raise an error if nothing follows the command. Raises: WrongArgument(told)."""
     if not rest:
         raise WrongArgument(told)
 

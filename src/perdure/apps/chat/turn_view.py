@@ -1,7 +1,7 @@
-"""Run a turn at a terminal: print its events, ask its questions, handle Ctrl-C.
+"""Run a turn at a terminal: print the turn's events, ask its questions, handle Ctrl-C.
 
-The first Ctrl-C ends the turn and stores the partial answer. The second exits at once, and the turn
-stays open in the log to be resumed.
+The first Ctrl-C ends the turn and stores the partial answer. The second exits at once; the turn
+stays open in the log and can be resumed.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ STOPPING = "stopping the turn; press Ctrl-C again to exit at once"
 async def resuming_remark(chat: Chat, requested: str | None) -> str:
     """Return the remark before the interrupted turn of `chat` continues.
 
-    A turn keeps its model, because its answers and tool calls so far are from that model. The
-    remark names it if another was `requested`.
+    A turn keeps its model, because that model wrote the turn's earlier answers and tool calls. If
+    another model was `requested`, the remark names the turn's model.
     """
     model = (await chat.session.context(1)).model or chat.agent.model
     if requested in (None, model):
@@ -74,10 +74,10 @@ def pasted_remark(text: str, chat: Chat) -> str | None:
 def remark_moved(
     chat: Chat, withheld: Withheld | None, recorded: str | None, *, is_first: bool
 ) -> None:
-    """Print which settings and which folder of a resumed session are not in force here.
+    """Print which settings and folder of a resumed session are not in force here.
 
-    `recorded` is the folder of the session in lists; None if the user named a folder. Later
-    resumes in the folder where its tools work print no folder.
+    `recorded` is the folder of the session in lists; None if the user named a folder. Later resumes
+    in the folder where its tools work print no folder.
     """
     if withheld is not None:
         remark(NOT_IN_FORCE.format(_WHY[withheld]))
@@ -92,7 +92,7 @@ def remark_moved(
 
 
 async def remark_unpriced(runtime: Runtime, agent: Agent, caps: Agent) -> None:
-    """Print a warning if `agent` has a budget (that of `caps`) and a model without a price."""
+    """Print a warning if `agent` has a budget (in `caps`) and a model without a known price."""
     warning = await runtime.host.unpriced_warning(agent, runtime.host.budget_of(caps))
     if warning is not None:
         remark(f"{warning}; its price goes into [models.prices] of your settings")
@@ -119,13 +119,13 @@ async def show_turn(
     pending: Sequence[Asked] = (),
     ask: Ask | None = None,
 ) -> Reply | None:
-    """Print the events of `turn` after seq `after`, and return its end; None if it was stopped.
+    """Print the events of `turn` after seq `after`; return its end, or None if it was stopped.
 
-    `pending` contains the earlier questions of the turn. Questions of invoked agents are asked,
-    too.
+    `pending` contains the turn's questions that were asked before. Questions of invoked agents are
+    asked in the same way.
 
-    Raises: Left; NeedsAnswer if the turn asks a question and no person can answer; the errors of
-    the turn.
+    Raises: Left; NeedsAnswer if the turn asks a question and there is no person to answer; the
+    errors of the turn.
     """
     presses = 0
     is_left = asyncio.Event()
@@ -158,7 +158,7 @@ async def show_turn(
 
 
 async def _first_of(telling: asyncio.Task[None], *others: asyncio.Task[None]) -> None:
-    """Wait until all events are printed. Raises: the first error of `others`."""
+    """Wait until all events of the turn are printed. Raises: the first error of `others`."""
     while not telling.done():
         running = [task for task in others if not task.done()]
         await asyncio.wait((telling, *running), return_when=asyncio.FIRST_COMPLETED)
@@ -198,7 +198,7 @@ async def _print_events(
 
 
 def _lacks_commands(event: AnyEvent) -> bool:
-    """Whether the model called `run_command`, and no command is allowed."""
+    """Return whether the model called `run_command` although no command is allowed."""
     if not isinstance(event, Event) or event.type != "agent:tool_result":
         return False
     told = event.payload

@@ -98,7 +98,7 @@ async def continue_in(
 
 
 def _note(made: Continuation, lines: Iterable[str]) -> None:
-    """Print `lines`, and the requirements of the command that were not found."""
+    """Print `lines`, and the requirements of the command that this machine lacks."""
     for line in lines:
         remark(safe(line))
     if shutil.which(made.command[0]) is None:
@@ -106,7 +106,7 @@ def _note(made: Continuation, lines: Iterable[str]) -> None:
 
 
 def _gone(made: Continuation, session: str) -> Iterator[str]:
-    """Yield advice if the folder in which the command runs does not exist."""
+    """Yield advice if the folder in which the other program would run does not exist."""
     if not Path(made.cwd).is_dir():
         yield (
             f"the session's folder {made.cwd} does not exist, so the command fails: make it again "
@@ -116,7 +116,7 @@ def _gone(made: Continuation, session: str) -> Iterator[str]:
 
 
 def _place(program: Program) -> Path:
-    """Return the folder where `program` looks for sessions, or a folder of perdure."""
+    """Return the folder where `program` looks for sessions; otherwise a folder of perdure."""
     if program in _HISTORIES:
         return folder_of(_HISTORIES[program], Path.home(), os.environ)
     if program == "operator":
@@ -127,9 +127,11 @@ def _place(program: Program) -> Path:
 
 
 def _write(file: Path, made: Continuation) -> bool:
-    """Write the file once; the other program may have changed it since. False: the file existed.
+    """Write the file if it does not exist; the other program may have changed an existing file.
 
-    Raises: PathExists for a file that does not begin with the conversation.
+    Returns False if the file existed.
+
+    Raises: PathExists if the existing file does not begin with the conversation.
     """
     content = made.exported.content
     if file.is_file():
@@ -144,7 +146,7 @@ def _write(file: Path, made: Continuation) -> bool:
 
 
 def _command(made: Continuation, file: Path) -> str:
-    """Return the line for a shell that continues the session."""
+    """Return the shell command that continues the session."""
     steps = [step for step in (made.before, made.command) if step]
     named = ([str(file) if word == "{file}" else word for word in step] for step in steps)
     return " && ".join([f"cd {shlex.quote(made.cwd)}", *map(shlex.join, named)])

@@ -1,4 +1,4 @@
-"""``perdure doctor``: check the set-up and the store, and advise on each problem."""
+"""``perdure doctor``: check the installation and the store, and give advice on each problem."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _MEANINGS: Mapping[Status, Meaning] = {"ok": "good", "warn": "warning", "fail": 
 
 
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One check. `advice` describes how to fix a problem."""
+    """One check. `advice` describes how to fix the problem that the check found."""
 
     name: str
     status: Status
@@ -107,7 +107,7 @@ def _installation() -> Iterator[Check]:
 
 
 async def _store(common: CommonOptions) -> list[Check]:
-    """Check the store, or report that the settings do not determine one."""
+    """Check the store; report if the settings do not determine a store."""
     try:
         return [*_place(common.store), *await _content(common)]
     except PerdureError as error:
@@ -115,7 +115,10 @@ async def _store(common: CommonOptions) -> list[Check]:
 
 
 def _place(store: str | None) -> Iterator[Check]:
-    """Check the file system. Reads the file before SQLite locks it in this process."""
+    """Check the file system of the store.
+
+    The file is read before SQLite locks it in this process.
+    """
     address = store_address(store)
     file = database_file(address)
     if file is None:
@@ -166,7 +169,7 @@ def _journal(file: Path) -> Check:
 
 
 def _leftovers(file: Path) -> Iterator[Check]:
-    """Find leftovers of interrupted work beside the store, and replaced stores."""
+    """Find files beside the store that interrupted work left, and stores that were replaced."""
     for name, left, advice in (
         ("rekey", unfinished_copy(file), "run it again, or delete the copy"),
         ("restore", unfinished_restore(file), "run it again, or delete what it left"),
@@ -241,7 +244,7 @@ def _durability(facts: StoreInfo) -> Check:
 
 
 def _rekey_advice(store: str | None) -> str:
-    """Return the command that encrypts the store here."""
+    """Return the command that encrypts this store."""
     named = "" if store is None else f" --store {shlex.quote(store)}"
     if has_keyring():
         return f"`perdure store rekey --generate{named}` encrypts it, with a key in the keyring"
@@ -266,7 +269,7 @@ def _encryption(facts: StoreInfo, store: str | None) -> Check:
 
 
 def _models() -> Iterator[Check]:
-    """Check the providers that are set up, and those whose key or package cannot be used."""
+    """Check the providers that are set up, and report those whose key or package cannot be used."""
     states = provider_states(os.environ)
     ready = [state.name for state in states if state.status == "configured"]
     yield Check("models", "ok", f"set up: {', '.join(ready)}", "`perdure models` lists them all")
@@ -287,7 +290,10 @@ def _models() -> Iterator[Check]:
 
 
 def _servers() -> Iterator[Check]:
-    """Check whether the MCP servers of the settings exist. Starts and contacts none."""
+    """Check whether the programs of the MCP servers in the settings exist.
+
+    No server is started or contacted.
+    """
     try:
         configuration = Configuration(Path(), os.environ, is_lenient=True)
         servers = servers_of(configuration)

@@ -1,7 +1,7 @@
 """Exit codes of commands, derived from an error's stable ``code``.
 
-A code that is not in the table means that the work failed (1). Errors that only a command line has
-(an existing file, a missing path) are defined here.
+A code that is not in the table means that the work failed (1). Errors that only the command line
+raises (an existing file, a missing path) are defined here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class UsageMistake(PerdureError):
 
 
 class PathNotFound(PerdureError):
-    """A named file or folder does not exist."""
+    """A file or folder that the user named does not exist."""
 
     code: ClassVar[str] = "path_not_found"
 
@@ -37,7 +37,7 @@ class PathNotFound(PerdureError):
 
 
 class StoreFolderNotFound(PathNotFound):
-    """The folder in which a named store would be created does not exist."""
+    """The folder in which a new store would be created does not exist."""
 
     def __init__(self, folder: str, near: str | None = None) -> None:
         super().__init__(folder)
@@ -68,7 +68,7 @@ class GrantNotFound(PerdureError):
 
 
 class MessageNotFound(PerdureError):
-    """No message of that id waits in the schedule."""
+    """No message with that id is scheduled."""
 
     code: ClassVar[str] = "message_not_found"
 
@@ -78,7 +78,7 @@ class MessageNotFound(PerdureError):
 
 
 class StoreNotFound(PerdureError):
-    """The store of a command does not exist."""
+    """The store that a command needs does not exist."""
 
     code: ClassVar[str] = "store_not_found"
 
@@ -92,7 +92,7 @@ class StoreNotFound(PerdureError):
 
 
 class ImportNeeded(NotImported):
-    """A command got a file instead of a session, and the file was not imported."""
+    """A command got a session file instead of a session id, and the file was not imported."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -113,7 +113,7 @@ class NothingToImport(PerdureError):
 
 
 class WholeIdNeeded(SessionNotFound):
-    """A command that needs a whole id got a prefix or a file."""
+    """A command that needs a whole id got a prefix of an id, or a file."""
 
     def __init__(self, typed: str, candidates: tuple[str, ...]) -> None:
         super().__init__(typed)
@@ -164,7 +164,7 @@ class NoTerminal(PerdureError):
 
 
 class NothingToPick(PerdureError):
-    """There is no session to choose."""
+    """There is no session to choose from."""
 
     code: ClassVar[str] = "nothing_to_pick"
 
@@ -175,7 +175,7 @@ class NothingToPick(PerdureError):
 
 
 class NeedsAnswer(PerdureError):
-    """A turn waits for a person, and this process cannot ask one."""
+    """A turn waits for a person's answer, and this process cannot ask a person."""
 
     code: ClassVar[str] = "needs_answer"
 

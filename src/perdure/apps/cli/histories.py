@@ -32,7 +32,7 @@ _AIDER = ".aider.chat.history.md"
 
 
 class History(msgspec.Struct, frozen=True):
-    """The folder, or the file, of the sessions of `program`."""
+    """The folder or file in which `program` stores its sessions."""
 
     program: str
     folder: Path
@@ -41,7 +41,10 @@ class History(msgspec.Struct, frozen=True):
 def known_histories(
     home: Path, environment: Mapping[str, str], folder: Path | None = None
 ) -> Iterator[History]:
-    """Yield the histories of known programs that exist; Aider's is in `folder` or above it."""
+    """Yield the histories of known programs that exist.
+
+    Aider's histories are in `folder` or in a parent of it.
+    """
     for program in _PLACES:
         place = folder_of(program, home, environment)
         if place.is_dir():
@@ -52,7 +55,7 @@ def known_histories(
 
 
 def _files_above(folder: Path | None) -> Iterator[Path]:
-    """Yield the possible paths of Aider's history, up to the folder of the repository."""
+    """Yield the possible paths of Aider's history, from the folder up to the repository's root."""
     for each in () if folder is None else (folder, *folder.parents):
         yield each / _AIDER
         if (each / ".git").exists():
@@ -67,5 +70,5 @@ def folder_of(program: str, home: Path, environment: Mapping[str, str]) -> Path:
 
 
 def places() -> str:
-    """Return a readable list of the places that are searched for histories."""
+    """Return the places that are searched for histories, as readable text."""
     return ", ".join([*(f"~/{usual}/{part}" for _, usual, part in _PLACES.values()), _AIDER])

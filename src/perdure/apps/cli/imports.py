@@ -200,7 +200,7 @@ async def import_sessions(
 async def _import_once(
     store: Store, paths: Sequence[Path], how: ImportOptions, address: str, *, as_json: bool
 ) -> int:
-    """Import all at `paths`; return the exit code. Raises: NothingToImport."""
+    """Import everything at `paths`; return the exit code. Raises: NothingToImport."""
     own = own_folders(address)
     closed: list[OSError] = []
     files = list(files_at(paths, address, closed.append))
@@ -212,7 +212,7 @@ async def _import_once(
 
 
 def _histories(*, as_json: bool) -> list[Path]:
-    """Return the histories on this machine, and print them. Raises: NothingToImport."""
+    """Find the histories on this machine, print them and return them. Raises: NothingToImport."""
     found = list(known_histories(Path.home(), os.environ, Path.cwd()))
     if not found:
         raise NothingToImport((places(),), "history", "name a file or a folder")
@@ -262,9 +262,9 @@ async def _import_files(
 
 
 class _Total:
-    """The totals of all files. `failure` is the error of the last file that failed.
+    """The totals of all imported files. `failure` is the error of the last file that failed.
 
-    A file below one of the folders `named` that is not a session does not count as a failure.
+    A file that is not a session is no failure if it is in one of the folders `named`.
     """
 
     def __init__(self, named: Sequence[Path]) -> None:
@@ -290,7 +290,10 @@ class _Total:
         return True
 
     def lines(self) -> Iterator[str]:
-        """Return the totals in one line, below a line for each program if there are several."""
+        """Return one line with the totals.
+
+        If there are several programs, a line for each comes first.
+        """
         programs = self._sessions.items()
         for program, sessions in sorted(programs) if len(programs) > 1 else ():
             yield f"{program}: {self._added(len(sessions), self._entries[program])}"
@@ -335,7 +338,7 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
 
 
 def _written_by_us(address: str) -> frozenset[FileId]:
-    """Return the file of the store, and the files to which this command's output goes."""
+    """Return the store's file, and the files to which the output of this command is redirected."""
     found: set[FileId] = set()
     file = database_file(address)
     if file is not None:
@@ -349,7 +352,7 @@ def _written_by_us(address: str) -> frozenset[FileId]:
 
 
 async def _follow(follower: FolderFollower, *, as_json: bool) -> int:
-    """Print changes until Ctrl-C."""
+    """Print the changes as they are imported, until Ctrl-C."""
     telling = asyncio.create_task(_tell_changes(follower, as_json=as_json))
 
     def stop() -> None:

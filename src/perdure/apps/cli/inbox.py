@@ -43,7 +43,7 @@ inbox = typer.Typer(invoke_without_command=True)
 
 
 class WaitingQuestions(msgspec.Struct, frozen=True):
-    """A question, and the session or flow it belongs to."""
+    """A question, and the session or flow that asked it."""
 
     info: SessionInfo
     asked: OpenQuestion
@@ -184,10 +184,11 @@ async def answer(
 
 
 async def resolve_question(store: Store, typed: str, choice: str) -> str:
-    """Resolve `typed` to the id of an open question that is answered with `choice`.
+    """Return the id of the open question that `typed` names, which is to be answered with `choice`.
 
-    To allow a call, `typed` needs the number of its question, because the session may have asked
-    another question since the person read the list. To deny the only open question, it does not.
+    To allow a call, `typed` must include the number of the question, because the session may have
+    asked a new question since the person read the list. To deny the only open question, no number
+    is needed.
     Raises: UsageMistake; QuestionNotFound, AmbiguousId.
     """
     stream = stream_asking(typed)
@@ -220,9 +221,9 @@ def _stream(asked: OpenQuestion) -> StreamId:
 
 
 async def continuation(store: Store, answered: Entry, of_session: str) -> str:
-    """Return a sentence about how the session, flow or program continues after `answered`.
+    """Return a sentence on how the session, flow or program continues after the answer `answered`.
 
-    `of_session` is the sentence for a session, with ``{}`` for its id.
+    `of_session` is the sentence to use for a session, with ``{}`` in place of the session id.
     """
     stream = answered.stream
     header = (await store.backend.state(stream)).header
@@ -279,7 +280,10 @@ def _command(asked: OpenQuestion) -> str:
 
 
 def _list_lines(waiting: list[WaitingQuestions]) -> Iterator[str]:
-    """Return a few lines for each question; `perdure inbox show` prints the scope of an answer."""
+    """Return a few lines for each question.
+
+    `perdure inbox show` also prints the scope of an answer.
+    """
     style, now = out_style(), SystemClock().now_ms()
     for each in waiting:
         asked = each.asked

@@ -135,9 +135,9 @@ FORMS = ("text", "json")
 
 
 def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
-    """Write log lines to `stream` as `environment` sets; by default none, not even of libraries.
+    """Write logs to `stream` as `environment` configures; by default none, also none of libraries.
 
-    Raises: ConfigError for an unknown level or form.
+    Raises: ConfigError for an unknown log level or format.
     """
     root = logging.getLogger()
     for handler in [h for h in root.handlers if isinstance(h, _Lines | logging.NullHandler)]:
@@ -159,11 +159,11 @@ def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
 
 
 class _Lines(logging.StreamHandler[TextIO]):
-    """A handler class of its own, to distinguish it from other handlers."""
+    """A handler class of this module, to distinguish the handler from others."""
 
 
 class TextForm(logging.Formatter):
-    """A line for people: time, level, logger, message, and the session or flow."""
+    """Formats a log line for people: time, level, logger, message, and the session or flow."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = " ".join(f"{name}={value}" for name, value in scope().items())
@@ -179,7 +179,7 @@ class TextForm(logging.Formatter):
 
 
 class JsonForm(logging.Formatter):
-    """A line for programs: one JSON object."""
+    """Formats a log line for programs: one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {

@@ -66,7 +66,7 @@ models_commands = typer.Typer(invoke_without_command=True)
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """The result of one small call. Units: milliseconds from the start of the call."""
+    """The result of one short model call. Units: milliseconds from the start of the call."""
 
     model: str
     text: str
@@ -210,7 +210,7 @@ def remove_key(provider: ProviderArgument) -> int:
 
 
 def _provider(name: str) -> Provider:
-    """Return the provider `name`; a model name (provider:name) selects its provider."""
+    """Return the provider `name`; for a model name (provider:name), the provider of the model."""
     found = PROVIDERS.get(name.partition(":")[0])
     if found is None:
         raise UsageMistake(f"unknown provider {name!r}; known: {', '.join(PROVIDERS)}")
@@ -231,7 +231,7 @@ def _typed_key(provider: Provider) -> str:
 
 
 def _after_key(provider: Provider, key: str) -> Iterator[str]:
-    """Print the other requirements of `provider`, and how to test it."""
+    """Print what else `provider` needs, and how to test it."""
     state = state_of(provider, os.environ)
     if state.status == "unusable key":
         yield f"The key file comes first, and it cannot be used: {safe(state.remedy)}"

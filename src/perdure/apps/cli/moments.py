@@ -1,4 +1,4 @@
-"""Times as a person types them: dates, times of day, and spans before now."""
+"""Times as a person types them: dates, times of day, and durations before now."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ COMING_FORMS = "2026-11-21T09:30, tomorrow 09:30, 30m, 2h or 7d"
 def moment(typed: str, now: datetime) -> datetime:
     """Return the time that `typed` describes, relative to `now`; the default zone is local.
 
-    A date means the start of that day, and ``today 09:30`` a time on it; ``7d`` means seven days
-    before `now`. Pure.
+    A date means the start of that day; ``today 09:30`` is a time on that day; ``7d`` means seven
+    days before `now`. Pure.
     Raises: typer.BadParameter.
     """
     said = typed.strip().casefold()
@@ -46,16 +46,16 @@ def moment(typed: str, now: datetime) -> datetime:
 
 
 def typed_moment(typed: str | datetime) -> datetime:
-    """Return the moment of an option. Raises: typer.BadParameter."""
+    """Return the time that the value of an option describes. Raises: typer.BadParameter."""
     if isinstance(typed, datetime):
         return typed
     return moment(typed, _seen_from(typed, moment_of(SystemClock().now_ms())))
 
 
 def coming_moment(typed: str | datetime) -> datetime:
-    """Return the future time of an option: ``2h`` is two hours from now.
+    """Return the future time that an option describes: ``2h`` is two hours from now.
 
-    Raises: typer.BadParameter, also for a time that has passed.
+    Raises: typer.BadParameter, also if the time has passed.
     """
     if isinstance(typed, datetime):
         return typed
@@ -74,7 +74,7 @@ def coming_moment(typed: str | datetime) -> datetime:
 
 
 def _seen_from(typed: str, now: datetime) -> datetime:
-    """Return `now` in UTC for a span of minutes or hours, and otherwise in local time."""
+    """Return `now` in UTC if the duration is in minutes or hours, and otherwise in local time."""
     if _EXACT.fullmatch(typed.strip().casefold()):
         return now.astimezone(UTC)
     return now.astimezone().replace(tzinfo=None)
@@ -83,9 +83,9 @@ def _seen_from(typed: str, now: datetime) -> datetime:
 def _ordered(
     context: typer.Context, parameter: typer.CallbackParam, value: datetime | None
 ) -> datetime | None:
-    """Return `value` unchanged; for ``--since`` and ``--until``.
+    """Return `value` unchanged; validates ``--since`` and ``--until``.
 
-    Raises: typer.BadParameter if both are given and no time is between them.
+    Raises: typer.BadParameter if both are given and the range between them is empty.
     """
     is_since = parameter.name == "since"
     other: datetime | None = context.params.get("until" if is_since else "since")

@@ -1,4 +1,4 @@
-"""Shared parts of commands: options, the event loop, and the display of sessions."""
+"""Shared parts of commands: options, the event loop, and how sessions are displayed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from perdure.models.catalogue import require_model_name
 
 
 def only_text(words: str | None) -> str | None:
-    """Return `words` unchanged; for an option or argument that is stored in the log.
+    """Return `words` unchanged; validates an option or argument that is stored in the log.
 
-    Raises: typer.BadParameter when `words` are not UTF-8.
+    Raises: typer.BadParameter if `words` is not valid UTF-8.
     """
     try:
         (words or "").encode()
@@ -28,9 +28,9 @@ def only_text(words: str | None) -> str | None:
 
 
 def only_subject(words: str | None) -> str | None:
-    """Return `words` unchanged; for an option that names a subject.
+    """Return `words` unchanged; validates an option that names a subject.
 
-    Raises: typer.BadParameter when they are blank or not UTF-8.
+    Raises: typer.BadParameter if `words` is blank or not valid UTF-8.
     """
     if words is not None and not words.strip():
         raise typer.BadParameter(
@@ -50,7 +50,7 @@ EmbedderOption = Annotated[
 
 
 def named_path(typed: str | Path) -> Path:
-    """Return the path of an option or argument; "" is not the current folder.
+    """Return the path of an option or argument; unlike in `Path`, "" is not the current folder.
 
     Raises: typer.BadParameter when the path is empty, for example from an unset variable.
     """
@@ -62,16 +62,16 @@ def named_path(typed: str | Path) -> Path:
 def stored_path(typed: str | Path) -> Path:
     """Like `named_path`, for a path that is stored in the log.
 
-    Raises: typer.BadParameter when the path is empty or not UTF-8.
+    Raises: typer.BadParameter if the path is empty or not valid UTF-8.
     """
     only_text(str(typed))
     return named_path(typed)
 
 
 def model_name(named: str | None) -> str | None:
-    """Return `named` unchanged; for an option that names a model.
+    """Return `named` unchanged; validates an option that names a model.
 
-    Raises: typer.BadParameter if it names no provider.
+    Raises: typer.BadParameter if `named` has no known provider.
     """
     try:
         if named is not None:
@@ -89,7 +89,7 @@ def model_names(named: list[str] | None) -> list[str] | None:
 
 
 def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
-    """Return the namespace: as typed, or from $PERDURE_NAMESPACE, the settings, or `value`.
+    """Return the namespace: as typed, or from $PERDURE_NAMESPACE, or the settings, or else `value`.
 
     Raises: ConfigError when the settings cannot be read.
     """
@@ -172,7 +172,7 @@ ROOT = "root"
 
 
 def named_values(words: Iterable[str], option: str) -> dict[str, str]:
-    """Return the texts of ``NAME=VALUE`` arguments, by name.
+    """Return the values of ``NAME=VALUE`` arguments, keyed by name.
 
     Raises: UsageMistake.
     """

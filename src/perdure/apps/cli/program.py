@@ -1,4 +1,4 @@
-"""The table of commands. Running a command imports only its own module."""
+"""The table of commands. Running a command imports only the module of this command."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ COMMANDS: Mapping[str, str] = {
 
 
 class CommandModule(Protocol):
-    """A module with commands."""
+    """A module that defines commands."""
 
     def add_to(self, program: typer.Typer) -> None:
-        """Add its commands to `program`."""
+        """Add the module's commands to `program`."""
         ...
 
 
@@ -89,9 +89,9 @@ def run(words: Sequence[str]) -> int:
 
 
 def command_line(words: Sequence[str]) -> Any:
-    """Return the parser for `words`, with the named command or with the names of all commands.
+    """Return the parser for `words`, with the command they name or with the names of all commands.
 
-    A process builds the parser once, because building takes longer than most commands.
+    A process builds the parser only once, because building it takes longer than most commands.
     """
     place = next((n for n, word in enumerate(words) if not word.startswith("-")), len(words))
     named, *after = words[place:] or [""]
@@ -120,9 +120,9 @@ def _built(names: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _loaded(program: typer.Typer, only: str | None = None) -> Generator[bool]:
-    """Add the commands to each group of `program`; a group that contains `only` gets just this.
+    """Add the commands to each group of `program`; a group that contains `only` gets just that one.
 
-    Yields whether a group contains the command `only`.
+    Yields, for each group, whether it contains the command `only`.
     """
     groups = [cast("typer.Typer", group.typer_instance) for group in program.registered_groups]
     own = [group.registered_commands for group in groups]
@@ -138,7 +138,7 @@ def _loaded(program: typer.Typer, only: str | None = None) -> Generator[bool]:
 
 
 def _spread_options(program: typer.Typer) -> None:
-    """Replace each parameter that is a struct of options by the options of its fields."""
+    """Replace each parameter whose type is a struct of options by one option per field."""
     for known in (program.registered_callback, *program.registered_commands):
         if known is not None and _COMMON in getattr(known.callback, "__annotations__", {}).values():
             known.callback = _spread(cast("Callable[..., object]", known.callback))
@@ -175,12 +175,12 @@ def _spread(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def shape_of(command: object) -> Command:
-    """Return the description of `command`, a program built by typer."""
+    """Return the description of `command`, which is a program built with typer."""
     return describe_program(command, tuple(COMMANDS))
 
 
 def whole_program() -> typer.Typer:
-    """Return the program with every command."""
+    """Return the program with every command loaded."""
     program = _program(COMMANDS)
     for group in program.registered_groups:
         instance = cast("typer.Typer", group.typer_instance)
@@ -190,7 +190,10 @@ def whole_program() -> typer.Typer:
 
 
 def _program(loaded: Collection[str]) -> typer.Typer:
-    """Return the program with the commands `loaded`; if empty, with the names of all commands."""
+    """Return the program with the commands `loaded`.
+
+    If `loaded` is empty, the program contains only the names of all commands.
+    """
     program = typer.Typer(rich_markup_mode=None, no_args_is_help=True, add_completion=False)
     program.callback()(_perdure)
     for module in dict.fromkeys(COMMANDS[name] for name in loaded):
@@ -201,7 +204,7 @@ def _program(loaded: Collection[str]) -> typer.Typer:
 
 
 def _not_loaded() -> None:
-    """Placeholder for a command whose module is not loaded."""
+    """The placeholder for a command whose module is not loaded."""
 
 
 def _show_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer passes it by position
@@ -274,7 +277,7 @@ _WRONG_FORMAT = re.compile(r"Invalid value for '--format': '(\w+)' is not one of
 
 
 def _names_json(words: Sequence[str]) -> bool:
-    """Return whether a word is the value of an option like ``--format json``."""
+    """Return whether a word in the arguments is the value of an option like ``--format json``."""
     return any(word.rpartition("=")[2].casefold() == "json" for word in words)
 
 

@@ -66,7 +66,10 @@ _NO_USAGE = "No model calls found. `perdure import` brings in the sessions of ot
 
 
 class _DearerPart(msgspec.Struct, frozen=True):
-    """A part without its own price for `model`; its `tokens` cost as much as other input."""
+    """A kind of tokens for which `model` has no price of its own.
+
+    `tokens` of this kind are charged as other input.
+    """
 
     model: str
     name: str
@@ -74,7 +77,7 @@ class _DearerPart(msgspec.Struct, frozen=True):
 
 
 def add_to(program: typer.Typer) -> None:
-    """Make the commands known."""
+    """Register the commands."""
     for command in (usage, activity, edits):
         program.command()(command)
 
@@ -170,11 +173,11 @@ async def _dearer_parts(
     models: Sequence[UsageTotal],
     prices: Mapping[str, Price],
 ) -> list[_DearerPart]:
-    """Return the parts that have tokens but no price of their own, which are priced as input.
+    """Return the kinds of tokens that occur, have no price of their own, and are charged as input.
 
-    `read` returns the totals at other prices. If the price of a part increases by one micro-cent
-    per token, the total increases by the number of its tokens. Calls with a cost in the log add
-    nothing.
+    `read` returns the total costs for given prices. If the price of a kind rises by one micro-cent
+    per token, the total cost rises by the number of tokens of that kind. Calls whose cost is
+    recorded in the log do not change the total.
     """
     lacking: dict[str, dict[str, Price]] = {"cache_read": {}, "cache_write": {}}
     for each in models:

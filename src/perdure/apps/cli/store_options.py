@@ -1,8 +1,9 @@
-"""Options for the store, namespace and session of a command, and the form of results.
+"""Options for the store, the namespace and the session of a command, and for the output format.
 
 A session is named by its id, a prefix of its id, or a session file. Text with a slash is a path,
 because ids contain no slash. Text with the suffix of a session file is a path, unless it is the id
-of a session. A file name refers to the session of the file in the store; nothing is imported.
+of a session. A file name means the session that was imported from the file; nothing is imported
+now.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _TITLE_CELLS = 40
 
 
 class CommonOptions(msgspec.Struct, frozen=True):
-    """The options of most commands: the store and namespace to work in, and the form of results.
+    """The options of most commands: the store and namespace to use, and the output format.
 
     A command that declares a parameter of this type has the options of all fields.
     """
@@ -88,12 +89,12 @@ class CommonOptions(msgspec.Struct, frozen=True):
         return existing_store(existing_address(self.store), self.namespace)
 
     def show(self, data: object, lines: str | Iterable[str]) -> None:
-        """Write a result: `data` as JSON, or `lines`. Raises: OutputClosed."""
+        """Write a result: `data` as JSON, or `lines` as text. Raises: OutputClosed."""
         show_result(data, lines, as_json=self.as_json)
 
 
 def existing_address(store: str | None) -> str:
-    """Return the store of a command.
+    """Return the address of the store that a command uses.
 
     Raises: StoreNotFound if the store does not exist; UsageMistake for an empty address.
     """
@@ -106,9 +107,9 @@ def existing_address(store: str | None) -> str:
 
 
 def require_store_folder(address: str) -> None:
-    """Require that the folder of the store at `address` exists, also for a new store.
+    """Require that the folder of the store at `address` exists, even if the store does not.
 
-    The default address is exempt: its folder is created with the store.
+    The default address is exempt, because its folder is created together with the store.
     Raises: StoreFolderNotFound.
     """
     if address == default_address(os.environ, sys.platform):
@@ -123,7 +124,7 @@ def require_store_folder(address: str) -> None:
 
 
 async def opened_session(store: Store, named: str) -> Session:
-    """Open the session named by `named`.
+    """Open the session that `named` names.
 
     Raises: SessionNotFound, AmbiguousId; PathNotFound, ImportNeeded, FormatError, UsageMistake.
     """
@@ -131,7 +132,7 @@ async def opened_session(store: Store, named: str) -> Session:
 
 
 async def named_session(store: Store, named: str) -> StreamId:
-    """Return the id of the session named by `named`.
+    """Return the id of the session that `named` names.
 
     Raises: as `opened_session`.
     """
@@ -157,9 +158,9 @@ async def named_session(store: Store, named: str) -> StreamId:
 
 
 async def find_session(store: Store, typed: str) -> StreamId:
-    """Return the session with the id `typed`, or the only one whose id begins with it.
+    """Return the session with the id `typed`, or the only session whose id begins with `typed`.
 
-    Raises: SessionNotFound, as TitleGiven if `typed` is a part of titles; AmbiguousId.
+    Raises: SessionNotFound, which is TitleGiven if `typed` is a part of titles; AmbiguousId.
     """
     try:
         return await store.find(typed)
@@ -183,9 +184,10 @@ async def _require_no_entry(store: Store, named: str) -> None:
 
 
 async def named_folder(store: Store, named: str | None) -> str | None:
-    """Return the folder that ``--cwd`` names; None: any.
+    """Return the folder that ``--cwd`` names; None means any folder.
 
-    A path that does not exist can match the end of a session's folder, as `sessions list` shows it.
+    A path that does not exist can match the end of a session's folder, because `sessions list`
+    shows only the end.
     Raises: UsageMistake if the path matches several folders.
     """
     parts = PurePath(named or "").parts
@@ -204,10 +206,10 @@ async def named_folder(store: Store, named: str | None) -> str | None:
 
 
 async def require_known(store: Store, folder: str | None, source: str | None) -> None:
-    """Check the filters of a list that is empty.
+    """Check the filters of a list that has no results.
 
-    Raises: PathNotFound for a folder that does not exist and has no sessions; UsageMistake for a
-    program that is neither known nor the source of a session.
+    Raises: PathNotFound if a folder does not exist and has no sessions; UsageMistake if a program
+    is neither known nor the source of a session.
     """
     if folder is not None and not await store.recent(1, scope="all", cwd=folder):
         require_folder(Path(folder))

@@ -122,7 +122,7 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
         return self.is_all or any(each is not None for each in named)
 
     async def rows(self, store: Store) -> RowFilter:
-        """Return which sessions the archive contains. Raises: SessionNotFound, UsageMistake."""
+        """Return the sessions for the archive. Raises: SessionNotFound, UsageMistake."""
         cwd = await named_folder(store, self.cwd)
         filters = RowFilter(query=self.query, cwd=cwd, source=self.source)
         if self.with_forks is None:
@@ -199,13 +199,13 @@ async def export(  # noqa: PLR0913 - each is an option of the command
 
 
 def _require_file(output: Path | None, format: ExportFormat, many: ArchiveOptions) -> None:
-    """Raises: UsageMistake for a folder, unless the output is an archive or a workflow."""
+    """Raises: UsageMistake if the output is a folder and neither an archive nor a workflow."""
     if not many.is_chosen and output is not None and output.is_dir() and format != workflow.FORMAT:
         raise UsageMistake(f"{output} is a folder; name a file")
 
 
 def _format_of(output: Path | None, many: ArchiveOptions) -> ExportFormat:
-    """Return the format for the ending of `output`, or the format of an archive."""
+    """Return the format for the file name extension of `output`, or the format of an archive."""
     if many.is_chosen:
         return "html"
     return _ENDINGS.get("" if output is None else output.suffix.lower(), "perdure")
@@ -214,9 +214,9 @@ def _format_of(output: Path | None, many: ArchiveOptions) -> ExportFormat:
 def _check_output(
     output: Path | None, address: str, named: ExportFormat | None, *, is_forced: bool
 ) -> None:
-    """Check the file to write; with the `named` format it may have any ending.
+    """Check the file to write; if a format is `named`, the file may have any extension.
 
-    Raises: PathExists; UsageMistake for a file of the store, and for an ending that belongs to no
+    Raises: PathExists; UsageMistake if it is a file of the store, or if its extension belongs to no
     format.
     """
     if output is None:
@@ -239,7 +239,7 @@ def _archive_folder(
     output: Path | None,
     leaf: str | None,
 ) -> Path:
-    """Return the folder of the archive; with the `named` format it may have any ending.
+    """Return the folder of the archive; if a format is `named`, the folder may have any extension.
 
     Raises: UsageMistake if the folder cannot be created.
     """
@@ -295,7 +295,7 @@ async def _export_many(
 
 
 def _check_outside(output: Path, address: str) -> None:
-    """Raises: UsageMistake for a file of the store, which would be overwritten."""
+    """Raises: UsageMistake if the output is a file of the store, which would be overwritten."""
     if is_part_of(output, address):
         raise UsageMistake(f"{output} is part of the store; name a file elsewhere")
 
@@ -323,7 +323,7 @@ def _require_workflow(
 def _output_file(
     output: Path | None, exported: Exported, selection: ExportSelection
 ) -> Path | None:
-    """Return the file to write; in a folder, the file is named after the session."""
+    """Return the file to write; if the output is a folder, the file is named after the session."""
     if output is None or not output.is_dir():
         return output
     return output / workflow.file_name(exported.session, selection.dialect)
@@ -332,7 +332,7 @@ def _output_file(
 async def _record_export(
     store: Store, exported: Exported, file: Path, selection: ExportSelection
 ) -> Exported:
-    """Record the path of an exported workflow in the log; a failure only warns."""
+    """Record the path of an exported workflow in the log; a failure is only a warning."""
     if exported.format != workflow.FORMAT:
         return exported
     at = store.outside.clock.now_ms()
@@ -375,7 +375,7 @@ def _counts(exported: Exported) -> str:
 def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:
     """Write `content` to `file`, like `write_file`.
 
-    Raises: PathExists of the command line; PathNotFound if its folder does not exist.
+    Raises: PathExists of the command line; PathNotFound if the folder of the file does not exist.
     """
     if not file.parent.is_dir():
         raise PathNotFound(str(file.parent))

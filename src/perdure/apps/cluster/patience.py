@@ -1,4 +1,4 @@
-"""Wait for a store whose server is unavailable: a worker often starts before its database."""
+"""Wait for a store whose server is unavailable: workers often start before their database."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ REMARK_S = 60.0
 async def when_available(make: Callable[[], Awaitable[T]], stopping: asyncio.Event) -> T | None:
     """Return the result of `make`; retry while the store is unavailable.
 
-    Returns None once `stopping` is set. Prints the reason, repeats it after a minute, and reports
-    the end of the wait. Raises: the errors of `make`, except a temporary StoreUnavailable.
+    Returns None once `stopping` is set. Prints the reason, prints it again every minute, and
+    reports the end of the wait. Raises: the errors of `make`, except StoreUnavailable if it is
+    temporary.
     """
     loop = asyncio.get_running_loop()
     wait_s, printed, printed_at = FIRST_WAIT_S, "", 0.0

@@ -1,4 +1,4 @@
-"""``perdure schedule``: add, list and cancel the messages that are sent later."""
+"""``perdure schedule``: add, list and cancel messages that are sent later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``perdure worker``: run queued turns until it is stopped."""
+"""``perdure worker``: run queued turns until the worker is stopped."""
 
 from __future__ import annotations
 
@@ -90,7 +90,10 @@ async def worker(
 
 
 def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
-    """Require the same database as for the earlier namespaces. Raises: ConfigError."""
+    """Raise an error unless the database is the same as that of the earlier namespaces.
+
+    Raises: ConfigError.
+    """
     for namespace, runtime in runtimes.items():
         first = runtime.host.store.backend
         if first.address != store.backend.address:
@@ -103,7 +106,7 @@ def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
 async def _opened(
     opened: AsyncExitStack, named: str | None, namespace: str, stopping: asyncio.Event
 ) -> Store | None:
-    """Open the store in `opened` when its server is available; None if the worker was stopped."""
+    """Open the store in `opened` as soon as its server is available; None if stopped before."""
     return await when_available(
         lambda: opened.enter_async_context(writable_store(named, namespace)), stopping
     )
@@ -112,7 +115,7 @@ async def _opened(
 async def _begun(
     opened: AsyncExitStack, running: Worker, drain_s: float, stopping: asyncio.Event
 ) -> str | None:
-    """Start the worker in `opened`, and return its id; None if the worker was stopped first."""
+    """Start the worker in `opened`, and return its id; None if it was stopped before that."""
     return await when_available(
         lambda: opened.enter_async_context(running.taking(drain_s)), stopping
     )

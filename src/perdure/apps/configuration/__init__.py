@@ -1,1 +1,1 @@
-"""Commands that show and check settings, agents and MCP servers, and their sources."""
+"""Commands that show and check settings, agents and MCP servers, with the source of each."""

@@ -1,4 +1,4 @@
-"""``perdure config``: the value of each setting, its source, and overridden values."""
+"""``perdure config``: the value of each setting, where it comes from, and overridden values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The acts before the crash (import, tree, context) and after it (branch, fork, search, check)."""
+"""The steps before the crash (import, tree, context) and after it (branch, fork, search, check)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _import_file(store: Store, file: Path) -> ImportReport:
 
 
 async def _unaccounted_lines(store: Store, report: ImportReport, content: bytes) -> list[int]:
-    """Return the numbers of lines that have no entry or header and are not listed as unreadable."""
+    """Return the numbers of lines that are not stored and not listed as unreadable."""
     entries = await store.backend.entries(report.session)
     starts = {source.offset for entry in entries if (source := source_of(entry.body)) is not None}
     malformed = {number for source in _sources(entries) for number in source.malformed}
@@ -80,13 +80,13 @@ def _sources(entries: list[Entry]) -> list[ImportSource]:
 
 
 async def _kept_bytes(store: Store, report: ImportReport) -> bytes:
-    """Return the stored bytes of the file."""
+    """Return the bytes of the imported file as they are stored."""
     sources = _sources(await store.backend.entries(report.session))
     return b"".join([await store.backend.blob(source.blob) for source in sources])
 
 
 async def look_around(play: Play) -> None:
-    """Draw the tree, and print the context of a model."""
+    """Print the tree, and the context that a model gets."""
     stage = play.stage
     await _draw(play, TREE_LINES)
     context = await play.session.context()
@@ -158,7 +158,7 @@ async def _fork(play: Play, turning: Entry) -> None:
 
 
 def turning_point(path: list[Entry]) -> Entry:
-    """Return the end of a turn near the middle of `path`: the entry before a user message."""
+    """Return the end of a turn near the middle of `path`: an entry followed by a user message."""
     ends = [
         before
         for before, after in pairwise(path)
@@ -172,7 +172,7 @@ def _name(entry: Entry, session: Session) -> str:
 
 
 async def find_again(play: Play) -> None:
-    """Search for words of the abandoned branch."""
+    """Search for words that occur on the abandoned branch."""
     stage, session = play.stage, play.session
     hits = await play.store.search(f'"{REMEMBERED}"', roles=("user",), sessions=(session.id,))
     left = [hit for hit in hits if not hit.is_on_branch]
@@ -193,7 +193,7 @@ async def check_hashes(play: Play) -> None:
 
 
 def commands_to_try(session: str, address: str) -> list[str]:
-    """Return commands to try next, with the program as it was called here."""
+    """Return commands to try next, which call the program as the user did."""
     program = program_name()
     return [
         f"export PERDURE_STORE={shlex.quote(address)}",

@@ -1,7 +1,8 @@
-"""The offline model and the tool with a side effect of the demonstration.
+"""The offline model of the demonstration, and the tool with a side effect.
 
-The killed process and the resuming process use the same agent. Only the tool's pause differs, so
-that there is time to kill the process after the write and before the result.
+The killed process and the resuming process use the same agent. The two agents differ only in how
+long the tool pauses, so that there is time to kill the process after the write and before the
+result.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def line_tool(folder: Path, pause_s: float = 0.0) -> ToolSpec:
 
 
 def append_line(file: Path, text: str) -> None:
-    """Append `text` to `file`. Durable: when this returns."""
+    """Append `text` to `file` as a line. Durable: when this returns."""
     with file.open("a", encoding="utf-8") as opened:
         opened.write(text + "\n")
         opened.flush()
@@ -100,7 +101,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Stage:
-    """Prints the acts; with `is_shown` False it only records the claims."""
+    """Prints the steps of the demonstration; with `is_shown` False, it only records the claims."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self.claims: list[Claim] = []
@@ -111,11 +112,11 @@ class Stage:
 
     @property
     def is_ok(self) -> bool:
-        """Whether every claim so far is true."""
+        """Whether every claim made so far is true."""
         return all(claim.holds for claim in self.claims)
 
     def act(self, title: str) -> None:
-        """Begin the next act."""
+        """Print the heading of the next step."""
         self._acts += 1
         self._show("")
         self._show(self.style.paint(f"{self._acts}  {title}", "strong"))
@@ -131,7 +132,7 @@ class Stage:
             self._show(f"{INDENT}{line}".rstrip())
 
     def claim(self, text: str, *, holds: bool) -> None:
-        """Print `text` with a mark for true or false."""
+        """Record whether a claim is true, and print `text` with a mark for true or false."""
         self.claims.append(Claim(text, holds))
         marks = ("✓", "✗ NOT SO:") if self.style.is_unicode else ("+", "- NOT SO:")
         mark = self.style.paint(marks[0], "good") if holds else self.style.paint(marks[1], "bad")

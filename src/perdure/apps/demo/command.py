@@ -1,4 +1,4 @@
-"""``perdure demo``: the main job on a recorded session, offline; exit code 1 if a claim fails."""
+"""``perdure demo``: the main task on a recorded session, offline; exit code 1 if a claim fails."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ async def demo(
 
 
 def _recorded(file: Path) -> Path:
-    """Return the whole path of `file`. Raises: PathNotFound; UsageMistake if it is not a file."""
+    """Return the absolute path of `file`.
+
+    Raises: PathNotFound; UsageMistake if it is not a file.
+    """
     if file.exists() and not file.is_file():
         kind = "a folder" if file.is_dir() else "not a file"
         raise UsageMistake(f"{file} is {kind}; name the file of a recorded session")
@@ -128,7 +131,10 @@ async def _play_cluster(common: CommonOptions) -> int:
 async def _play(
     stage: Stage, file: Path, folder: Path, address: str, namespace: str
 ) -> tuple[ImportReport, str]:
-    """Run the acts. Return the import and the address of the store without a password."""
+    """Run the acts.
+
+    Returns the import, and the store's address without its password.
+    """
     async with writable_store(address, namespace) as store:
         shown = store.backend.address
         stage.act("A session that another program recorded goes in")

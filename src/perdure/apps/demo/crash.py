@@ -1,4 +1,4 @@
-"""The main act: a process is killed inside a tool call, and another process continues.
+"""The main step: a process is killed inside a tool call, and another process continues.
 
 The process and the SIGKILL are real: a killed process cannot write anything.
 """
@@ -42,7 +42,7 @@ _KIND_CELLS = 14
 
 
 class Play(msgspec.Struct, frozen=True):
-    """The shared state of the acts: store, session, folder and stage.
+    """The shared state of the steps: store, session, folder and stage.
 
     `address` is the address of `store`; it may contain a password.
     """
@@ -70,9 +70,9 @@ async def runtime_of(play: Play) -> AsyncGenerator[Runtime]:
 
 
 async def kill_in_the_middle(play: Play) -> int | None:
-    """Continue the session in another process, and kill it inside its tool call.
+    """Continue the session in another process, and kill that process inside its tool call.
 
-    Shape: the seq of the last entry before the process started; None if the process never reached
+    Returns the seq of the last entry before the process started; None if the process did not reach
     its tool call.
     """
     stage = play.stage
@@ -102,7 +102,7 @@ async def kill_in_the_middle(play: Play) -> int | None:
 
 
 async def _inside_tool(play: Play, child: asyncio.subprocess.Process, head: int) -> bool:
-    """Print the new entries of the log until the tool of the process has had its effect."""
+    """Print new entries of the log until the process's tool has had its side effect."""
     deadline = play.store.outside.clock.steady_s() + PATIENCE_S
     shown = head
     while play.store.outside.clock.steady_s() < deadline and child.returncode is None:
@@ -162,7 +162,7 @@ async def resume(play: Play, head: int) -> None:
 
 
 async def _answer(play: Play, asked: Asked) -> None:
-    """Check whether the effect happened, and answer like a person."""
+    """Check whether the side effect happened, and answer the question as a person would."""
     play.stage.say(asked.text)
     count = lines_in(play.notebook)
     choice, found = ("done", "has the line") if count else ("retry", "does not have the line")

@@ -1,4 +1,4 @@
-"""``perdure export --all -o DIR``: many sessions as pages, with an index that searches them."""
+"""``perdure export --all -o DIR``: many sessions as pages, with a searchable index page."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Archive(msgspec.Struct, frozen=True):
 async def write_archive(
     store: Store, wanted: RowFilter, folder: Path, selection: ExportSelection, *, is_forced: bool
 ) -> Archive:
-    """Write a page of each session that matches `wanted` into `folder`, then the index.
+    """Write a page for each session that matches `wanted` into `folder`, then the index.
 
-    An interrupted command leaves no index; run it again with `is_forced`.
+    An interrupted command leaves no index; repeat the command with `is_forced`.
     Raises: PathExists if `folder` is not empty, unless `is_forced`.
     """
     await asyncio.to_thread(_make_folder, folder, is_forced=is_forced)
@@ -73,9 +73,9 @@ async def write_archive(
 
 
 def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each kind of warning, with the number of sessions and an example.
+    """Yield a line for each kind of warning, with the number of affected sessions and an example.
 
-    Warnings that differ only in numbers, or in parentheses, are of one kind. Pure.
+    Warnings that differ only in numbers or in text in parentheses are of the same kind. Pure.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for warning in warnings:
@@ -95,7 +95,7 @@ def _make_folder(folder: Path, *, is_forced: bool) -> None:
 
 
 def _row(info: SessionInfo, name: str, shown: Transcript, selection: ExportSelection) -> ArchiveRow:
-    """Return the row of the index, with the title and text of the page, which may be redacted."""
+    """Return the row of the index, with the title and text from the page, which may be redacted."""
     title = shown.facts.title or "Untitled session"
     facts = [local_time(info.updated_at), info.source or "perdure"]
     if info.cwd and "paths" not in selection.redact:

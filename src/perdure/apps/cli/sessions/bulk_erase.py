@@ -1,4 +1,4 @@
-"""``perdure sessions erase``: the preview, and with filters one erasure after another."""
+"""``perdure sessions erase``: the preview; with filters, erase the selected sessions one by one."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class EraseFilters(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> RowFilter | None:
-        """The sessions that are selected; None: no filter was given.
+        """The sessions that the filters select; None if no filter was given.
 
-        Raises: UsageMistake for an empty text, for example from an unset shell variable.
+        Raises: UsageMistake if a filter is empty, for example because of an unset shell variable.
         """
         for option, text in (("--query", self.query), ("--source", self.source)):
             if text is not None and not text.strip():
@@ -57,7 +57,7 @@ class EraseFilters(msgspec.Struct, frozen=True):
 
 
 async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:
-    """Return the sessions that match `wanted`, the newest first, so that forks come first."""
+    """Return the sessions that match `wanted`, newest first: forks come before their origins."""
     rows = await newest_rows(store, wanted, None)
     return sorted(rows, key=lambda row: row.info.created_at, reverse=True)
 
@@ -65,9 +65,9 @@ async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:
 async def reached(
     store: Store, session: str | None, subject: str | None, forks: ForkPolicy
 ) -> list[SessionRow]:
-    """Return the sessions that an erasure of `session`, `subject` or everything includes.
+    """Return the sessions that an erasure of `session`, of `subject` or of everything includes.
 
-    The result includes child sessions, and forks if they are erased, too.
+    The result includes child sessions; it includes forks only if the forks are erased, too.
     """
     infos = await store.recent(None, scope="all")
     found = {info.id for info in infos if _is_named(info, session, subject)}
@@ -86,7 +86,7 @@ def _is_named(info: SessionInfo, session: str | None, subject: str | None) -> bo
 
 
 async def preview_lines(store: Store, rows: Sequence[SessionRow], forks: ForkPolicy) -> list[str]:
-    """Return the sessions to erase, the newest first, their number, and those that remain."""
+    """List the sessions to erase, newest first, with their count, and the sessions that remain."""
     lines = [_row_line(row) for row in rows[:_LISTED]]
     if len(rows) > _LISTED:
         lines.append(f"  … and {len(rows) - _LISTED:,} more")
@@ -104,7 +104,7 @@ def _row_line(row: SessionRow) -> str:
 
 
 async def _kept_lines(store: Store, rows: Sequence[SessionRow]) -> Iterator[str]:
-    """List the sessions that cannot be erased because remaining forks share their entries."""
+    """List the sessions that cannot be erased, because remaining forks share their entries."""
     erased = {row.info.id for row in rows}
     others = [info for info in await store.recent(None, scope="all") if info.id not in erased]
     origins = {info.parent for info in others if info.origin not in _NO_FORKS}
@@ -118,7 +118,10 @@ async def _kept_lines(store: Store, rows: Sequence[SessionRow]) -> Iterator[str]
 async def erase_rows(
     store: Store, rows: Sequence[SessionRow], forks: ForkPolicy, by: str
 ) -> tuple[list[Certificate], int]:
-    """Erase each of `rows`. Return the certificates, and the number of sessions that failed."""
+    """Erase the session of each of `rows`.
+
+    Returns the certificates, and the number of sessions whose erasure failed.
+    """
     done: list[Certificate] = []
     failures = 0
     for row in rows:

@@ -1,6 +1,6 @@
 """Commands of ``perdure sessions`` that change the leaf, names or context of a session.
 
-Nothing is rewritten: each command appends to the log and prints what it appended.
+Nothing is overwritten: each command appends to the log and prints what it appended.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def add_to(sessions: typer.Typer) -> None:
 
 
 async def _change(session: str, work: Work, common: CommonOptions) -> None:
-    """Run `work` on the named session and print its result."""
+    """Run `work` on the named session and print the result."""
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         data, sentence = await work(handle, opened)
@@ -329,7 +329,10 @@ async def compact(
 async def _compacted_role(
     store: Store, handle: Session, model: str | None, focus: str | None
 ) -> tuple[Entry | None] | None:
-    """Return the compaction of a role's session in a tuple; None if no flow owns the session."""
+    """Return the compaction of a role's session, in a tuple.
+
+    Returns None if no flow owns the session.
+    """
     header = (await store.backend.state(handle.id)).header
     if header.origin != "role" or header.parent is None:
         return None
@@ -340,10 +343,10 @@ async def _compacted_role(
 async def told_compaction(
     handle: Session, made: Entry | None, before: int, kept: int | None = None
 ) -> Told:
-    """Describe the effect of the compaction `made` on a context of `before` tokens.
+    """Return text that describes what the compaction `made` did to a context of `before` tokens.
 
-    About the newest `kept` tokens are never summarized. None: all messages before the flow's node
-    are summarized.
+    `kept` is about how many of the newest tokens are never summarized. None means that all messages
+    before the flow's node are summarized.
     """
     after = (await handle.context()).tokens
     if made is not None and isinstance(body := body_of(made), Compaction):

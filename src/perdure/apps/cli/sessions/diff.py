@@ -74,9 +74,10 @@ async def diff(
 
 
 async def _path(store: Store, handle: Session, leaf: str) -> list[Entry]:
-    """Return the branch that ends at `leaf`, by default at the session's leaf.
+    """Return the branch that ends at `leaf`; by default, at the leaf of the session.
 
-    `leaf` can also belong to another session: its id alone, or followed by ``/`` and an entry.
+    `leaf` can also be in another session: then it is the session id alone, or the id with ``/`` and
+    an entry.
     """
     if leaf == ROOT:
         return []
@@ -96,7 +97,7 @@ async def _path(store: Store, handle: Session, leaf: str) -> list[Entry]:
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The shared entries of two branches, and the entries of each after the last shared entry."""
+    """The shared entries of two branches, and the entries of each branch after these."""
 
     shared: tuple[Entry, ...]
     first: tuple[Entry, ...]
@@ -104,20 +105,20 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def parting(self) -> Entry | None:
-        """The last shared entry; None if the roots differ."""
+        """The last shared entry; None if the branches have different roots."""
         return self.shared[-1] if self.shared else None
 
     @property
     def is_none(self) -> bool:
-        """Whether both are the same branch."""
+        """Whether both branches are the same."""
         return not self.first and not self.second
 
 
 def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
-    """Return the difference between the branches `first` and `second`, each root -> leaf.
+    """Return the difference between the branches `first` and `second`, both ordered root -> leaf.
 
-    A branch contains no entry twice. Two entries are equal if their ids are equal; equal text is
-    not enough.
+    A branch contains no entry twice. Two entries are equal if their ids are equal; entries with
+    equal text can differ.
     """
     shared = 0
     for one, other in zip(first, second, strict=False):
@@ -134,7 +135,7 @@ _NO_ENTRY = "before its first entry"
 
 
 def difference_data(found: Difference, leaves: Sequence[EntryId | None]) -> dict[str, object]:
-    """`found` as JSON; `leaves` are the ends of the two branches."""
+    """Return `found` as JSON data; `leaves` are the last entries of the two branches."""
     parting = found.parting
     return {
         "shared": len(found.shared),
@@ -204,7 +205,10 @@ def _rows(
     *,
     limit: int | None,
 ) -> Iterator[str]:
-    """Format entries; beyond `limit`, only the first and last ones with a count in between."""
+    """Format entries.
+
+    If there are more than `limit`, the middle ones are replaced by their count.
+    """
     if limit is None or len(entries) <= limit:
         kept, last = entries, entries[:0]
     else:

@@ -198,7 +198,7 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
 
 
 async def _require_no_session(store: Store, entries: Sequence[str]) -> None:
-    """Raises: UsageMistake if one of `entries` is the id of a session."""
+    """Raises: UsageMistake if one of `entries` is a session id."""
     for each in entries:
         with suppress(SessionNotFound, AmbiguousId):
             if await store.find(each) == each:
@@ -211,7 +211,7 @@ async def _require_no_session(store: Store, entries: Sequence[str]) -> None:
 async def _erase_entries(
     session: Session, asked: _Asked, common: CommonOptions, *, is_preview: bool
 ) -> int:
-    """Erase single entries. Only whole ids are accepted: an erasure cannot be undone."""
+    """Erase single entries. Only whole ids are accepted, because an erasure cannot be undone."""
     ids = (f"{session.id}/{each}" if each.isdecimal() else each for each in asked.entries)
     found = [await session.entry(each) for each in ids]
     lines = [_entry_line(entry, session.id) for entry in found]
@@ -236,7 +236,7 @@ async def _erase_entries(
 async def _warn_of_repeats(
     session: Session, sought: Sequence[str], erased: Sequence[Entry], *, is_erased: bool = False
 ) -> None:
-    """Warn about other entries of `session` that contain one of the texts `sought`."""
+    """Warn about further entries of `session` that contain one of the texts in `sought`."""
     repeats = await repeated_text.entries_with(session, sought, erased)
     if repeats:
         remark(repeated_text.warning_of(session.id, repeats, is_erased=is_erased))
@@ -288,9 +288,10 @@ def _confirm(what: str, *, is_sure: bool) -> None:
 
 
 def _place_for(file: Path | None) -> Path | None:
-    """Create the file for the certificate before erasing; None if the file already existed.
+    """Create the file for the certificate before the erasure; None if the file existed already.
 
-    Raises: PathExists, except for an empty file left by a killed command; UsageMistake.
+    Raises: PathExists, unless the existing file is empty (a killed command leaves an empty file);
+    UsageMistake.
     """
     if file is None:
         return None
@@ -362,7 +363,10 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
 
 
 def _entries_text(certificate: Certificate) -> str:
-    """Return how many entries were erased; those that only repeat them are counted apart."""
+    """Return how many entries were erased.
+
+    Entries that only repeat their text are counted separately.
+    """
     repeats = certificate.entries - certificate.requested
     if not (certificate.requested and repeats):
         return count_of(certificate.entries, "entry", "entries")

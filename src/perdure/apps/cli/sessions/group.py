@@ -1,4 +1,7 @@
-"""Commands of ``perdure sessions`` that read. Commands that write are in ``changes``."""
+"""The commands of ``perdure sessions`` that only read.
+
+The commands that write are in ``changes``.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +162,7 @@ async def _earlier(session: Session, store: SessionStore, entries: Sequence[Entr
 
 
 def _foreign(lines: Sequence[Line], own: StreamId) -> Iterator[str]:
-    """Explain the names of entries that a fork shares, if any are shown."""
+    """If entries that a fork shares are shown, explain their ids."""
     streams = dict.fromkeys(line.entry.stream for line in lines if isinstance(line, Row))
     for stream in streams:
         if stream != own:

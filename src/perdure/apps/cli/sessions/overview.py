@@ -50,7 +50,7 @@ def add_to(sessions: typer.Typer) -> None:
 
 
 async def _forks_only(opened: Store, wanted: RowFilter, named: str) -> RowFilter:
-    """Restrict `wanted` to the forks of the session `named`, and to forks of these forks."""
+    """Restrict `wanted` to the forks of the session `named`, including forks of forks."""
     origin = await named_session(opened, named)
     found = await with_all_forks(opened, [origin])
     return msgspec.structs.replace(wanted, among=frozenset(found) - {origin})
@@ -105,7 +105,7 @@ class ListFilters(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> RowFilter:
-        """The sessions in the list."""
+        """The sessions to list."""
         return RowFilter(
             scope="all" if self.is_all else "listed",
             cwd=self.cwd,
@@ -218,7 +218,7 @@ def _lines(
 
 
 def _folder_names(folders: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each of `folders`, with more parts where names are equal. Pure."""
+    """Return the last part of each of `folders`; where these are equal, with more parts. Pure."""
     paths = {each: PurePath(each).parts for each in folders}
     ends = Counter(parts[-size:] for parts in paths.values() for size in range(1, len(parts) + 1))
     found: dict[str, str] = {}

@@ -1,6 +1,7 @@
-"""Other entries of a session that contain a text of entries to erase.
+"""Finds other entries of a session that contain a text of the entries to erase.
 
-An answer of the model may quote a password. Erasing the message does not erase the answer.
+For example, an answer of the model may quote a password from a message. Erasing only the message
+would not erase the password in the answer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _LISTED = 20
 
 
 def telling_texts(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Return the credentials and the long lines in `entries`, each once, credentials first."""
+    """Return the credentials in `entries`, then the long lines, each only once."""
     texts = [found.text for each in entries if (found := searchable_of(each)) is not None]
     sought = dict.fromkeys((*_credentials(texts), *_long_lines(texts)))
     return tuple(islice(sought, _MOST_SOUGHT))
@@ -53,9 +54,10 @@ def _long_lines(texts: Sequence[str]) -> Iterator[str]:
 async def entries_with(
     session: Session, sought: Sequence[str], erased: Sequence[Entry]
 ) -> list[Entry]:
-    """Return the entries of `session` that contain one of `sought`, without `erased`.
+    """Return the entries of `session` that contain a text of `sought`, except `erased` entries.
 
-    Skips summaries and labels that the erasure of `erased` removes, too. Reads the whole session.
+    Summaries and labels are skipped if the erasure of `erased` removes them, too. This call reads
+    the whole session.
     """
     if not sought:
         return []

@@ -71,7 +71,10 @@ class SearchFilters(msgspec.Struct, frozen=True):
         return tuple([role for role in ROLES if role in (self.role or ())])
 
     async def sessions(self, store: Store) -> list[StreamId] | None:
-        """Return the sessions to search; None: all. Raises: as `named_session`, `named_folder`."""
+        """Return the sessions to search; None: all.
+
+        Raises: the errors of `named_session` and `named_folder`.
+        """
         named = [await named_session(store, each) for each in self.session or ()]
         if self.cwd is None and self.source is None:
             return named or None
@@ -158,7 +161,10 @@ async def _with_sessions(store: Store, hits: Sequence[Hit]) -> list[ShownHit]:
 
 
 def hit_data(shown: ShownHit) -> dict[str, object]:
-    """Return `shown` as JSON data. `entry_id` is null for the initial title of a session."""
+    """Return `shown` as JSON data.
+
+    `entry_id` is null if the hit is the initial title of a session.
+    """
     hit, info = shown.hit, shown.info
     return {
         "session": hit.stream,
@@ -176,7 +182,9 @@ def hit_data(shown: ShownHit) -> dict[str, object]:
 
 
 def hit_lines(hits: Sequence[ShownHit], width: int, style: Style) -> Iterator[str]:
-    """Format `hits`, grouped below the title of their session; the best session is first.
+    """Format `hits`, grouped below the titles of their sessions.
+
+    The session with the best hit is first.
 
     Each hit has a snippet with marked matches, and the command that prints the entry.
     """
@@ -196,7 +204,7 @@ def hit_lines(hits: Sequence[ShownHit], width: int, style: Style) -> Iterator[st
 
 
 def _place(shown: ShownHit) -> str:
-    """Return the words that name the entry in a command."""
+    """Return the arguments that name the entry in a command."""
     entry = shown.hit.about or shown.hit.entry
     if entry is None:
         return shown.short_id
@@ -218,7 +226,7 @@ def _heading(info: SessionInfo, facts: str, width: int, style: Style) -> str:
 
 
 def _snippet_lines(hit: Hit, width: int, style: Style) -> Iterator[str]:
-    """Wrap the snippet at spaces; mark matches by colour, or by brackets without colours."""
+    """Wrap the snippet at spaces; mark matches with colour, or with brackets if colours are off."""
     line, used = "", 0
     for text, is_mark in _pieces(hit):
         shown = style.paint(text, "label") if is_mark else text

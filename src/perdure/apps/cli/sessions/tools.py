@@ -68,7 +68,7 @@ def _data(call: ToolCallRecord) -> dict[str, object]:
 
 
 def _rows(found: Sequence[ToolCallRecord], ids: Mapping[str, str]) -> Iterator[str]:
-    """Return the table; `ids` (the short ids of sessions) adds the session of each call."""
+    """Return the table; if `ids` (short session ids) is given, with the session of each call."""
     columns = [
         Column("CALLED AT", "faint"),
         Column("TOOL", "strong"),

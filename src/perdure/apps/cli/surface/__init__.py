@@ -1,1 +1,1 @@
-"""The commands as values: their names, parameters, help and completion."""
+"""All commands as data: their names, parameters, help and completion."""

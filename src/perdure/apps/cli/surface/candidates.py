@@ -1,8 +1,8 @@
-"""Completion candidates from a store and this machine.
+"""Finds completion candidates in a store and on this machine.
 
-Completion runs at each key press, so it only reads, creates no store and asks no question.
-Completion imports only the modules that a word needs: a list of sessions needs no typer and no
-model client.
+Completion runs at each key press, so it only reads: it creates no store and asks no question.
+Completion imports only the modules that the typed word needs: completing a session id imports
+neither typer nor a model client.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 class StoreLookup:
-    """`Lookup` in the store and namespace named by `words`, the text typed so far."""
+    """`Lookup` in the store and namespace that `words`, the text typed so far, name."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._store = _option_value(words, "--store")
@@ -54,7 +54,7 @@ class StoreLookup:
         )
 
     def sessions(self, typed: str) -> Completion:
-        """Return sessions by the beginning of the id, or else by a part of the title; or files.
+        """Return sessions whose id begins with `typed` or whose title contains it, or files.
 
         Newest first.
         """
@@ -103,7 +103,7 @@ class StoreLookup:
         return self._ask(look)
 
     def grants(self, session: str) -> list[Candidate]:
-        """Return the ids of the grants of `session`, with their texts."""
+        """Return the ids of the grants in `session`, with their texts."""
         options: Any = importlib.import_module("perdure.apps.cli.store_options")
         usage: Any = importlib.import_module("perdure.client.agents.session_usage")
         id_of: Any = importlib.import_module("perdure.apps.chat.grants").id_of
@@ -142,7 +142,7 @@ class StoreLookup:
         return [Candidate(name) for name in get_args(formats)]
 
     def agents(self) -> list[Candidate]:
-        """Return the ids in the names of the agent files of the project and the user."""
+        """Return the ids of agents from the agent files of the project and of the user."""
         suffix: str = importlib.import_module("perdure.client.agents.files.reader").SUFFIX
         return [
             Candidate(file.name.removesuffix(suffix), place)
@@ -151,7 +151,7 @@ class StoreLookup:
         ]
 
     def _quick_list(self, typed: str) -> list[SessionInfo] | None:
-        """Return the sessions without opening the store; None if that is not possible."""
+        """Return the sessions without opening the store; None if they cannot be read this way."""
         file = database_file(configured_address(self._store))
         if file is None or not _KEYS.isdisjoint(os.environ):
             return None

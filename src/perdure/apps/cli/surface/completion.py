@@ -1,7 +1,7 @@
 """Completion of a typed word: commands, options, choices, ids, entries, models.
 
 `complete_words` is pure except for `Lookup`, which reads the store. `shells` contains the scripts
-that request completions, and the format of the answers.
+that request completions, and the output format of each shell.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """The candidates for a word. `mode` defines what the shell should offer in addition.
+    """The candidates for a word.
 
-    `is_replacing`: the candidates match the typed text without beginning with it. `is_ordered`: the
-    shell should show the candidates in this order, not alphabetically.
+    `mode` defines which further candidates the shell should offer, such as files.
+
+    `is_replacing` is True if the candidates match the typed text but do not begin with it.
+    `is_ordered` is True if the shell should show the candidates in this order, not alphabetically.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -38,7 +40,7 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class Lookup(Protocol):
-    """Lookups in the store and on this machine."""
+    """Looks up candidates in the store and on this machine."""
 
     def sessions(self, typed: str) -> Completion:
         """Return sessions whose id begins with `typed`, or else whose title contains it.
@@ -72,7 +74,7 @@ class Lookup(Protocol):
         ...
 
     def agents(self) -> Iterable[Candidate]:
-        """Return the agents of the agent files of the project and the user."""
+        """Return the agents in the agent files of the project and of the user."""
         ...
 
 
@@ -87,7 +89,7 @@ FILES = frozenset({"FILE", "PATH"})
 
 
 class _Typed(msgspec.Struct, frozen=True):
-    """The parsed words before the typed word."""
+    """The parsed words before the word being typed."""
 
     command: Command
     given: tuple[str, ...]
@@ -100,7 +102,7 @@ def complete_words(
 ) -> Completion:
     """Return the completions of `typed` after `words`, which do not include ``perdure``.
 
-    `lookup` is called only for words that need it.
+    `lookup` is called only if the typed word needs it.
     """
     known = _parse_words(program, words)
     if known.awaited is not None:
@@ -209,7 +211,7 @@ def _fitting(candidates: Iterable[Candidate], typed: str) -> tuple[Candidate, ..
 def split(line: str) -> tuple[list[str], str]:
     """Split a command line into its words and the word being typed, which may be "".
 
-    An unclosed quote includes everything after it.
+    After an unclosed quote, the rest of the line belongs to one word.
     """
     # The added letter makes the last word exist, even if it is still empty.
     lexer = shlex.shlex(f"{line}x", posix=True)

@@ -1,4 +1,4 @@
-"""A group of commands that imports only the modules of the commands that are needed."""
+"""A group of commands that imports only the modules of the commands it needs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 
 
 class Group(typer.Typer):
-    """A group with its own commands, followed by the commands of other modules.
+    """A command group: its own commands first, then commands of other modules.
 
-    Shape: `places` is command -> ``module:function``.
+    Shape: `places` maps a command to ``module:function``.
     """
 
     def __init__(self, places: Mapping[str, str], **settings: Any) -> None:

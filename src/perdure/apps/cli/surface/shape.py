@@ -1,6 +1,6 @@
-"""Names, parameters and texts of all commands, as values read from the program.
+"""Names, parameters and texts of all commands, as data that is read from the program.
 
-Help pages, completion and the reference of commands are generated from them, so they match the
+Help pages, completion and the command reference are generated from this data, so they match the
 code. A command's docstring contains its summary (the first paragraph), its description, and the
 sections ``Examples:`` and ``Exit codes:`` with indented lines.
 """
@@ -31,10 +31,10 @@ class Example(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Parameter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An argument or option. `name` is its name in the function.
+    """An argument or option. `name` is the parameter's name in the function.
 
-    Shape: `spellings` are ``-o`` and ``--output``, or the placeholder of an argument; `opposites`
-    the negations of a flag; `value` the placeholder of an option's value, None for a flag.
+    Shape: `spellings` is ``-o`` and ``--output``, or the placeholder of an argument; `opposites`
+    lists the negations of a flag; `value` is the placeholder of an option's value, None for a flag.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Parameter(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A command, or a group of commands. `words` is its name without ``perdure``."""
+    """A command, or a group of commands. `words` is the command's name without ``perdure``."""
 
     words: tuple[str, ...]
     summary: str
@@ -69,33 +69,33 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def options(self) -> tuple[Parameter, ...]:
-        """The options, without those that most commands have."""
+        """The options of this command, without those that most commands have."""
         return tuple(p for p in self.parameters if not p.is_argument and p.name not in COMMON)
 
     @property
     def common(self) -> tuple[Parameter, ...]:
-        """The options that most commands have."""
+        """The options of this command that most commands have."""
         return tuple(p for p in self.parameters if p.name in COMMON)
 
     @property
     def line(self) -> str:
-        """The command line without arguments."""
+        """The command's name with ``perdure``, without arguments."""
         return " ".join(("perdure", *self.words))
 
     def at(self, words: Sequence[str]) -> Command:
-        """Return the command named by the first of `words`; `self` if there is none."""
+        """Return the command that the first of `words` name; `self` if they name none."""
         found = next((each for each in self.commands if words and each.words[-1] == words[0]), None)
         return self if found is None else found.at(words[1:])
 
     def walk(self) -> Iterator[Command]:
-        """Yield this command and every command below it, in the order of the help."""
+        """Yield this command and every command below it, in the order of the help page."""
         yield self
         for command in self.commands:
             yield from command.walk()
 
 
 def describe_program(program: Any, order: Sequence[str] = ()) -> Command:
-    """Describe `program`, built by typer: the commands in `order`, then the others."""
+    """Describe `program`, built by typer: first the commands in `order`, then all others."""
     return _describe(program, (), {name: place for place, name in enumerate(order)})
 
 
@@ -208,7 +208,7 @@ _MOST_NAMED = 30
 
 
 def page_lines(command: Command, width: int, style: Style) -> Iterator[str]:
-    """Return the help page of `command`, at most `width` cells wide if words permit."""
+    """Return the help page of `command`, at most `width` cells wide unless a word is longer."""
     width = min(width, WIDEST)
     yield f"Usage: {style.paint(synopsis(command), 'strong')}"
     for paragraph in (command.summary, *command.description):
@@ -241,7 +241,7 @@ def synopsis(command: Command) -> str:
 
 
 def spelt(parameter: Parameter) -> str:
-    """Return an argument or option as it is written."""
+    """Return an argument or option as the user writes it."""
     if parameter.is_argument:
         return parameter.spellings[0] + ("..." if parameter.is_repeated else "")
     names = " / ".join((", ".join(parameter.spellings), *parameter.opposites))
@@ -249,7 +249,7 @@ def spelt(parameter: Parameter) -> str:
 
 
 def facts(parameter: Parameter) -> tuple[str, ...]:
-    """Return default, limits and other facts about a parameter."""
+    """Return the default, the limits and other properties of a parameter."""
     return tuple(
         fact
         for fact, is_known in (

@@ -1,6 +1,6 @@
 """The completion scripts of the shells, and the answer format of each shell.
 
-A script calls ``perdure __complete SHELL`` with the typed text.
+A script calls ``perdure __complete SHELL`` with the text typed so far.
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
 
 
 def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
-    """Format `found` for the script of `shell`; `words` are its arguments.
+    """Format `found` for the script of `shell`; `words` are the arguments of the script.
 
-    The shells show the candidates in the order of the output. Candidates without an order of their
-    own are sorted alphabetically.
+    The shells show the candidates in the order of this output. Candidates without `is_ordered` are
+    sorted alphabetically.
     """
     yield f"{found.mode} found" if found.is_replacing else found.mode
     fit = [each for each in found.candidates if safe(each.value) == each.value]
@@ -128,10 +128,10 @@ def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> I
 
 
 def _for_bash(words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
-    """Format for bash, which replaces only the text after the last break character.
+    """Format for bash, which replaces only the text after the last word-break character.
 
-    Bash shows the text that it inserts. So a description follows a candidate only if there are
-    several.
+    Bash shows the same text that it would insert. So a description is added to candidates only if
+    there are several.
     """
     breaks = words[0] if words else ""
     cut = max((typed.rfind(mark) + 1 for mark in breaks if not mark.isspace()), default=0)

@@ -1,4 +1,4 @@
-"""Help and completion, answered from a generated table of all commands: no command is loaded.
+"""Help and completion from a generated table of all commands, without loading a command.
 
 `scripts/make_command_docs.py` writes the table, and `make check` compares it with the commands.
 """
@@ -24,7 +24,7 @@ _HELP = frozenset({"--help", "-h"})
 
 
 def command_table() -> Command:
-    """Return the program with all commands, as the table has it."""
+    """Return the program with all commands, as the table describes it."""
     return msgspec.json.decode(FILE.read_bytes(), type=Command)
 
 
@@ -34,14 +34,14 @@ def encode_table(program: Command) -> str:
 
 
 def asked_of(words: Sequence[str]) -> Sequence[str]:
-    """Return the words that name a command: those after ``help``, or else all `words`."""
+    """Return the words that name a command: those after ``help``; otherwise all `words`."""
     return words[1:] if words[:1] == ["help"] else words
 
 
 def answer_from_table(words: Sequence[str]) -> int | None:
-    """Print the help or completion that `words` ask for; None if they ask for neither.
+    """Print the help or completion that `words` request; None if they request neither.
 
-    Returns the exit code.
+    Returns the exit code after printing.
     """
     if words and words[0] == _COMPLETE:
         return _complete(*words[1:2], words=words[2:])
@@ -58,7 +58,7 @@ def answer_from_table(words: Sequence[str]) -> int | None:
 
 
 def _complete(shell: str = "", *, words: Sequence[str]) -> int:
-    """Answer the script of `shell`, called with `words`. Prints no error."""
+    """Answer the completion script of `shell`, which passes `words`. Prints no error."""
     # Imported lazily: few command lines are completions, and only some words need a store.
     completion: Any = importlib.import_module("perdure.apps.cli.surface.completion")
     shells: Any = importlib.import_module("perdure.apps.cli.surface.shells")

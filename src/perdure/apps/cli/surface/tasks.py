@@ -1,4 +1,4 @@
-"""Suggestions for unknown commands that name a known task, and for other mistakes. Pure."""
+"""Suggestions for unknown commands that are names of known tasks, and for other mistakes. Pure."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ _LIKE = 0.75
 
 
 def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str | None:
-    """Return the error for an unknown command whose task is known; None for other messages.
+    """Return the error for an unknown command that names a known task; None for other messages.
 
-    `group` is the group of commands that lacks the command, and `commands` are its commands; "" is
-    the program.
+    `group` is the group that lacks the command ("" is the program), and `commands` are the commands
+    of the group.
     """
     unknown = _UNKNOWN.match(message)
     if unknown is None:
@@ -119,9 +119,10 @@ def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str |
 
 
 def commands_hint(message: str, group: str, commands: Collection[str]) -> str | None:
-    """Return the error for an unknown command of a group, with the group's `commands`.
+    """Return the error for an unknown command of a group; it lists the group's `commands`.
 
-    None for other messages, for one that already names a command, and for the program itself.
+    Returns None for other messages, if the message already names a command, and for the program
+    itself.
     """
     unknown = _UNKNOWN.match(message)
     if unknown is None or not group or message.endswith("?"):
@@ -133,7 +134,7 @@ def commands_hint(message: str, group: str, commands: Collection[str]) -> str | 
 
 
 def remedy_for(message: str, command: str) -> str | None:
-    """Return `message` with what to do about it in `command`; None if nothing special is known."""
+    """Return `message` with a remedy for `command`; None if no specific remedy is known."""
     said = message.partition(" (Possible options")[0].rstrip(".")
     for (place, mistake), remedy in _REMEDIES.items():
         if place == command and (said == mistake or said.startswith(f"{mistake}:")):
