@@ -56,6 +56,8 @@ from perdure.memory.reports import Unread as Unread
 from perdure.memory.reports import UnreadLine as UnreadLine
 from perdure.memory.scope import ScopeName as ScopeName
 from perdure.models.embedders.protocol import Embedder as Embedder
+from perdure.models.protocol import Delta as Delta
+from perdure.models.protocol import ModelRequest as ModelRequest
 from perdure.models.retry import RetryPolicy as RetryPolicy
 from perdure.secrets.vault import Taint as Taint
 from perdure.session.codec import Unknown as Unknown

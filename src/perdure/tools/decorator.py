@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -15,6 +15,8 @@ from perdure.errors import ToolError, WrongArgument
 from perdure.secrets.mask import log_failure
 from perdure.session.argument_checks import takes_declared
 from perdure.session.ledger import ToolEffect, UnknownPolicy
+from perdure.session.media.inline import InlineMedia
+from perdure.session.messages import MediaPart
 from perdure.tools.docstring import parse_docstring
 from perdure.tools.permissions import Permissions
 from perdure.tools.schema import (
@@ -107,7 +109,7 @@ def tool(
     The schema comes from the signature, the descriptions of the tool and its parameters (``Args:``)
     from the docstring. A parameter ``call: ToolCall`` receives the call and is hidden from the
     model. A function that is not ``async`` runs in a thread, which continues after a cancel.
-    Return values: text and `ToolOutput` unchanged, None as "done", everything else as JSON.
+    Return values: text, media and `ToolOutput` unchanged, None as "done", all others as JSON.
     With `needs_approval` a person approves each call, in every mode, and sees its arguments.
     `needs_approval` can be a function that gets the tool's arguments, with defaults, and returns
     whether this call needs approval. If this function raises, the call needs approval.
@@ -256,6 +258,14 @@ def _called(name: str, function: Callable[..., Any], arguments: dict[str, object
         raise ToolError(name, "it raised StopIteration") from error
 
 
+def _parts_of(value: object) -> list[object]:
+    return list(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else [value]
+
+
+def _text_of(value: object) -> str:
+    return value if isinstance(value, str) else json_of(value).decode()
+
+
 def _output_of(name: str, value: object) -> ToolOutput:
     if isinstance(value, ToolOutput):
         return value
@@ -263,7 +273,16 @@ def _output_of(name: str, value: object) -> ToolOutput:
         return ToolOutput("done")
     if isinstance(value, str):
         return ToolOutput(value)
+    found = _parts_of(value)
+    if any(isinstance(each, bytes | bytearray | memoryview) for each in found):
+        raise ToolError(name, "it returned bytes: return perdure.media(...) of them, or text")
+    media = [each for each in found if isinstance(each, InlineMedia | MediaPart)]
     try:
+        if media:
+            texts = [
+                _text_of(each) for each in found if not isinstance(each, InlineMedia | MediaPart)
+            ]
+            return ToolOutput("\n".join(texts or [each.mime_type for each in media]), media=media)
         return ToolOutput(json_of(value).decode())
     except (TypeError, ValueError) as error:
         told = "the result of the tool %s cannot be written as JSON"

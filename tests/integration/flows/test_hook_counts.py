@@ -78,7 +78,7 @@ async def test_compact_and_tree_hooks_run_once_in_a_chat(hooks_of: str) -> None:
     assert await chat.compact() is not None
     assert of(counts, "compact") == {"session_before_compact": 1, "session_compact": 1}
     (first, *_) = await chat.session.path()
-    await chat.branch(first.id)
+    await chat.branch(first.id, with_summary=True)
     assert of(counts, "tree") == {"session_before_tree": 1, "session_tree": 1}
     await chat.session.fork()
     assert of(counts, "fork") == {"session_before_fork": 1, "session_fork": 1}

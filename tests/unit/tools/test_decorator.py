@@ -10,11 +10,14 @@ import msgspec
 import pytest
 
 from perdure.errors import InvalidArguments, ToolError, WrongArgument
+from perdure.session.media.inline import media
 from perdure.tools.decorator import FunctionTool, tool
 from perdure.tools.permission_check import judge_call
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, DEFAULT_TIMEOUT_S, ToolCall, ToolOutput
 from tests.fakes.tool_calls import tool_call_of
+
+PICTURE = media(b"\x89PNG\r\n\x1a\n", "image/png")
 
 
 @dataclasses.dataclass
@@ -147,6 +150,30 @@ async def test_result_becomes_text(value: object, text: str) -> None:
         return value
 
     assert await result_of(f) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(PICTURE, "image/png"), ([PICTURE], "image/png"), (["a", PICTURE], "a")]
+)
+async def test_returned_media_are_sent_as_media(value: object, text: str) -> None:
+    @tool(effect="read")
+    async def chart() -> object:
+        """Draw a chart."""
+        return value
+
+    output = await chart.run(tool_call_of("chart"))
+    assert (output.text, output.media) == (text, (PICTURE,))
+
+
+@pytest.mark.parametrize("value", [b"abc", ["a", b"abc"]])
+async def test_returned_bytes_are_reported_with_the_remedy(value: object) -> None:
+    @tool(effect="read")
+    async def chart() -> object:
+        """Draw a chart."""
+        return value
+
+    with pytest.raises(ToolError, match=r"it returned bytes: return perdure\.media"):
+        await chart.run(tool_call_of("chart"))
 
 
 async def test_tool_output_is_returned_unchanged() -> None:

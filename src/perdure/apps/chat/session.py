@@ -479,6 +479,6 @@ async def branch_session(
             if target == state.leaf:
                 return None
             await answering.use_model(chat)
-            return await chat.branch(target, focus)
+            return await chat.branch(target, with_summary=True, focus=focus)
     finally:
         await answering.close()

@@ -295,18 +295,19 @@ class Chat(Generic[OutputT]):
     async def branch(
         self,
         entry: EntryRef | None,
-        focus: str | None = None,
         *,
+        with_summary: bool = False,
+        focus: str | None = None,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
     ) -> Entry | None:
-        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
+        """Continue from `entry` (None: before the root), as `Session.branch` does.
 
-        The agent's model writes the summary; `focus` names details that it must contain. A branch
-        without messages gets no summary. Raises LeafConflict if the leaf is no longer the
-        summarised entry, or is not `expected_leaf`.
+        `with_summary`: the model summarises the messages that are left; `focus` names details.
         Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
         _require_idle(self, self._host, "branch")
+        if not with_summary:
+            return await self.session.branch(entry, expected_leaf=expected_leaf)
         return await branch_summarised(self._running, self.session, entry, focus, expected_leaf)
 
     def _follow(self) -> Turn[OutputT]:
@@ -433,7 +434,7 @@ async def branch_summarised(
     focus: str | None,
     expected_leaf: ExpectedLeaf,
 ) -> Entry | None:
-    """Implement `Chat.branch`."""
+    """Implement `Chat.branch` with a summary."""
     target = await _id_of(session, entry)
     await session.info()  # refreshes the leaf of the handle
     leaf = session.leaf

@@ -1236,15 +1236,14 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def branch(
         self,
         entry: EntryRef | None,
-        focus: str | None = None,
         *,
+        with_summary: bool = False,
+        focus: str | None = None,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
     ) -> Entry | None:
-        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
+        """Continue from `entry` (None: before the root), as `Session.branch` does.
 
-        The agent's model writes the summary; `focus` names details that it must contain. A branch
-        without messages gets no summary. Raises LeafConflict if the leaf is no longer the
-        summarised entry, or is not `expected_leaf`.
+        `with_summary`: the model summarises the messages that are left; `focus` names details.
         Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
 

@@ -23,6 +23,9 @@ ARROW = "=>"
 class FlowNode(ShortRepr, frozen=True, omit_defaults=True):
     """One piece of work for one role instance (``owner``, ``owner_2``).
 
+    `has_human` (``human-colab`` in a workflow file): a person works on the node, too, and approves
+    its handoffs.
+    `awaits_all_inputs` (``await-all-inputs``): the node waits for all its incoming edges.
     `required_readings` are ``$NAME`` of the index. `notes`, `guidance`, `inputs` and `outputs` come
     from older workflow files; the role receives them with `work`.
     """

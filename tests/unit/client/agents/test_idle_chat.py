@@ -29,7 +29,7 @@ async def talked() -> tuple[Stage, Chat]:
 async def test_leaving_a_branch_adds_its_summary() -> None:
     _, chat = await talked()
     path = await chat.session.path()
-    moved = await chat.branch(path[1])
+    moved = await chat.branch(path[1], with_summary=True)
     assert moved is not None
     assert moved.parent_id == path[1].id
     summary = body_of(moved)
@@ -45,14 +45,23 @@ async def test_leaving_a_branch_adds_its_summary() -> None:
     assert (await chat.send("third")).text
 
 
+async def test_branch_without_summary_calls_no_model() -> None:
+    _, chat = await talked()
+    path = await chat.session.path()
+    before = [entry async for entry in chat.session.entries()]
+    moved = await chat.branch(path[1])
+    assert moved is not None
+    assert [entry.kind async for entry in chat.session.entries()][len(before) :] == ["leaf"]
+
+
 async def test_leaving_an_empty_branch_adds_no_summary() -> None:
     _, chat = await talked()
     path = await chat.session.path()
     await chat.session.branch(path[1])
-    moved = await chat.branch(path[3])
+    moved = await chat.branch(path[3], with_summary=True)
     assert moved is not None
     assert moved.kind == "leaf"
-    assert await chat.branch(path[3]) is None
+    assert await chat.branch(path[3], with_summary=True) is None
 
 
 async def test_too_short_branch_summary_does_not_move_the_leaf() -> None:
@@ -64,7 +73,7 @@ async def test_too_short_branch_summary_does_not_move_the_leaf() -> None:
 
     stage.store.hooks.on("before_model_call", short)
     with pytest.raises(TurnFailed, match="too short"):
-        await chat.branch(path[0])
+        await chat.branch(path[0], with_summary=True)
     assert (await chat.session.path())[-1].id == path[-1].id
     assert (await stage.kinds())[-1] == "model_finished"
 
@@ -75,9 +84,9 @@ async def test_branch_from_unexpected_leaf_is_rejected_before_model_call() -> No
     kinds = await stage.kinds()
     for target in (path[0], path[-1]):
         with pytest.raises(LeafConflict):
-            await chat.branch(target, expected_leaf=path[1])
+            await chat.branch(target, expected_leaf=path[1], with_summary=True)
     assert await stage.kinds() == kinds
-    assert await chat.branch(path[1], expected_leaf=path[-1]) is not None
+    assert await chat.branch(path[1], expected_leaf=path[-1], with_summary=True) is not None
 
 
 async def test_entry_appended_during_the_summary_is_not_lost() -> None:
@@ -90,13 +99,13 @@ async def test_entry_appended_during_the_summary_is_not_lost() -> None:
 
     stage.store.hooks.on("before_model_call", late)
     with pytest.raises(LeafConflict):
-        await chat.branch(path[1])
+        await chat.branch(path[1], with_summary=True)
     assert (await chat.session.messages())[-1].text == "said meanwhile"
 
 
 async def test_leaf_can_be_moved_before_the_root() -> None:
     _, chat = await talked()
-    moved = await chat.branch(None, focus="names")
+    moved = await chat.branch(None, focus="names", with_summary=True)
     assert moved is not None
     assert moved.parent_id is None
 
@@ -107,7 +116,7 @@ async def test_branch_of_running_chat_is_rejected() -> None:
     turn = chat.send("go")
     await turn.started()
     with pytest.raises(InvalidTransition):
-        await chat.branch(None)
+        await chat.branch(None, with_summary=True)
     await chat.suspend()
 
 

@@ -69,7 +69,7 @@ async def move_branch(
     session = await caller.session(session_id, "write")
     if data.summary:
         chat = await conversations.chat(session_id)
-        await chat.branch(data.entry, expected_leaf=data.expected_leaf)
+        await chat.branch(data.entry, expected_leaf=data.expected_leaf, with_summary=True)
     else:
         await session.branch(data.entry, expected_leaf=data.expected_leaf)
     return await shown(caller, await caller.session(session_id))
