@@ -52,6 +52,9 @@ ORIGINS: Mapping[str, tuple[Origin, ...]] = {
 }
 """Scope of a list -> the origins of the sessions in it."""
 
+IDLE_ORIGINS = tuple(origin for origin in ORIGINS["all"] if origin != "import")
+"""The origins of sessions that can end as idle."""
+
 TITLE_LENGTH = 60
 """Characters of the first user message that replace a missing title."""
 
@@ -380,6 +383,12 @@ def bare_info(info: SessionInfo) -> SessionInfo:
 
 OWN_SOURCE = "perdure"
 """The `source` that selects sessions which no other program made."""
+
+
+def can_end_as_idle(info: SessionInfo) -> bool:
+    """Return True for an active session that was not imported and has had a turn of perdure."""
+    is_session = info.kind == "session" and info.origin in IDLE_ORIGINS
+    return is_session and info.status == "active" and info.turns > 0
 
 
 class Sought(TypedDict, total=False):

@@ -402,7 +402,10 @@ class NamespaceReader(Protocol):
         ...
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
-        """Return active sessions of any origin without activity after `upto`, latest first."""
+        """Return the sessions without activity after `upto` that can end as idle, latest first.
+
+        They are active and not imported, and a turn was started in them.
+        """
         ...
 
     async def open_turns(self) -> list[OpenTurn]:

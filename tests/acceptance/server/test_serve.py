@@ -38,7 +38,7 @@ def desk(store):
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *options: str, **variables: str
+    folder: Path, *options: str, factory: str = "shop:desk", **variables: str
 ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
     """The server of the program in `folder`, and the address that it prints.
 
@@ -52,7 +52,7 @@ async def serving(
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
         **variables,
     }
-    command = (sys.executable, "-m", "perdure", "serve", "shop:desk", "--port", "0", *options)
+    command = (sys.executable, "-m", "perdure", "serve", factory, "--port", "0", *options)
     with (folder / "stderr").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *command, env=environment, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=errors
@@ -104,3 +104,24 @@ async def test_turn_of_killed_server_continues_after_restart(tmp_path: Path) -> 
             assert json.dumps(turns).count("heron") == 2
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) in (0, 143, -signal.SIGTERM)
+
+
+LISTED = """
+def desks(store):
+    return [perdure.Agent("desk", model="scripted:desk")]
+"""
+
+
+async def test_start_of_server_tells_when_idle_sessions_end(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM + LISTED)
+    told = {
+        ("shop:desks",): "a session ends after 30 minutes without a message; imported sessions",
+        ("shop:desks", "--idle-minutes", "0"): "sessions never end as idle (--idle-minutes 0).",
+        ("shop:desk",): "shop:desk decides when idle sessions end",
+    }
+    for (factory, *options), line in told.items():
+        async with serving(tmp_path, *options, factory=factory) as (process, address):
+            assert address.startswith("http://")
+            process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(process.wait(), 60)
+        assert line in (tmp_path / "stderr").read_text()

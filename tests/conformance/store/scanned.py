@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from perdure.session.codec import new_side
-from perdure.session.entries import Entry, NewEntry
+from perdure.session.entries import Entry, NewEntry, Sibling
 from perdure.session.ids import StreamId
 from perdure.session.info import ORIGINS, Origin, SessionInfo, SessionScope, is_found
 from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
@@ -22,12 +22,22 @@ from perdure.stores.retention.policy import Retention, expiring
 from perdure.stores.retention.quotas import Usage
 from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Backend
-from tests.conformance.store.building import append, create, fork, header, replied, said
+from tests.conformance.store.building import (
+    TTL_MS,
+    append,
+    create,
+    fork,
+    header,
+    replied,
+    said,
+    turn_finished,
+    turn_started,
+)
 from tests.fakes.clock import START_MS
 
 FOLDERS = ("/a", "/b", "/ä \U0001f600", None)
 ASKED = Question("approval", "May I?", ("allow", "deny"))
-ACTS = ("say", "say", "ask", "ask", "close", "withdraw", "move", "name", "end", "reopen")
+ACTS = ("say", "say", "ask", "ask", "close", "withdraw", "move", "name", "end", "reopen", "turn")
 STEPS = st.lists(
     st.tuples(
         st.sampled_from((*ACTS, "create", "flow", "fork", "erase", "remove")), st.integers(0, 99)
@@ -61,6 +71,10 @@ class Namespace:
             self.there.append(StreamId(f"s{self.made}"))
         elif act == "erase":
             await self._erase(stream)
+        elif act == "turn":
+            lease = await self.store.acquire_lease(stream, "me", TTL_MS)
+            await append(self.store, stream, turn_started(), turn_finished(Sibling(0)), lease=lease)
+            await self.store.release_lease(lease)
         elif act == "remove":
             if await self.store.retention.remove(stream):
                 self.there.remove(stream)
@@ -133,7 +147,8 @@ class Namespace:
                     )
                     assert found == [info for info in near if is_found(info, folder, query)]
         for upto in (START_MS, self.at - 30, self.at):
-            idle = [i.id for i in infos if i.status == "active" and i.updated_at <= upto]
+            run = [i for i in infos if i.turns and i.origin != "import"]
+            idle = [i.id for i in run if i.status == "active" and i.updated_at <= upto]
             assert await self.store.idle_sessions(upto) == idle
         asked = [each for stream in self.there for each in await self.open_questions(stream)]
         found_open = await self.store.open_of_all("question")

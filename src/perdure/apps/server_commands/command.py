@@ -77,7 +77,8 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     tls_key: KeyOption = None,
     projects: ProjectsOption = None,
     idle_minutes: Annotated[
-        float, typer.Option(min=0.1, help="End a session after this time without a message.")
+        float,
+        typer.Option(min=0, help="End a session after this time without a message; 0: never."),
     ] = IDLE_S / 60,
     drain_seconds: DrainOption = 0.0,
     embedder: EmbedderOption = None,
@@ -113,7 +114,9 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     await embedding.require_embedder(embedder)
     folders = tuple(projects or (Path.cwd(),))
     async with common.writable_store() as store:
-        await serve_store(store, wanted, factory, idle_minutes * 60, folders, embedder=embedder)
+        await serve_store(
+            store, wanted, factory, idle_minutes * 60 or None, folders, embedder=embedder
+        )
 
 
 def require_server() -> None:
@@ -126,7 +129,7 @@ async def serve_store(
     store: Store,
     wanted: Wanted,
     factory: str = "",
-    idle_s: float = IDLE_S,
+    idle_s: float | None = IDLE_S,
     projects: tuple[Path, ...] = (),
     *,
     embedder: EmbedderName | None = None,
@@ -137,7 +140,7 @@ async def serve_store(
     """
     application = server_module(_APPLICATION)
     async with (
-        _runtime_of(factory, store, idle_s) as runtime,
+        _runtime_of(factory, store, idle_s) as (runtime, idle_end),
         listen(wanted.host, wanted.port) as listening,
     ):
         tokens = await tokens_of(store)
@@ -152,20 +155,29 @@ async def serve_store(
         )
         show(f"{wanted.address(listening.getsockname()[1])}/#code={codes.code()}")
         remark("open this address within 15 minutes; it signs you in once. Stop with Ctrl-C.")
+        remark(idle_end)
         sys.stdout.flush()
         await run(served, wanted, listening)
 
 
 @asynccontextmanager
-async def _runtime_of(factory: str, store: Store, idle_s: float) -> AsyncGenerator[Runtime]:
-    """Yield the runtime of the program, or a runtime with the agents of the settings."""
+async def _runtime_of(
+    factory: str, store: Store, idle_s: float | None
+) -> AsyncGenerator[tuple[Runtime, str]]:
+    """Yield the runtime of the program or of the settings, and when it ends idle sessions."""
     made = await made_by(factory, store) if factory else _configured(store, idle_s)
+    told = "sessions never end as idle (--idle-minutes 0)."
+    if factory and isinstance(made, Runtime):
+        told = f"{factory} decides when idle sessions end: Runtime(idle_timeout_s=...)."
+    elif idle_s is not None:
+        told = f"a session ends after {idle_s / 60:g} minutes without a message; imported "
+        told += "sessions never do. --idle-minutes 0: none does."
     runtime = made if isinstance(made, Runtime) else Runtime(store, made, idle_timeout_s=idle_s)
     async with runtime:
-        yield runtime
+        yield runtime, told
 
 
-def _configured(store: Store, idle_s: float) -> Runtime:
+def _configured(store: Store, idle_s: float | None) -> Runtime:
     settings = Configuration(Path(), os.environ)
     allowed = permissions_of(os.environ, configuration=settings)
     chosen = cast_for(None, settings, os.environ, allowed, is_permitting=False)

@@ -269,8 +269,8 @@ class Runtime:
     async def end_idle(self) -> list[str]:
         """Close the sessions that exceed `idle_timeout_s`; return their ids.
 
-        A session with an open turn, even one that waits for an answer, is not idle. Turns whose
-        question has expired are closed first, also those that no process runs.
+        A session with an open turn, even one that waits for an answer, is not idle. Imported ones
+        and ones without a turn do not end. Turns whose question has expired are closed first.
         """
         ended: list[str] = []
         for session in await ending(self._store, self._idle_timeout_s):

@@ -15,7 +15,7 @@ from perdure.session.argument_checks import takes_declared
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.info import SessionInfo
+from perdure.session.info import SessionInfo, can_end_as_idle
 from perdure.session.ledger import Spending, TurnRequested
 from perdure.session.notes import Answer, GrantRevoked, Question, SessionEnded, SideBody
 from perdure.stores.access.lazy_modules import Later
@@ -94,13 +94,15 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     """Close the session if nothing happened in it for `timeout_s`; return whether it was closed.
 
     A session with an open turn (even one that waits for an answer) or with a scheduled turn is not
-    idle.
+    idle. A session that was imported, or that has had no turn of perdure here, does not end so.
     """
     info = state.info
     if state.open_turn is not None or not _is_silent(store, info, timeout_s):
         return False
     if info.id in await _awaiting_turns(store):
         return False
+    if state.header.received and (await authority_of(store.backend, info.id)).turn is not None:
+        return False  # its newest turn came from a file
     try:
         at = store.outside.clock.now_ms()
         end = new_side(SessionEnded(by="idle"), at=at)
@@ -133,8 +135,8 @@ async def _awaiting_turns(store: Store) -> set[StreamId]:
 
 
 def _is_silent(store: Store, info: SessionInfo, timeout_s: float | None) -> bool:
-    """Whether the session is active and nothing happened in it for `timeout_s`."""
-    if timeout_s is None or info.status != "active":
+    """Whether the session can end as idle and nothing happened in it for `timeout_s`."""
+    if timeout_s is None or not can_end_as_idle(info):
         return False
     return store.outside.clock.now_ms() - info.updated_at >= timeout_s * 1000
 

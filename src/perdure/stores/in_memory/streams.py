@@ -24,6 +24,7 @@ from perdure.session.fold import (
     undone_of,
 )
 from perdure.session.ids import EntryId, StreamId, entry_place, is_number
+from perdure.session.info import can_end_as_idle
 from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
 from perdure.session.notes import CompactionUndone
 from perdure.stores.in_memory.vectors import HeldVectors
@@ -304,10 +305,10 @@ def open_in(held: HeldStream, kind: str) -> list[Entry]:
 
 
 def idle_in(heap: Heap, upto: int) -> list[StreamId]:
-    """Return the active sessions without activity after `upto`, newest activity first."""
+    """Return the sessions that can end as idle, without activity after `upto`, newest first."""
     infos = (held.state.info for held in heap.streams.values())
-    idle = (i for i in infos if i.kind == "session" and i.status == "active")
-    found = sorted(((i.updated_at, i.id) for i in idle if i.updated_at <= upto), reverse=True)
+    idle = (i for i in infos if can_end_as_idle(i) and i.updated_at <= upto)
+    found = sorted(((i.updated_at, i.id) for i in idle), reverse=True)
     return [stream for _, stream in found]
 
 

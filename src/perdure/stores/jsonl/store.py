@@ -35,6 +35,7 @@ from perdure.session.info import (
     SessionInfo,
     SessionScope,
     Sought,
+    can_end_as_idle,
     is_found,
     is_sought,
 )
@@ -305,8 +306,8 @@ class JsonlStore:
     async def idle_sessions(self, upto: int) -> list[StreamId]:
         def work() -> list[StreamId]:
             infos = {s.header.id: s.info for _, s in self._handle.shelf.standings()}.values()
-            idle = (i for i in infos if i.kind == "session" and i.status == "active")
-            found = sorted((i.updated_at, i.id) for i in idle if i.updated_at <= upto)
+            idle = (i for i in infos if can_end_as_idle(i) and i.updated_at <= upto)
+            found = sorted((i.updated_at, i.id) for i in idle)
             return [stream for _, stream in reversed(found)]
 
         return await self._handle.run(work)

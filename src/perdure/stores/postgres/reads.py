@@ -23,6 +23,7 @@ from perdure.session.ids import (
     number_of,
 )
 from perdure.session.info import (
+    IDLE_ORIGINS,
     ORIGINS,
     SessionInfo,
     SessionScope,
@@ -129,10 +130,16 @@ SELECT s.id, s.updated_at, s.info, b.header FROM (
 ORDER BY s.updated_at DESC, s.id DESC
 """
 
+# OFFSET 0: otherwise the server may start with the turns of all sessions.
 _IDLE: LiteralString = """
-SELECT updated_at, id FROM perdure.stream
-WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active AND updated_at <= %s
-    AND NOT is_erased
+SELECT s.updated_at, s.id FROM perdure.stream AS s
+WHERE s.namespace = %s AND s.kind = 'session' AND s.origin = %s AND s.is_active
+    AND s.updated_at <= %s AND NOT s.is_erased AND EXISTS (
+        SELECT 1 FROM perdure.entry AS e
+        WHERE e.namespace = s.namespace AND e.stream = s.id AND e.kind = 'turn_started'
+            AND e.run IS NULL
+        OFFSET 0
+    )
 """
 
 # OFFSET 0: otherwise the server starts with the entries, most of which are closed.
@@ -446,7 +453,7 @@ async def _page_of_sessions(
 
 async def idle_sessions(db: Database, upto: int) -> list[StreamId]:
     """Implement ``NamespaceReader.idle_sessions``."""
-    asked = [Statement(_IDLE, (db.namespace, origin, upto)) for origin in ORIGINS["all"]]
+    asked = [Statement(_IDLE, (db.namespace, origin, upto)) for origin in IDLE_ORIGINS]
     rows = sorted((row for part in await db.ask(*asked) for row in part), reverse=True)
     return [StreamId(row[1]) for row in rows]
 

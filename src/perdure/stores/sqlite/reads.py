@@ -14,9 +14,7 @@ from perdure.errors import AmbiguousId, ContentNotFound, EntryNotFound, SessionN
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number, number_of
-from perdure.session.info import (
-    ORIGINS,
-)
+from perdure.session.info import IDLE_ORIGINS
 from perdure.session.memory.open_entries import CLOSING
 from perdure.session.notes import Question
 from perdure.stores.append_rules import with_lease
@@ -88,7 +86,7 @@ _NAMESPACE = "SELECT no FROM namespace WHERE name = ?"
 _IDLE = """
 SELECT updated_at, id FROM stream
 WHERE kind = 'session' AND namespace = (SELECT no FROM namespace WHERE name = ?)
-    AND origin = ? AND status = 'active' AND updated_at <= ?
+    AND origin = ? AND status = 'active' AND updated_at <= ? AND turns > 0
 ORDER BY updated_at DESC, id DESC
 """
 
@@ -369,7 +367,7 @@ def entries_named(tables: Tables, namespace: str, alias: str) -> list[EntryId]:
 
 def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:
     """Implement ``NamespaceReader.idle_sessions``."""
-    rows = [row for each in ORIGINS["all"] for row in tables.rows(_IDLE, namespace, each, upto)]
+    rows = [row for each in IDLE_ORIGINS for row in tables.rows(_IDLE, namespace, each, upto)]
     return [StreamId(row[1]) for row in sorted(rows, reverse=True)]
 
 

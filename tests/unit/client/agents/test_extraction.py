@@ -127,14 +127,15 @@ async def test_session_ended_in_any_way_is_extracted_once(store: Store, clock: M
     ends = assistant(tool_call("c1", "end_session", {"reason": "done"}))
     model = ScriptedModel([ends, "Bye"])
     agent = replace(agent_with(extract), tools=["end_session"])
-    async with Runtime(store, agents=[agent], models=model, idle_timeout_s=60) as runtime:
+    quiet = replace(agent, id="quiet", tools=[])
+    async with Runtime(store, agents=[agent, quiet], models=model, idle_timeout_s=60) as runtime:
         by_agent = await runtime.start("helper")
         await by_agent.send("Bye")
         by_user = await runtime.start("helper")
         await by_user.session.append(user("Hello"))
         await (await store.open(by_user.id)).end()  # not by a chat
-        idle = await runtime.start("helper")
-        await idle.session.append(user("Hello"))
+        idle = await runtime.start("quiet")
+        await idle.send("Hello")
         clock.advance(61)
         assert await runtime.end_idle() == [idle.id]
     assert sorted(calls) == ["agent", "idle", "user"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -19,11 +20,13 @@ from perdure.client.store import Store
 from perdure.errors import RateLimited
 from perdure.session.ids import StreamId
 from perdure.session.ledger import Spending
+from perdure.session.messages import user
 from perdure.session.notes import SessionEnded
 from perdure.stores.protocol import StreamState
 from perdure.tools.decorator import tool
 from perdure.tools.spec import Subject, ToolSpec
 from tests.fakes.players import Hold, Theatre, asks, words
+from tests.fakes.sources import claude_file
 
 
 async def test_session_without_turns_has_no_usage() -> None:
@@ -105,11 +108,12 @@ async def test_only_idle_sessions_are_closed() -> None:
 async def test_end_idle_skips_reading_sessions_that_cannot_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    theatre = Theatre(main=[words("one")])
+    theatre = Theatre(main=[words("one") for _ in range(51)])
     agent = Agent("a", model="p:main")
     runtime = theatre.runtime(agent, idle_timeout_s=60)
     for number in range(50):
-        await runtime.start(agent, id=f"s{number}")
+        await (await runtime.start(agent, id=f"s{number}")).send("hi")
+        await runtime.start(agent, id=f"none{number}")  # without a turn it cannot end
     theatre.clock.advance(100)
     await (await runtime.start(agent, id="fresh")).send("hi")
     read: list[str] = []
@@ -124,6 +128,31 @@ async def test_end_idle_skips_reading_sessions_that_cannot_end(
     assert len(read) == 50
     assert await runtime.end_idle() == []
     assert len(read) == 50
+
+
+async def test_imported_sessions_and_sessions_without_a_turn_never_end_as_idle(
+    tmp_path: Path,
+) -> None:
+    agent = Agent("a", model="p:main")
+    elsewhere = await Theatre(main=[words("one")]).runtime(agent).start(agent, id="received")
+    await elsewhere.send("hi")
+    await elsewhere.session.export(path=tmp_path / "received.jsonl")
+    theatre = Theatre(main=[words("two")])
+    (tmp_path / "claude.jsonl").write_bytes(claude_file("chain.jsonl"))
+    imported = await theatre.store.import_files([tmp_path])
+    await (await theatre.store.create(id="recorded")).append(user("noted by a program"))
+    runtime = theatre.runtime(agent, idle_timeout_s=60)
+    theatre.clock.advance(100)
+    assert await runtime.end_idle() == []
+    sessions = {"recorded", "received", *(each.session for each in imported.reports)}
+    assert len(sessions) == 3
+    for session in sorted(sessions):
+        chat = await runtime.resume(session, agent)
+        assert (await chat.session.info()).status == "active", session
+        assert await theatre.bodies(SessionEnded, session) == []
+    await (await runtime.resume("received", agent)).send("a turn of this machine")
+    theatre.clock.advance(100)
+    assert await runtime.end_idle() == ["received"]
 
 
 async def test_session_with_a_scheduled_message_is_not_idle() -> None:
