@@ -1,4 +1,4 @@
-"""Erase operations of the handles, with requester and time."""
+"""Erase operations of the handles; each records the requester and the time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from perdure.stores.session_store import SessionStore, is_erased
 
 
 async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
-    """Free the id of an erased session if it `is_reused`; otherwise the id remains taken.
+    """Free the id of an erased session if `is_reused`; otherwise the id remains taken.
 
-    Returns the epoch of that session's leases, if the store knows it.
-    Raises: SessionExists for the id of an erased session without a record in the store.
+    Returns the epoch of the erased session's leases, or 0 if the store does not know it.
+    Raises: SessionExists if the session was erased and the store has no record of it.
     """
     if is_reused:
         with suppress(SessionNotFound):
@@ -43,7 +43,7 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
 async def free_flow_ids(
     backend: SessionStore, flow: StreamId, sessions: Iterable[StreamId], *, is_reused: bool
 ) -> dict[StreamId, int] | None:
-    """Free the ids of the erased flow `flow` and of its erased sessions if they are `is_reused`.
+    """Free the ids of the erased flow `flow` and of its erased sessions if `is_reused`.
 
     `sessions` are the ids that the new flow needs in addition to its own id.
     Shape: the lease epoch of each erased stream; None if one of the ids belongs to an erased
@@ -67,7 +67,10 @@ async def free_flow_ids(
 
 
 async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamId]:
-    """Return the erased sessions of `flow`'s roles and selectors. ``flow__x`` may be a flow."""
+    """Return the erased sessions of the roles and selectors of `flow`.
+
+    ``flow__x`` may be another flow.
+    """
     erasures = await backend.retention.erasures()
     whole = {each.session for done in erasures for each in done.sessions}
     found: set[StreamId] = set()
@@ -103,7 +106,7 @@ async def _exists(backend: SessionStore, stream: StreamId) -> bool:
 
 
 async def session_exists_error(backend: SessionStore, stream: StreamId) -> SessionExists:
-    """Return the error for a taken id, which says if the session was erased."""
+    """Return the error for an id that is taken; its message tells if the session was erased."""
     with suppress(SessionNotFound):
         state = await backend.state(stream)
         return SessionExists(stream, is_erased=state.info.status == "erased")
@@ -119,7 +122,7 @@ async def erase_session(
     by: str | None,
     expected_head: int | None = None,
 ) -> Certificate:
-    """Erase one session. Raises: as ``RetentionService.erase``; Unsupported."""
+    """Erase one session. Raises: the errors of ``RetentionService.erase``; Unsupported."""
     amount("expected_head", expected_head, least=EMPTY)
     asked = _request(outside, "session", session, by)
     asked = msgspec.structs.replace(asked, forks=forks, expected_head=expected_head)
@@ -135,7 +138,7 @@ async def erase_entries(
     forks: ForkPolicy,
     by: str | None,
 ) -> Certificate:
-    """Erase entries of `session`. Raises: as ``RetentionService.erase``; Unsupported."""
+    """Erase entries of `session`. Raises: the errors of ``RetentionService.erase``; Unsupported."""
     for entry in entries:
         if entry_place(entry)[0] != session:
             reason = f"{entry} is shared with another session: erase it there"

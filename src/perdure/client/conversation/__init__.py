@@ -1,1 +1,1 @@
-"""The parts of a session's handle: its context, appending to it, its agent, its hooks."""
+"""The parts of a session's handle: the context, the append operations, the agent, the hooks."""

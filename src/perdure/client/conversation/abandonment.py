@@ -1,4 +1,4 @@
-"""Close turns that no process runs any more, also those of invoked agents."""
+"""Close turns that no process runs any more, including the turns of invoked agents."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ else:
 
 
 async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> bool:
-    """Close the open turn of `session`, and the open turns of agents it invoked, as aborted.
+    """Close as aborted the open turn of `session` and the open turns of agents that it invoked.
 
     Shape: True if a turn was open in `session`.
-    Raises: LeaseHeld if a live process runs the turn, or if its lease is valid and the state of its
-    process is unknown.
+    Raises: LeaseHeld if a live process runs the turn, or if the lease is valid and its process may
+    still be alive.
     """
     closed = None
     if (await store.state(session)).open_turn is not None:
@@ -52,5 +52,5 @@ async def expire_question(store: SessionStore, clock: Clock, session: StreamId) 
 
 
 def claim_of(store: SessionStore, clock: Clock, session: StreamId) -> Claim:
-    """Return the claim with which this process takes the lease of `session`."""
+    """Return the claim that this process uses to take the lease of `session`."""
     return Claim(store, session, clock, this_process(), LEASE_TTL_MS, is_gone)

@@ -1,4 +1,4 @@
-"""The agent bound to a session in its log, and its settings for requests.
+"""The agent that the log of a session binds to it, and the agent's settings for requests.
 
 `client.agents` runs agents; this module only reads bindings.
 """
@@ -59,9 +59,9 @@ def binding_in(notes: Sequence[Entry]) -> Binding | None:
 async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> str | None:
     """Return the model of the branch of `stream` that ends with `window`.
 
-    In an agent's session, the model is the model of the last switch, or else the agent's model;
-    switches of an imported file do not count. On any other branch it is the model of the last
-    switch or answer, as in pi.
+    If the session has an agent, this is the model of the last switch, or else the agent's model;
+    switches of an imported file do not count. In a session without an agent, it is the model of the
+    last switch or answer, as in pi.
     """
     agents = context_settings_in(await log.notes(stream, BINDING_KINDS)).model
     if agents is None:
@@ -87,7 +87,7 @@ async def _followed(log: LogReader, stream: StreamId, window: ContextWindow) -> 
 
 
 def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
-    """Return the model of the last answer or switch; for an answer without one, `switched`."""
+    """Return the model of the last answer or switch; `switched` for an answer without a model."""
     for entry in reversed(entries):
         if entry.kind == ModelChange.kind or role_of(entry) == "assistant":
             model = _said_by(entry) or switched
@@ -97,7 +97,7 @@ def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
 
 
 def _said_by(entry: Entry) -> str | None:
-    """Return the model to which `entry` switches, or the model that answered."""
+    """Return the model to which `entry` switches, or the model that wrote the answer in `entry`."""
     body = readable(entry)
     return body.model if isinstance(body, ModelChange | Message) else None
 
@@ -112,7 +112,7 @@ def context_settings_in(notes: Sequence[Entry]) -> ContextSettings:
 
 
 def tool_names(snapshot: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the names of the tools of the agent in `snapshot`, which may be imported."""
+    """Return the names of the tools of the agent in `snapshot`; the snapshot may be imported."""
     return tuple(tool_hashes(snapshot))
 
 

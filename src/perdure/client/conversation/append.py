@@ -63,7 +63,7 @@ ExpectedLeaf = EntryRef | msgspec.UnsetType | None
 class Appended(list[Entry]):
     """The entries that a call appended, in order.
 
-    `is_replay`: the idempotency key was known, and these are the entries of the first call.
+    `is_replay`: the key was known, and these are the entries of the first call with this key.
     """
 
     def __init__(self, entries: Iterable[Entry] = (), *, is_replay: bool = False) -> None:
@@ -74,7 +74,7 @@ class Appended(list[Entry]):
 class CommittedSessions(list[Appended]):
     """The entries appended to each session by `Store.commit`, in the given order.
 
-    `is_replay`: the idempotency key was known, and these are the entries of the first call.
+    `is_replay`: the key was known, and these are the entries of the first call with this key.
     """
 
     def __init__(self, sessions: Iterable[Appended] = (), *, is_replay: bool = False) -> None:
@@ -83,7 +83,7 @@ class CommittedSessions(list[Appended]):
 
 
 class AppendOptions(TypedDict, total=False):
-    """Options of one session's share of `Store.commit`, as `Session.append_many` takes them."""
+    """Options for one session in `Store.commit`, the same as for `Session.append_many`."""
 
     parent: Parent
     expected_head: int | None
@@ -101,7 +101,7 @@ class PreparedWrite(NamedTuple):
 
     @property
     def is_quick(self) -> bool:
-        """Whether every store commits this write without a thread."""
+        """Whether every store can commit this write without a thread."""
         size = sum([len(new.body) for new in self.write.entries])
         return size < _QUICK_BYTES and not self.contents
 
@@ -128,7 +128,7 @@ class SessionWriter:
 
     @property
     def store(self) -> SessionStore:
-        """The store of the session, or the store in which a draft will be stored."""
+        """The store of the session, or the store that a draft session will be written to."""
         return self.reader.backing.store
 
     async def append(
@@ -142,7 +142,10 @@ class SessionWriter:
             raise
 
     async def check_parent(self, options: AppendOptions) -> None:
-        """Look up the parent that a commit rejected. Raises: EntryNotFound, InvalidEntry."""
+        """Read the parent that a commit rejected, to raise the exact error.
+
+        Raises: EntryNotFound, InvalidEntry.
+        """
         parent = options.get("parent", LEAF)
         if isinstance(parent, Entry):
             await self.reader.in_tree(parent)
@@ -211,12 +214,12 @@ class SessionWriter:
                     return (await self.commit(PreparedWrite(write)))[0]
 
     def require_session(self, what: str) -> None:
-        """Reject the operation `what` if this is a flow. Raises: FlowRefusal."""
+        """Reject the operation `what` if this stream is a flow. Raises: FlowRefusal."""
         if self.reader.state.header.kind == "flow":
             role_sessions.require_session(self.reader.state.header, what)
 
     async def require_no_role(self, state: StreamState, action: role_sessions.Action) -> None:
-        """Reject `action` on a flow, and in the session of a role. Raises: FlowRefusal."""
+        """Reject `action` for a flow and for the session of a role. Raises: FlowRefusal."""
         if state.header.origin == "role" or state.header.kind == "flow":
             clock = self.outside.clock
             await role_sessions.require_no_role(self.store, clock, state.header, action)
@@ -246,7 +249,7 @@ class SessionWriter:
         return await self.reader.in_tree(parent)
 
     async def expected_leaf(self, leaf: ExpectedLeaf) -> EntryId | msgspec.UnsetType | None:
-        """Return the id that the expectation `leaf` names."""
+        """Return the id of the entry to which the expectation `leaf` refers."""
         return leaf if leaf is None or leaf is msgspec.UNSET else await self.reader.resolve(leaf)
 
 
@@ -360,7 +363,7 @@ async def new_entries(
     """Return `items` as a chain of entries. Large items are encoded in a thread, one at a time.
 
     Raises: WrongArgument if `aliases` is not empty and its length differs from the number of items;
-    as `_new`.
+    the errors of `_new`.
     """
     _check_aliases(aliases, len(items))
     made: list[NewEntry] = []
@@ -381,7 +384,7 @@ async def new_entries(
 
 
 def _is_ready(items: Sequence[Item], options: AppendOptions) -> bool:
-    """Whether `items` can be prepared without a read of the store and without a thread."""
+    """Whether `items` can be prepared without reading the store and without a thread."""
     if not isinstance(options.get("parent", LEAF), Here | None):
         return False
     if isinstance(options.get("expected_leaf"), Entry | str):
@@ -411,7 +414,7 @@ def _check_aliases(aliases: Sequence[str | None], items: int) -> None:
 def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
     """Return `item` as an entry.
 
-    Raises: WrongArgument for a message that cannot be decoded again; LimitExceeded.
+    Raises: WrongArgument for a message that cannot be decoded after encoding; LimitExceeded.
     """
     try:
         new = new_tree(item, parent)
@@ -427,12 +430,18 @@ def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
 
 
 def _require_small(item: object) -> None:
-    """Reject a message with too much text before any work on it. Raises: LimitExceeded."""
+    """Reject a message with too much text before any other work on the message.
+
+    Raises: LimitExceeded.
+    """
     require_within(_LIMIT, _text_bytes(item), _MESSAGE)
 
 
 def _text_bytes(item: object) -> int:
-    """Return the bytes of text in `item`. Parts of a wrong type count 0; `_new` rejects them."""
+    """Return the bytes of text in `item`.
+
+    Parts of a wrong type count as 0 bytes; `_new` rejects them.
+    """
     parts: Any = getattr(item, "parts", (item,))
     if not isinstance(parts, list | tuple):
         return 0
@@ -445,14 +454,14 @@ def _text_bytes(item: object) -> int:
 
 
 def _bytes_of(text: str) -> int:
-    """Return the size of `text` in UTF-8; invalid text is rejected later."""
+    """Return the size of `text` in UTF-8; invalid text is rejected in a later step."""
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
 def _is_read_alike(message: Message, body: bytes) -> bool:
-    """Whether `body` decodes to `message`, so that every field has its declared type.
+    """Whether `body` decodes to `message`, that is, whether every field has its declared type.
 
-    Decoding takes a tenth of the time of checking each field.
+    Decoding takes a tenth of the time of a check of each field.
     """
     try:
         is_alike = decode_message(body) == message
@@ -464,7 +473,7 @@ def _is_read_alike(message: Message, body: bytes) -> bool:
 
 
 def _check_item(item: object) -> None:
-    """Reject an item that is not an `Item` or cannot be decoded again.
+    """Reject an item that is not an `Item`, or that cannot be decoded after encoding.
 
     Messages are checked in `_new`. Raises: WrongArgument.
     """

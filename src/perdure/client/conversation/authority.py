@@ -1,8 +1,8 @@
-"""The parts of a session's log that are in force here: its agent and its open turn.
+"""The parts of a session's log that are in force on this machine: the agent and the open turn.
 
-Imported entries give no authority. In an untrusted store, only entries that this user's perdure
-wrote give authority. Such entries remain history: they are shown, exported and sent to models, but
-never applied.
+Imported entries never give permissions.
+In an untrusted store, only the entries that this user's perdure wrote give permissions.
+All other entries remain history: they are shown, exported and sent to models, but never applied.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ Withheld = Literal["imported", "unknown"]
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """The entries in force of a session. `bound` is the newest agent in its log, in force or not.
+    """The entries of a session that are in force.
+
+    `bound` is the newest agent in the log of the session, in force or not.
 
     `agent` and `turn` are the reasons why the agent, or the newest turn with its grants, is not in
-    force; None if it is in force. `workspace` is set for a session that was forked to a folder
-    without an agent in force. An agent of this machine works in that folder.
+    force; None if it is in force. `workspace` is set if the session was forked to a folder and has
+    no agent in force. An agent of this machine then works in that folder.
     """
 
     bound: Binding | None
@@ -68,7 +70,7 @@ class Authority(msgspec.Struct, frozen=True):
 
     @property
     def withheld(self) -> Withheld | None:
-        """Why the session needs an agent of this machine; None if it has one."""
+        """Why the session needs an agent of this machine; None if its own agent is in force."""
         return self.agent or self.turn
 
 
@@ -105,7 +107,10 @@ async def authority_of(store: SessionStore, session: StreamId) -> Authority:
 
 
 async def is_in_force(store: SessionStore, entry: Entry) -> bool:
-    """Whether `entry`, of a kind that is marked, is in force here. Raises: SessionNotFound."""
+    """Whether `entry`, of a kind that carries marks, is in force on this machine.
+
+    Raises: SessionNotFound.
+    """
     notes = await store.notes(entry.stream, (SessionReceived.kind,))
     if entry.seq < await _received(store, entry.stream, notes):
         return False
@@ -117,9 +122,10 @@ async def is_in_force(store: SessionStore, entry: Entry) -> bool:
 async def questions_in_force(
     store: SessionStore, asking: Iterable[Entry], at: int
 ) -> list[OpenQuestion]:
-    """Return the open questions of `asking` at `at` that programs or turns in force asked.
+    """Return the questions in `asking` that are open at `at` and in force on this machine.
 
-    Other turns do not act on an answer. The cost is proportional to the newest turn of each asking
+    If a turn is not in force, an answer to its question has no effect.
+    The cost is proportional to the newest turn of each asking
     session.
     """
     asking = tuple(asking)
@@ -135,7 +141,7 @@ async def questions_in_force(
 
 
 def _newest(notes: list[Entry]) -> tuple[int, Binding] | None:
-    """Return the newest binding, and its place in `notes`."""
+    """Return the newest binding, and its index in `notes`."""
     for place in range(len(notes) - 1, -1, -1):
         bound = binding_in((notes[place],))
         if bound is not None:
@@ -155,10 +161,11 @@ def _withheld(store: SessionStore, entry: Entry, received: int) -> Withheld | No
 
 
 async def _turn_withheld(store: SessionStore, state: StreamState, received: int) -> Withheld | None:
-    """Return why the newest turn of a session is not in force; None if it is, or there is none.
+    """Return why the newest turn is not in force; None if it is in force or there is no turn.
 
-    The cost is proportional to the turn. Without a turn, only the index of notes is read: an
-    imported file can state a wrong number of turns.
+    The cost is proportional to the length of the turn.
+    If the session has no turn, only the index of notes is read, because an imported file can state
+    a wrong number of turns.
     """
     if received == 0 and marks_of(store).is_trusted:
         return None
@@ -193,10 +200,11 @@ async def agent_of_fork(
 ) -> tuple[NewEntry, ...]:
     """Return the first entries of a new fork of `session` that make its agent work in `folder`.
 
-    Without a folder the workspace does not change. If forks are copies in the store, the entries
-    contain the whole agent. For an agent that is not in force only the folder is recorded: the fork
-    is resumed with another agent.
-    Raises: ConfigError if the folder has no value for a name that its instructions use.
+    If `folder` is None, the workspace does not change.
+    If a fork is a copy in this store, the entries contain the whole agent.
+    If the agent is not in force, only the folder is recorded, and the fork is resumed with another
+    agent.
+    Raises: ConfigError if the folder has no value for a name that the agent's instructions use.
     """
     is_copied = not store.capabilities.pointer_fork
     if folder is None and not is_copied:

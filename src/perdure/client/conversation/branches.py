@@ -41,7 +41,7 @@ async def branch(
     expected_leaf: ExpectedLeaf,
     key: str | None,
 ) -> Entry | None:
-    """Continue from `entry`, with the summary `told` of the abandoned branch, if given.
+    """Continue from `entry`, optionally with the summary `told` of the abandoned branch.
 
     Shape: None if `entry` is already the leaf and no summary is given.
     Raises: as `Session.branch`.
@@ -75,7 +75,7 @@ async def branch(
 async def fork(
     writer: SessionWriter, at: EntryRef | None, own: StreamHeader
 ) -> tuple[StreamState, Mapping[EntryId, EntryId]]:
-    """Create the fork with the header `own`; return its state, and the copy of each entry.
+    """Create the fork with the header `own`; return its state, and a map of entries to copies.
 
     Raises: as `Session.fork`.
     """
@@ -110,7 +110,7 @@ async def fork(
 
 
 async def ask_hooks(hooks: Hooks, point: points.HookPoint) -> object:
-    """Return the answer of the hooks of `point`; None without an answer.
+    """Return the answer of the hooks of `point`; None if no hook answers.
 
     Raises: HookBlocked.
     """

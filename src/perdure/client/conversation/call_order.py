@@ -23,17 +23,18 @@ class CallOrder:
         self._last: Written | None = None
 
     def take(self, own: Written) -> Written | None:
-        """Reserve the next place for a call that has finished writing when `own` is done.
+        """Reserve the next position for a call; the call has finished writing when `own` is done.
 
-        Shape: the earlier call, to wait for with `wait_for_call`; None without a wait. Calls of
-        several event loops have no order, so a call of another loop is not waited for.
+        Shape: the earlier call, which `wait_for_call` waits for; None if there is nothing to wait
+        for. Calls from different event loops have no order, so a call from another loop is not
+        waited for.
         """
         before, self._last = self._last, own
         return before if before is None or before.get_loop() is own.get_loop() else None
 
     @property
     def is_free(self) -> bool:
-        """Whether a call can skip the order because it reaches the store before all other calls.
+        """Whether a call can skip the order because all earlier calls have finished.
 
         A store can then write many such calls at once. The first call always enters the order,
         because it may have to wait until the store can write.

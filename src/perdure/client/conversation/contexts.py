@@ -1,4 +1,4 @@
-"""The context of a session: the messages for the model, and pinned, removed and undone entries."""
+"""The context of a session: messages for the model; pinned, removed and undone entries."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def _context_of_end(
     shaping: agent_binding.ContextSettings,
     budget_tokens: int | None,
 ) -> build.Context | None:
-    """Build the context from the end of the window; None if it needs the whole window."""
+    """Build the context from the end of `window`; None if the whole window is needed."""
     log, id, limit = writer.reader.log, writer.reader.id, _FIRST_READ
     pinned = await pins_of(writer.reader)
     while True:

@@ -1,4 +1,4 @@
-"""The session of a call of ``invoke_agent``: its id, its end, and its spending."""
+"""The session that a call of ``invoke_agent`` opens: its id, its end and its spending."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _RANDOM_BYTES = 10
 def child_id(parent: StreamId, created_at: int, key: str) -> StreamId:
     """Return the id of the session that the call with the idempotency key `key` opens.
 
-    The id is the same for every attempt, on every machine, and as hard to guess as the parent's.
+    The id is the same for every attempt on every machine, and as hard to guess as the id of the
+    parent.
     Units: `created_at` is the creation time of the parent, in Unix milliseconds.
     """
     seed = hashlib.blake2b(msgspec.json.encode((parent, key)), digest_size=_RANDOM_BYTES).digest()
@@ -45,7 +46,7 @@ class Child(msgspec.Struct, frozen=True):
 
 
 async def first_turn(store: LogReader, child: StreamId) -> TurnState | None:
-    """Return the first turn of a child after it has ended; None before."""
+    """Return the first turn of an invoked agent's session after the turn has ended; None before."""
     entries = await store.entries(child)
     ends = [place for place, entry in enumerate(entries) if entry.kind == TurnFinished.kind]
     if not ends:
@@ -54,7 +55,7 @@ async def first_turn(store: LogReader, child: StreamId) -> TurnState | None:
 
 
 async def delegated_to(store: LogReader, child: StreamId) -> Delegated | None:
-    """Return `child` and its spending so far; None if there is no such session."""
+    """Return `child` with its spending so far; None if there is no such session."""
     try:
         state = await store.state(child)
     except SessionNotFound:
@@ -63,13 +64,13 @@ async def delegated_to(store: LogReader, child: StreamId) -> Delegated | None:
 
 
 async def invocations_in(store: LogReader, parent: StreamId) -> int:
-    """Count the sessions of calls in `parent` that have returned."""
+    """Count the calls in `parent` that opened a session and have returned."""
     bodies = [body_of(entry) for entry in await store.notes(parent, (ToolFinished.kind,))]
     return sum(isinstance(body, ToolFinished) and body.delegated is not None for body in bodies)
 
 
 async def invocation_of(store: LogReader, state: StreamState) -> Invocation | None:
-    """Return the call that opened a session; None if its agent was not invoked."""
+    """Return the call that opened a session; None if no agent invoked it."""
     if state.info.origin != "subagent":
         return None
     started = await started_in(store, state.info.id)
@@ -79,8 +80,8 @@ async def invocation_of(store: LogReader, state: StreamState) -> Invocation | No
 async def children_of(store: LogReader, parent: StreamId, last: int | None = None) -> list[Child]:
     """Return the sessions opened by calls of `parent`, oldest first.
 
-    The cost is proportional to the calls in its own log, not to the number of sessions. With `last`
-    only calls among the newest `last` entries of that log count.
+    The cost is proportional to the calls in the log of `parent`, not to the number of sessions.
+    With `last`, only calls among the newest `last` entries of that log are returned.
     """
     state = await store.state(parent)
     created_at = state.info.created_at
@@ -109,7 +110,7 @@ async def children_of(store: LogReader, parent: StreamId, last: int | None = Non
 
 
 async def started_in(store: LogReader, session: StreamId) -> SessionStarted | None:
-    """Return the entry with which a runtime opened `session`; None without one."""
+    """Return the entry with which a runtime started `session`; None if no runtime did."""
     for entry in await store.notes(session, (SessionStarted.kind,)):
         body = body_of(entry)
         if isinstance(body, SessionStarted):

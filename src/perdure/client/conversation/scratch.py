@@ -28,7 +28,7 @@ def scratch_dir_of(store: SessionStore, session: StreamId) -> Path:
 
 
 async def without_scratch(store: SessionStore, certificate: Certificate) -> Certificate:
-    """Delete the scratch directories of the sessions in `certificate`, and return it."""
+    """Delete the scratch directories of the sessions in `certificate`; return `certificate`."""
     await delete_scratch(store, [each.session for each in certificate.sessions if each.is_whole])
     return certificate
 

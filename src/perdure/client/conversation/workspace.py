@@ -55,14 +55,17 @@ _OWN_NAMES = ("working_dir", "git_ref", "active_file", "selection")
 class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=NamedParameters):
     """The workspace of a session, stored with it.
 
-    `working_dir` is the folder of file tools; a relative path is below the current folder. Without
-    `working_dir` a new session uses the current folder, and a resumed session continues in its own.
-    `git_ref` is the branch or commit checked out there; None reads it from the repository.
-    `active_file` and `selection` come from an editor; a selection makes its file the active one.
-    `scope` limits the paths of file tools (None: the agent's scope). All except `scope`, and each
-    of `variables`, replace ``{{ctx.name}}`` in the agent's instructions and in the descriptions of
-    its tools. `working_dir`, `git_ref`, `active_file` and `selection` are empty text if they have
-    no value. These values are stored in plain text and must not contain secrets.
+    `working_dir` is the folder of file tools; a relative path is resolved in the current folder.
+    Without `working_dir`, a new session uses the current folder, and a resumed session keeps its
+    folder.
+    `git_ref` is the branch or commit checked out in the folder; None: read it from the repository.
+    `active_file` and `selection` come from an editor; the file of a selection becomes the active
+    file.
+    `scope` limits the paths of file tools (None: the agent's scope). All fields except `scope`, and
+    each of `variables`, replace ``{{ctx.name}}`` in the agent's instructions and in the
+    descriptions of its tools.
+    A field among `working_dir`, `git_ref`, `active_file` and `selection` that has no value is
+    replaced by empty text. All values are stored in plain text and must not contain secrets.
     """
 
     __repr__ = short_repr
@@ -95,7 +98,7 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Named
 
     @property
     def names(self) -> dict[str, str]:
-        """The values of ``{{ctx.name}}``: the variables, and the workspace's own names."""
+        """The values of ``{{ctx.name}}``: the variables and the fields of the workspace."""
         return {
             "working_dir": self.working_dir,
             "active_file": self.active_file or "",
@@ -106,10 +109,10 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Named
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The changes of the workspace by a message; None changes nothing.
+    """The changes that a message makes to the workspace; a field that is None changes nothing.
 
     Raises: WrongArgument for a variable with the name of a workspace field, and for a selection in
-    another file than the active one; SecretPasted for a variable that contains a credential.
+    a file that is not the active file; SecretPasted for a variable that contains a credential.
     """
 
     active_file: str | None = None
@@ -126,14 +129,15 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def moved_to(kept: Workspace, folder: str) -> Workspace:
-    """Return `kept` with the working directory `folder` and its git reference."""
+    """Return the workspace `kept` with the working directory `folder` and its git reference."""
     return msgspec.structs.replace(kept, working_dir=folder, git_ref=git_ref_of(Path(folder)))
 
 
 def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
-    """Return `kept` with the changes of `given`.
+    """Return the workspace `kept` with the changes in `given`.
 
-    Omitted values do not change: folder, variables, file, selection and scope. Raises: as `usable`.
+    Each omitted value stays as in `kept`: folder, variables, file, selection and scope.
+    Raises: as `usable`.
     """
     given = usable(given)
     folder = given.working_dir or kept.working_dir
@@ -145,7 +149,8 @@ def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
 def with_shown(kept: Workspace, shown: Shown) -> Workspace:
     """Return the workspace `kept` with the values that a message shows the agent.
 
-    A file without a selection clears the selection; "" clears the file. A selection alone makes its
+    A file without a selection clears the old selection; the file "" clears the active file.
+    A selection alone makes its
     file the active one.
     """
     file, selected = shown.active_file, shown.selection
@@ -215,7 +220,7 @@ def require_folder(folder: str) -> None:
 
 
 def change_of(kept: Binding, place: Workspace) -> WorkspaceChanged | None:
-    """Return the entry that moves the session of `kept` to `place`; None if it is already there.
+    """Return the entry that changes the workspace to `place`; None if it is already `place`.
 
     Raises: ConfigError if `place` has no value for a name that its instructions use.
     """
@@ -235,8 +240,9 @@ def moved_prompt(
 ) -> str | None:
     """Return the system prompt for the workspace `place`; `prompt` is the prompt for `before`.
 
-    `told` are the instructions; errors call them `where`. A prompt that contains more than the
-    instructions, such as the prompt of a flow's role, does not change.
+    `told` are the instructions; error messages name them with the text `where`.
+    If `prompt` contains more than the instructions, as in the session of a flow's role, it is
+    returned unchanged.
     Raises: ConfigError if `place` has no value for a name that `told` uses.
     """
     if (with_context(told, before.names, where) or None) != prompt:
@@ -253,9 +259,9 @@ def kept_workspace(snapshot: Mapping[str, object] | None) -> Workspace:
 
 
 def usable(given: Workspace) -> Workspace:
-    """Return `given` with an absolute directory, if it names one.
+    """Return `given` with an absolute directory, if it has a directory.
 
-    Raises: ConfigError when the directory is not a folder; as `Shown`.
+    Raises: ConfigError when the directory is not a folder; the errors of `Shown`.
     """
     shown = Shown(given.active_file, given.selection, given.variables)
     folder = absolute(given.working_dir or None)
@@ -274,7 +280,7 @@ def detect_workspace(workspace: Workspace | None) -> Workspace:
 
 
 def in_folder(place: Workspace, folder: str) -> Workspace:
-    """Return `place` in `folder`, with its absolute path and git reference."""
+    """Return the workspace `place` with the absolute path of `folder` and its git reference."""
     folder = absolute(folder) or "."
     git_ref = place.git_ref or git_ref_of(Path(folder))
     return msgspec.structs.replace(place, working_dir=folder, git_ref=git_ref)

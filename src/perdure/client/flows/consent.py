@@ -1,4 +1,4 @@
-"""The consent of a flow: its three modes as rules for the judge of tool calls."""
+"""The consent of a flow: its three modes as rules that judge tool calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _LOOKING = re.compile(r"pwd|ls(?: (?:-[A-Za-z0-9]+|[A-Za-z0-9_.@%+,=][A-Za-z0-9_
 def consent_judge(
     tools: ToolRegistry, permissions: Permissions, consent: Callable[[], ConsentState]
 ) -> Judge:
-    """Return the judge of a role's tool calls. `consent` returns the current consent."""
+    """Return the function that judges a role's tool calls.
+
+    `consent` returns the current consent.
+    """
 
     def judge(call: ToolCallPart, in_turn: frozenset[str], bound: Bound | None) -> Ruling:
         if call.name not in tools.names:
@@ -87,7 +90,7 @@ def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Per
 
 
 def _is_of_server(spec: ToolSpec) -> bool:
-    """Whether the tool is one of an MCP server; a flow's consent can grant it by name."""
+    """Whether the tool belongs to an MCP server, so that a flow's consent can grant it by name."""
     return spec.is_outside and spec.name not in BUILTIN
 
 
@@ -106,12 +109,12 @@ def _is_granted(
 
 
 def grants_of(consent: ConsentState) -> frozenset[str]:
-    """Return the grants of the flow in the judge's notation."""
+    """Return the grants of the flow in the notation that tool calls are judged with."""
     return frozenset(f"{COMMANDS} {_canonical(c)}" for c in consent.bash.allowed_commands)
 
 
 def _canonical(command: str) -> str:
-    """Return `command` in the judge's notation; unchanged if only a shell could run it."""
+    """Return `command` in the judge's notation; unchanged if it needs a shell."""
     try:
         return canonical(words_of(command))
     except NeedsShell:
@@ -119,7 +122,7 @@ def _canonical(command: str) -> str:
 
 
 def _is_harmless(call: ToolCallPart) -> bool:
-    """Whether `call` needs no approval in any mode: searching, and listing names."""
+    """Whether `call` only searches or lists names, so that no mode asks for approval."""
     if call.name != COMMANDS:
         return call.name in _NEVER_ASKED
     if call.args.get("args"):

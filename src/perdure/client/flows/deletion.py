@@ -1,7 +1,7 @@
 """Delete a flow: its log, its sessions and, if requested, its record folder.
 
-Nothing is deleted while a role runs. The flow's own log is deleted last, so a repeated call deletes
-the rest after a kill.
+Nothing is deleted while a role runs. The flow's own log is deleted last; so if a kill interrupts
+the call, a second call deletes the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from perdure.session.ids import StreamId
 
 
 class DeletedFlow(ShortRepr, frozen=True):
-    """A deleted flow. `sessions` were deleted with it; `record` is the folder of its artifacts."""
+    """A deleted flow.
+
+    `sessions` are the sessions deleted with the flow; `record` is the folder of its artifacts.
+    """
 
     flow: StreamId
     sessions: tuple[StreamId, ...]
@@ -35,9 +38,9 @@ class DeletedFlow(ShortRepr, frozen=True):
 async def delete_flow(
     store: Store, state: FlowState, by: str | None, others: Iterable[FlowState] | None
 ) -> DeletedFlow:
-    """Delete the flow at `state`, and its record folder if `others` are given.
+    """Delete the flow with the state `state`; delete its record folder, too, if `others` is given.
 
-    Shape: `others` are all flows of the store; none of them may use that folder.
+    Shape: `others` are all flows of the store; none of them may use the record folder.
     Durable: when this returns.
     Raises: FlowRefusal while a role runs, and when another flow or file uses the record folder. In
     these cases, nothing is deleted.
@@ -65,7 +68,7 @@ async def delete_flow(
 
 
 async def _is_its_own(store: Store, session: StreamId, flow: str) -> bool:
-    """Whether `session` belongs to a role of `flow`; another session can have reused its id."""
+    """Whether `session` belongs to a role of `flow`; an unrelated session can have the same id."""
     try:
         header = (await store.backend.state(session)).header
     except SessionNotFound:
@@ -85,7 +88,7 @@ async def _is_led(store: Store, session: StreamId) -> bool:
 
 
 def _removed(folder: Path, state: FlowState, others: list[FlowState]) -> None:
-    """Remove the record folder of the flow at `state`. Blocks. Raises: FlowRefusal."""
+    """Delete the record folder of the flow with the state `state`. Blocks. Raises: FlowRefusal."""
     why = _why_it_stays(folder, state, others)
     try:
         if why is None and folder.is_dir():
@@ -98,7 +101,7 @@ def _removed(folder: Path, state: FlowState, others: list[FlowState]) -> None:
 
 
 def _remove_all(folder: Path) -> None:
-    """Remove `folder`, and its workflow last, so that the call can be repeated after a kill."""
+    """Delete `folder`, the workflow file last, so that the call can be repeated after a kill."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -108,7 +111,7 @@ def _remove_all(folder: Path) -> None:
 
 
 def _why_it_stays(folder: Path, state: FlowState, others: list[FlowState]) -> str | None:
-    """Return why the record folder must not be removed; None if it can be, or is missing."""
+    """Return why the record folder must not be deleted; None if it can be deleted or is missing."""
     if not state.is_place_in_force:
         return "it came with the flow and is not in force"
     if folder.is_symlink():

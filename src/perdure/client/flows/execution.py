@@ -36,7 +36,10 @@ class Execution:
         self._waker = waker or Waker(host.store.backend)
 
     async def run(self, journal: Journal, *, until_completed: bool) -> FlowState:
-        """Run the flow of `journal`, or have workers run it. See `Flow.run`."""
+        """Run the flow of `journal` in this process, or wait for workers to run it.
+
+        See `Flow.run`.
+        """
         request = await self._requested(journal)
         if request is not None:
             return await self._followed(journal, request, until_completed=until_completed)
@@ -73,10 +76,11 @@ class Execution:
         await self._waker.close()
 
     async def _requested(self, journal: Journal) -> int | None:
-        """Return the seq of the request to workers to run the flow; None if the flow runs here.
+        """Return the seq of the request that workers run the flow; None if it runs in this process.
 
-        The flow runs here if the agent of a role comes from `Equipment.default_agent`, which is a
-        function of this program. Raises: FlowRefusal if the folders of the flow are not on this
+        The flow runs in this process if the agent of a role comes from `Equipment.default_agent`, a
+        function that workers do not have.
+        Raises: FlowRefusal if the folders of the flow are not on this
         machine.
         """
         state = await journal.state()
@@ -110,7 +114,7 @@ class Execution:
     async def _followed(
         self, journal: Journal, request: int, *, until_completed: bool
     ) -> FlowState:
-        """Wait until workers have run the flow as far as `run` does. Raises: FlowRefusal."""
+        """Wait until workers have run the flow as far as `run` would. Raises: FlowRefusal."""
         store, clock = self._host.store.backend, self._host.store.outside.clock
         wakes = self._waker.wakes(journal.flow)
         try:
@@ -152,7 +156,7 @@ class Execution:
 
 
 def no_session(state: FlowState, role: str) -> FlowRefusal:
-    """Return the error that `role` has no session, or is not a role of the flow."""
+    """Return the error that `role` has no session or is not a role of the flow."""
     roles = dict.fromkeys((*state.graph.roles, *state.sessions))
     if role not in roles:
         told = f"it has no role {role!r}; its roles are: {', '.join(roles)}"

@@ -1,7 +1,9 @@
 """The feeds of a flow's roles, read from the store incrementally.
 
-Each read covers only entries after a point. The size of a point does not depend on the length of
-the logs. A client that reconnects passes its last point; a new client passes no point.
+Each read returns only entries after a given point.
+The size of a point does not depend on the length of
+the logs. A client that reconnects passes the last point that it received; a new client passes no
+point.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ class Feeds:
     async def read(
         self, role: str, after: FeedPoint | None = None, limit: int | None = None
     ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-        """Return the items of `role` new or changed since `after` (None: all), and the new point.
+        """Return the items of `role` new or changed since `after` (None: all), and the next point.
 
-        With `limit`, a read returns about that many items: related items stay together. Continue
-        from the new point. Shape: an item replaces an earlier item with the same id.
+        With `limit`, a read returns about `limit` items, because related items stay together.
+        The next read continues from the returned point.
+        Shape: an item replaces an earlier item with the same id.
         """
         point = FeedPoint(role) if after is None else after
         log = (said for _, said in await self._log_of(role, point))
@@ -94,16 +97,18 @@ class Feeds:
 
 
 def _newest(log: Sequence[tuple[Entry, object]], before: int) -> int:
-    """Return the seq of the last entry of `log`; `before` if it is empty."""
+    """Return the seq of the last entry of `log`, or `before` if `log` is empty."""
     return log[-1][0].seq if log else before
 
 
 class RoleFeed:
-    """The feed of one role of a flow. Each read continues the last one. Made by `Flow.feed`.
+    """The feed of one role of a flow.
+
+    Each read begins where the previous read ended. Made by `Flow.feed`.
 
     ``await feed.read()`` returns new and changed items; ``async for item in feed`` yields them and
     waits for more until the flow is completed or the store closed. An item with the id of an
-    earlier item replaces that item: it has more text, or an outcome.
+    earlier item replaces the earlier item: it has more text, or an outcome.
     """
 
     def __init__(
@@ -120,13 +125,13 @@ class RoleFeed:
 
     @property
     def cursor(self) -> str:
-        """The position of this feed; pass it to `Flow.feed`, in any process, to continue."""
+        """The position of this feed; pass it to `Flow.feed` in any process to continue there."""
         return encode_point(self._point)
 
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items new or changed since the last read; with `limit`, one page of items.
+        """Return the items new or changed since the last read; with `limit`, about `limit` items.
 
-        Shape: () when there are none.
+        Shape: () when there are no such items.
         Raises: WrongArgument when `limit` is less than 1.
         """
         if limit is not None and limit < 1:
@@ -169,7 +174,10 @@ async def _next(changes: AsyncIterator[None]) -> bool:
 
 
 def _point_of(role: str, cursor: str) -> FeedPoint:
-    """Return the point of `cursor`. Raises: WrongArgument if it belongs to another role."""
+    """Return the point that `cursor` encodes.
+
+    Raises: WrongArgument if `cursor` belongs to another role.
+    """
     try:
         point = decode_point(cursor)
     except (ValueError, msgspec.DecodeError) as error:
@@ -184,7 +192,7 @@ def _point_of(role: str, cursor: str) -> FeedPoint:
 def _some_changes(
     point: FeedPoint, log: Iterable[tuple[Entry, object]], session: StreamId, limit: int
 ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-    """Like `changes`, but stop when there are `limit` items, or soon after."""
+    """Like `changes`, but stop after `limit` items, or a few more that belong together."""
     changed: dict[str, FeedItem] = {}
     is_turn_due = False
     for entry, body in log:

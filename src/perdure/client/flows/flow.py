@@ -1,7 +1,7 @@
 """The handle of one flow: read its state, record decisions, run it.
 
-A decision applies to the newest state of the flow and is rejected if the flow does not wait for
-it. So several processes can record decisions at once, and any process can run the flow.
+A decision applies to the newest state of the flow, and is rejected if the flow does not wait for
+that decision. So several processes can record decisions at once, and any process can run the flow.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from perdure.tools.permissions import Permissions
 
 @takes_all_declared
 class Flow:
-    """One flow. Made by `Flows.start` and `Flows.open`.
+    """One flow. A flow, as returned by `Flows.start` and `Flows.open`.
 
-    `by` names the person who decides; it is stored with each decision.
+    `by` is the name of the person who decides; it is stored with each decision.
     """
 
     def __init__(self, store: Store, journal: Journal, execution: Execution) -> None:
@@ -68,19 +68,19 @@ class Flow:
     async def state(self) -> FlowState:
         """Return the current state, with the graph, the sessions and the settings of roles.
 
-        Shape: `state.run` is what ``perdure flow show --json`` prints; see also `waiting`.
+        Shape: `state.run` is what ``perdure flow show --json`` prints; `waiting` lists the waits.
         """
         return await self._journal.state()
 
     async def run(self, *, until_completed: bool = False) -> FlowRun:
         """Run the flow until it is completed or needs a person.
 
-        With `until_completed` it continues after each answer, from any process, and returns when
-        the flow is completed. Several processes may run a flow at once. Cancelling the task
+        With `until_completed`, the call continues after each answer from any process, and returns
+        when the flow is completed. Several processes may run a flow at once. Cancelling the task
         suspends running turns; the next run of the flow, in any process, continues them.
-        With ``Runtime(runner="workers")``, workers with the agents and folders of the flow run it
-        until it is completed, even if this task is cancelled.
-        Raises: StoreError; FlowRefusal if workers cannot run it.
+        With ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run
+        the flow until it is completed, even if this task is cancelled.
+        Raises: StoreError; FlowRefusal if workers cannot run the flow.
         """
         return (await self._execution.run(self._journal, until_completed=until_completed)).run
 
@@ -89,12 +89,12 @@ class Flow:
     ) -> Entry | None:
         """Summarise the work of a role instance at its node, for its next turns.
 
-        Role, node, edges, contract and inputs remain in the context unchanged. `focus` names
-        details that the summary must contain. `model` (default: the role's model) writes only this
-        summary.
+        The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
+        details that the summary must contain. `model` (default: the role's model) is the model that
+        writes this summary; the role's turns do not change.
         Shape: the compaction; None when there is nothing to summarise.
-        Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
-        WrongArgument for a `model` that is not ``provider:name``; ConfigError when its provider is
+        Raises: FlowRefusal when the role has not begun, or has an open turn; LeaseHeld;
+        WrongArgument for a `model` that is not ``provider:name``; ConfigError when the provider is
         unknown, or the role has no agent; TurnFailed when the model returned no usable summary.
         """
         self._equipment.check_models(() if model is None else (model,), "model")
@@ -108,23 +108,23 @@ class Flow:
         return await workers_of(self._store, await self.state())
 
     async def waiting(self) -> tuple[FlowWait, ...]:
-        """List questions, approvals and choices that wait for a person, also of its roles' tools.
+        """List the questions, approvals and choices that wait for a person, also from roles' tools.
 
-        Shape: each item contains the way to answer it.
+        Shape: each item states how to answer it.
         """
         return await waiting_in(self._store, await self.state())
 
     async def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
-        """Send `text` to the waiting node or role instance `to` (default: the only one).
+        """Send `text` to the waiting node or role instance `to` (default: the only one that waits).
 
-        Durable: when this returns; the process that runs the flow delivers it.
-        Raises: FlowRefusal when `to` does not wait, has a reply already, or was erased.
+        Durable: when this returns; the process that runs the flow delivers the text.
+        Raises: FlowRefusal when `to` does not wait, already has a reply, or was erased.
         """
         lost = await lost_roles(self._store.backend, await self.state())
         return await self._decide(lambda state: people.reply(state, text, by, to, lost))
 
     async def stop(self, target: str, *, by: str = "user") -> FlowState:
-        """Stop the turn of a node or role instance; it then waits for a reply.
+        """Stop the turn of a node or role instance; the node or role then waits for a reply.
 
         Raises: FlowRefusal when the node or role is not running.
         """
@@ -133,8 +133,8 @@ class Flow:
     async def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
         """Approve the staged handoff of `node`.
 
-        Raises: FlowRefusal when no handoff waits, and when several wait and `node` is missing; also
-        when a file of the handoff changed, and the handoff is then staged again.
+        Raises: FlowRefusal when no handoff waits, and when several handoffs wait and `node` is not
+        given; also when a file of the handoff changed, and the handoff is then staged again.
         """
         clock = self._store.outside.clock
         await require_as_staged(self._store.backend, self._journal, clock, node)
@@ -143,7 +143,7 @@ class Flow:
     async def decline(
         self, node: str | None = None, note: str | None = None, *, by: str = "user"
     ) -> FlowState:
-        """Drop the staged handoff of `node`; it then waits for a reply.
+        """Discard the staged handoff of `node`; the node then waits for a reply.
 
         Raises: as `approve`.
         """
@@ -158,13 +158,13 @@ class Flow:
         is_revoked: bool = False,
         by: str = "user",
     ) -> FlowState:
-        """Change the consent of the flow: its `mode`, or grants of exact commands (MCP tools).
+        """Change the flow's consent: its `mode`, or its grants of exact commands and MCP tools.
 
-        Grants or revokes every `command`, or none if one of them is rejected.
+        The call grants or revokes every `command`, or none of them if one is rejected.
         Open questions that the new consent allows are answered, and their turns continue.
-        Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow is
-        completed; ConfigError for a command or a tool that no role can use or that the mode ignores
-        (no-access), and for revoking one that was not granted.
+        Raises: ValueError when no change is given, or there is no grant to revoke; FlowRefusal when
+        the flow is completed; ConfigError for a command or a tool that no role can use or that the
+        mode ignores (no-access), and for revoking a grant that does not exist.
         """
         given = () if command is None else (command,) if isinstance(command, str) else command
         if not given and (mode is None or is_revoked):
@@ -222,7 +222,7 @@ class Flow:
         )
 
     async def _tools_of(self, state: FlowState, role: str) -> tuple[str, ...] | None:
-        """Return the names of the tools that `role` began with; None before it begins."""
+        """Return the names of the tools that `role` had when it began; None before it begins."""
         if role not in state.sessions:
             return None
         notes = await self._store.backend.notes(state.sessions[role], (SessionStarted.kind,))
@@ -237,7 +237,7 @@ class Flow:
         return await self._decide(lambda state: people.choose_improvement(state, mode, by))
 
     async def decide_feedback(self, *, is_granted: bool, by: str = "user") -> FlowState:
-        """Decide whether feedback is written after the improvement phase.
+        """Decide whether the roles write feedback after the improvement phase.
 
         Raises: FlowRefusal when the flow does not wait for this decision.
         """
@@ -259,15 +259,16 @@ class Flow:
     def feed(self, role: str, after: str | None = None) -> RoleFeed:
         """Return the feed of a role instance: thoughts, messages, tool calls, handoffs.
 
-        The feed begins at the start, or after the `RoleFeed.cursor` of an earlier feed of the role.
+        The feed begins at the start of the role, or after `RoleFeed.cursor` of an earlier feed of
+        this role.
         Raises: WrongArgument for a cursor of another role.
         """
         return RoleFeed(self._store.backend, self.id, role, after)
 
     def watch(self, after: int = -1) -> Watch:
-        """Watch the flow's own events after seq `after` (default: all), including future ones.
+        """Watch the flow's own events after seq `after` (default: all), and continue with new ones.
 
-        Messages of its roles are in the events of their sessions.
+        The messages of the flow's roles are in the events of the roles' sessions.
         Raises: as `Session.watch`.
         """
         amount("after", after, least=EMPTY)
@@ -278,7 +279,7 @@ class Flow:
 
 
 def _offered(state: FlowState, role: str) -> Iterator[str]:
-    """Return the models offered for `role` while it waits for a choice."""
+    """Return the models offered for `role` if the role waits for a choice."""
     for waiting in waits_in(state):
         if waiting.role == role and waiting.offers is not None:
             yield from waiting.offers.models
@@ -287,9 +288,9 @@ def _offered(state: FlowState, role: str) -> Iterator[str]:
 async def check_grant(
     store: SessionStore, equipment: Equipment, state: FlowState, tool: GrantedTool, name: str
 ) -> None:
-    """Reject a grant of `name`, an exact command or a tool, that no role of the flow can use.
+    """Reject a grant of `name`, an exact command or a tool, if no role of the flow can use it.
 
-    A role whose agent is unknown here counts as able to use it.
+    If the agent of a role is unknown in this process, the role is assumed to be able to use it.
     Raises: ConfigError.
     """
     argv = words_of(name) if tool == "bash" else ()
@@ -306,9 +307,9 @@ async def check_grant(
 
 
 def granted_name(tool: GrantedTool, name: str) -> str:
-    """Return `name` as stored in a grant: a command with canonical quotes, a tool unchanged.
+    """Return `name` as a grant stores it: a command with canonical quotes, a tool unchanged.
 
-    Raises: ConfigError for an empty name, and for a command that only a shell could run.
+    Raises: ConfigError for an empty name, and for a command that needs a shell.
     """
     if not name.strip():
         raise ConfigError(f"the {'command' if tool == 'bash' else 'tool'} to allow is empty")
@@ -322,7 +323,7 @@ def granted_name(tool: GrantedTool, name: str) -> str:
 
 
 def check_in_force(state: FlowState, mode: ConsentMode | None) -> None:
-    """Reject a grant without effect in the flow's consent mode, or in the new `mode`.
+    """Reject a grant that has no effect in the flow's consent mode, or in the new `mode`.
 
     Raises: ConfigError.
     """
@@ -334,7 +335,7 @@ def check_in_force(state: FlowState, mode: ConsentMode | None) -> None:
 
 
 def revoked_name(state: FlowState, tool: GrantedTool, name: str) -> str:
-    """Return the stored grant that `name` revokes.
+    """Return the stored grant that matches `name`, to revoke it.
 
     Raises: ConfigError when `name` was not granted.
     """
@@ -352,7 +353,7 @@ def revoked_name(state: FlowState, tool: GrantedTool, name: str) -> str:
 async def _snapshot(
     store: SessionStore, equipment: Equipment, state: FlowState, role: str
 ) -> Mapping[str, object] | None:
-    """Return the agent of `role` as a snapshot; None if unknown, or if its tools may change."""
+    """Return the agent of `role` as a snapshot; None if it is unknown, or its tools may change."""
     agent = agent_for(equipment.agents, role)
     if agent is not None and agent.mcp_servers:
         return None

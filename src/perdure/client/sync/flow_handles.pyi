@@ -38,12 +38,12 @@ class RoleFeed(Handle[AsyncRoleFeed]):
 
     @property
     def cursor(self) -> str:
-        """The position of this feed; pass it to `Flow.feed`, in any process, to continue."""
+        """The position of this feed; pass it to `Flow.feed` in any process to continue there."""
 
     def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items new or changed since the last read; with `limit`, one page of items.
+        """Return the items new or changed since the last read; with `limit`, about `limit` items.
 
-        Shape: () when there are none.
+        Shape: () when there are no such items.
         Raises: WrongArgument when `limit` is less than 1.
         """
 
@@ -59,18 +59,18 @@ class Flow(Handle[AsyncFlow]):
     def state(self) -> FlowState:
         """Return the current state, with the graph, the sessions and the settings of roles.
 
-        Shape: `state.run` is what ``perdure flow show --json`` prints; see also `waiting`.
+        Shape: `state.run` is what ``perdure flow show --json`` prints; `waiting` lists the waits.
         """
 
     def run(self, *, until_completed: bool = False) -> FlowRun:
         """Run the flow until it is completed or needs a person.
 
-        With `until_completed` it continues after each answer, from any process, and returns when
-        the flow is completed. Several processes may run a flow at once. Cancelling the task
+        With `until_completed`, the call continues after each answer from any process, and returns
+        when the flow is completed. Several processes may run a flow at once. Cancelling the task
         suspends running turns; the next run of the flow, in any process, continues them.
-        With ``Runtime(runner="workers")``, workers with the agents and folders of the flow run it
-        until it is completed, even if this task is cancelled.
-        Raises: StoreError; FlowRefusal if workers cannot run it.
+        With ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run
+        the flow until it is completed, even if this task is cancelled.
+        Raises: StoreError; FlowRefusal if workers cannot run the flow.
         """
 
     def compact(
@@ -78,12 +78,12 @@ class Flow(Handle[AsyncFlow]):
     ) -> Entry | None:
         """Summarise the work of a role instance at its node, for its next turns.
 
-        Role, node, edges, contract and inputs remain in the context unchanged. `focus` names
-        details that the summary must contain. `model` (default: the role's model) writes only this
-        summary.
+        The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
+        details that the summary must contain. `model` (default: the role's model) is the model that
+        writes this summary; the role's turns do not change.
         Shape: the compaction; None when there is nothing to summarise.
-        Raises: FlowRefusal when the role has not worked yet, or has an open turn; LeaseHeld;
-        WrongArgument for a `model` that is not ``provider:name``; ConfigError when its provider is
+        Raises: FlowRefusal when the role has not begun, or has an open turn; LeaseHeld;
+        WrongArgument for a `model` that is not ``provider:name``; ConfigError when the provider is
         unknown, or the role has no agent; TurnFailed when the model returned no usable summary.
         """
 
@@ -94,20 +94,20 @@ class Flow(Handle[AsyncFlow]):
         """
 
     def waiting(self) -> tuple[FlowWait, ...]:
-        """List questions, approvals and choices that wait for a person, also of its roles' tools.
+        """List the questions, approvals and choices that wait for a person, also from roles' tools.
 
-        Shape: each item contains the way to answer it.
+        Shape: each item states how to answer it.
         """
 
     def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
-        """Send `text` to the waiting node or role instance `to` (default: the only one).
+        """Send `text` to the waiting node or role instance `to` (default: the only one that waits).
 
-        Durable: when this returns; the process that runs the flow delivers it.
-        Raises: FlowRefusal when `to` does not wait, has a reply already, or was erased.
+        Durable: when this returns; the process that runs the flow delivers the text.
+        Raises: FlowRefusal when `to` does not wait, already has a reply, or was erased.
         """
 
     def stop(self, target: str, *, by: str = "user") -> FlowState:
-        """Stop the turn of a node or role instance; it then waits for a reply.
+        """Stop the turn of a node or role instance; the node or role then waits for a reply.
 
         Raises: FlowRefusal when the node or role is not running.
         """
@@ -115,14 +115,14 @@ class Flow(Handle[AsyncFlow]):
     def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
         """Approve the staged handoff of `node`.
 
-        Raises: FlowRefusal when no handoff waits, and when several wait and `node` is missing; also
-        when a file of the handoff changed, and the handoff is then staged again.
+        Raises: FlowRefusal when no handoff waits, and when several handoffs wait and `node` is not
+        given; also when a file of the handoff changed, and the handoff is then staged again.
         """
 
     def decline(
         self, node: str | None = None, note: str | None = None, *, by: str = "user"
     ) -> FlowState:
-        """Drop the staged handoff of `node`; it then waits for a reply.
+        """Discard the staged handoff of `node`; the node then waits for a reply.
 
         Raises: as `approve`.
         """
@@ -136,13 +136,13 @@ class Flow(Handle[AsyncFlow]):
         is_revoked: bool = False,
         by: str = "user",
     ) -> FlowState:
-        """Change the consent of the flow: its `mode`, or grants of exact commands (MCP tools).
+        """Change the flow's consent: its `mode`, or its grants of exact commands and MCP tools.
 
-        Grants or revokes every `command`, or none if one of them is rejected.
+        The call grants or revokes every `command`, or none of them if one is rejected.
         Open questions that the new consent allows are answered, and their turns continue.
-        Raises: ValueError when neither is given, or nothing to revoke; FlowRefusal when the flow is
-        completed; ConfigError for a command or a tool that no role can use or that the mode ignores
-        (no-access), and for revoking one that was not granted.
+        Raises: ValueError when no change is given, or there is no grant to revoke; FlowRefusal when
+        the flow is completed; ConfigError for a command or a tool that no role can use or that the
+        mode ignores (no-access), and for revoking a grant that does not exist.
         """
 
     def configure(
@@ -168,7 +168,7 @@ class Flow(Handle[AsyncFlow]):
         """
 
     def decide_feedback(self, *, is_granted: bool, by: str = "user") -> FlowState:
-        """Decide whether feedback is written after the improvement phase.
+        """Decide whether the roles write feedback after the improvement phase.
 
         Raises: FlowRefusal when the flow does not wait for this decision.
         """
@@ -182,14 +182,15 @@ class Flow(Handle[AsyncFlow]):
     def feed(self, role: str, after: str | None = None) -> RoleFeed:
         """Return the feed of a role instance: thoughts, messages, tool calls, handoffs.
 
-        The feed begins at the start, or after the `RoleFeed.cursor` of an earlier feed of the role.
+        The feed begins at the start of the role, or after `RoleFeed.cursor` of an earlier feed of
+        this role.
         Raises: WrongArgument for a cursor of another role.
         """
 
     def watch(self, after: int = -1) -> Watch:
-        """Watch the flow's own events after seq `after` (default: all), including future ones.
+        """Watch the flow's own events after seq `after` (default: all), and continue with new ones.
 
-        Messages of its roles are in the events of their sessions.
+        The messages of the flow's roles are in the events of the roles' sessions.
         Raises: as `Session.watch`.
         """
 

@@ -1,1 +1,1 @@
-"""Flows of workflow documents: their start from a file, their agents, and their outputs."""
+"""Flows of workflow documents: how they start from a file, their agents and their outputs."""

@@ -1,7 +1,8 @@
-"""The agents of a workflow document: from the program, or else from the file.
+"""The agents of a workflow document: agents of the program, or else agents of the file.
 
-A received file sets the prompts, but grants no permissions. Its agents get the built-in tools that
-they name, and cannot start programs. The person who runs the document sets the permissions of its
+A file from another person sets the prompts but grants no permissions.
+The agents of such a file get the built-in tools that they name, and cannot start programs.
+The person who runs the document sets the permissions of its
 agents.
 """
 
@@ -27,9 +28,9 @@ _PROGRAMS = (
 def bound_agents(
     located: LocatedWorkflow, given: Mapping[str, Agent]
 ) -> tuple[dict[str, Agent], list[DocumentFault]]:
-    """Return the agents of nodes by id, and the errors in agents that the file defines.
+    """Return the agents of nodes by id, and the errors in the agents that the file defines.
 
-    Shape: an agent of `given` precedes an agent of the file; unknown agents are omitted.
+    Shape: an agent in `given` is used before an agent of the file; unknown agents are omitted.
     """
     agents: dict[str, Agent] = {}
     faults: list[DocumentFault] = []
@@ -53,7 +54,7 @@ def _agent(definition: Mapping[str, object]) -> Agent:
 
 
 def _faults_of(located: LocatedWorkflow, ref: str, error: ConfigError) -> Iterator[DocumentFault]:
-    """Return the errors in the definition of `ref`, with lines of the workflow's file."""
+    """Return the errors in the definition of the agent `ref`, with lines of the workflow's file."""
     node = located.lines.agents.get(ref)
     told = error.faults if isinstance(error, InvalidAgentFile) else (str(error),)
     for each in told:
@@ -62,7 +63,7 @@ def _faults_of(located: LocatedWorkflow, ref: str, error: ConfigError) -> Iterat
 
 
 def _wider(located: LocatedWorkflow, agents: Mapping[str, Agent]) -> Iterator[DocumentFault]:
-    """Return errors for nodes with tools that their agent lacks; MCP tools are not known yet."""
+    """Return an error for each tool of a node that its agent lacks; MCP tools are unknown here."""
     for node in located.workflow.nodes:
         if not isinstance(node, AgentNode) or node.agent_ref not in agents:
             continue

@@ -1,4 +1,4 @@
-"""The outputs of a flow of a workflow document."""
+"""The outputs of a flow that runs a workflow document."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from perdure.workflow.document import InputNode, OutputNode
 async def outputs_of(store: SessionStore, state: FlowState) -> dict[str, object]:
     """Return the value of each output node by id; empty for a flow of roles.
 
-    Shape: the answer of the previous node; a mapping by node if there are several. An input node
-    hands over the inputs.
+    Shape: the answer of the previous node, or a mapping from node to answer if there are several.
+    An input node passes on the inputs of the flow.
     """
     document = state.document
     if document is None:

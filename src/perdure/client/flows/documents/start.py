@@ -45,7 +45,7 @@ READING = "read_file"
 
 
 class StartPlan(msgspec.Struct, frozen=True):
-    """The first entries of a new flow besides ``flow_started``; `blobs` are their contents.
+    """The entries of a new flow after ``flow_started``; `blobs` are contents that they refer to.
 
     `start` are the nodes without predecessors.
     """
@@ -67,9 +67,10 @@ class StartPlan(msgspec.Struct, frozen=True):
 def document_in(
     workflow: Graph | Workflow | LocatedWorkflow | str | os.PathLike[str],
 ) -> LocatedWorkflow | None:
-    """Return `workflow`, or the content of the file `workflow`, if it is a workflow document.
+    """Return the document that `workflow` is, or that the file `workflow` contains; else None.
 
-    Raises: InvalidWorkflow with every error and its line; ConfigError for an unreadable file.
+    Raises: InvalidWorkflow, which lists every error with its line; ConfigError for an unreadable
+    file.
     """
     if isinstance(workflow, Graph):
         return None
@@ -86,16 +87,16 @@ def document_in(
 
 
 def document_text(found: LocatedWorkflow) -> str:
-    """Return the text of the file of `found`; without a file, the workflow as YAML."""
+    """Return the text of the file of `found`; if there is no file, the workflow as YAML."""
     return serialize(found.workflow) if found.text is None else found.text
 
 
 def runnable_agents(
     found: LocatedWorkflow, given: Mapping[str, Agent], workspace: Path
 ) -> dict[str, Agent]:
-    """Return the agents of the workflow `found`, after checking that it can run.
+    """Check that the workflow `found` can run, and return its agents.
 
-    `given` contains the program's agents, by id. Raises: InvalidWorkflow with every fault.
+    `given` contains the program's agents, by id. Raises: InvalidWorkflow, which lists every error.
     """
     agents, faults = bound_agents(found, given)
     names = in_folder(Workspace(), str(workspace)).names
@@ -111,7 +112,7 @@ def runnable_agents(
 
 
 def _fixed_context(found: LocatedWorkflow, workspace: Path) -> list[DocumentFault]:
-    """Return the errors of context entries that do not depend on inputs. Blocks."""
+    """Return the errors in those context entries that do not depend on inputs. Blocks."""
     faults: list[DocumentFault] = []
     for entry in found.workflow.context:
         template = template_of(entry.value)
@@ -134,9 +135,9 @@ def plan_start(
     flow: StreamId,
     inputs: Mapping[str, object],
 ) -> StartPlan:
-    """Plan the start of the flow `flow` of the checked workflow `found`. Blocks.
+    """Plan the start of the flow `flow` that runs the checked workflow `found`. Blocks.
 
-    Raises: ConfigError for all invalid inputs and files together; SecretPasted.
+    Raises: ConfigError, which lists all invalid inputs and files; SecretPasted.
     """
     values, faults = check_inputs(found, inputs)
     faults += [] if faults else untold(found, values)
@@ -171,7 +172,7 @@ def plan_start(
 def _context(
     found: LocatedWorkflow, workspace: Path, flow: StreamId, inputs: Mapping[str, object]
 ) -> tuple[dict[str, str], list[DocumentFault]]:
-    """Return the values of ``{{ctx.name}}`` for the whole flow."""
+    """Return the values of ``{{ctx.name}}`` that are the same in the whole flow."""
     fillings = Fillings(inputs, run_id=flow)
     own: dict[str, str] = {}
     faults: list[DocumentFault] = []
@@ -191,7 +192,7 @@ def _context(
 def _unfilled(
     found: LocatedWorkflow, agents: Mapping[str, Agent], names: dict[str, str]
 ) -> Iterator[DocumentFault]:
-    """Return names in agents' instructions or tool descriptions that `names` lacks."""
+    """Return the names in agents' instructions or tool descriptions that are not in `names`."""
     known = ", ".join(sorted(names))
     for ref, agent in agents.items():
         line = _line_of(found, ref, agent)

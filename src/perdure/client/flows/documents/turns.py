@@ -1,6 +1,7 @@
-"""Run the agents of a flow's document in sessions, one for each conversation.
+"""Run the agents of a document's flow; each conversation of the document has one session.
 
-The flow's log contains the agents; the program provides their functions. The prompt of a node is
+The flow's log contains the agents; the program provides the functions of their tools.
+The prompt of a node is
 computed from the log and files when the node is claimed. The commit of the claim also stores the
 prompt in the node's session.
 """
@@ -55,7 +56,10 @@ class DocumentTurns(RoleTurns):
         return id
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
-        """See ``Roles``. A person's reply is sent unchanged."""
+        """See ``Roles``.
+
+        Return the first message for a node; a person's reply is sent unchanged.
+        """
         if work.text is not None:
             return work.text
         document, graph = _document(state), state.graph
@@ -91,7 +95,7 @@ class DocumentTurns(RoleTurns):
         return self._host.running(session, agent, place, prompt=prompt, flow=flow)
 
     def _workflow(self, state: FlowState) -> Workflow:
-        """Return the workflow of the flow, which never changes."""
+        """Return the workflow of the flow; it never changes after the start."""
         if self._known is None:
             self._known = workflow_of(_document(state))
         return self._known
@@ -99,7 +103,7 @@ class DocumentTurns(RoleTurns):
     def _agent(self, role: str) -> Agent:
         """Return the agent of a conversation from the flow's log.
 
-        Raises: ConfigError when the log cannot be read by this version.
+        Raises: ConfigError when this version cannot read the log.
         """
         known = self._journal.latest
         ref = base_role(role)
@@ -133,7 +137,7 @@ def _registry(snapshot: Mapping[str, object]) -> ToolRegistry:
 
 
 def _tools_at(workflow: Workflow, state: FlowState, role: str) -> tuple[str, ...]:
-    """Return the tools of the current or next node of `role`; (): all tools."""
+    """Return the tools of the node that `role` runs or runs next; () means all tools."""
     nodes = [state.graph.node(id) for id in state.run.running_nodes]
     nodes += [work.node for work in runnable(state)]
     at_work = next((node.id for node in nodes if node is not None and node.role == role), None)
