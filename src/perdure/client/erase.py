@@ -162,7 +162,7 @@ async def erase_fact(
     *,
     by: str | None,
 ) -> Certificate:
-    """Erase `entries` of the memory stream at `state` in one commit with `notes`.
+    """Erase `entries` of the memory stream with the state `state`, and append `notes`, at once.
 
     Raises: HeadConflict if the head of the stream changed.
     """
@@ -178,7 +178,7 @@ async def erase_fact(
 async def erase_subject(
     backend: SessionStore, outside: Outside, subject: str, by: str | None
 ) -> Certificate:
-    """Erase all sessions of `subject`, with their forks and children."""
+    """Erase all sessions of `subject`, their forks, and the sessions that they invoked."""
     asked = _request(outside, "subject", subject, by)
     certificate = await without_scratch(backend, await backend.retention.erase(asked))
     return msgspec.structs.replace(certificate, subject=subject)

@@ -1,7 +1,8 @@
 """Find the key of a store.
 
-The order is: an argument, ``$PERDURE_KEY``, the file ``$PERDURE_KEY_FILE``. A configured key that
-cannot be read is an error, never a plain store. The keyring of the operating system is used only
+The order is: the argument, then ``$PERDURE_KEY``, then the file ``$PERDURE_KEY_FILE``.
+If a configured key cannot be read, this is an error; the store is never opened without a key
+instead. The keyring of the operating system is used only
 for a store that turns out to be encrypted (`keyring_keys`). No error repeats a key.
 """
 
@@ -32,7 +33,7 @@ _SQLITE = "sqlite:///"
 
 
 class Backend(Protocol):
-    """The used part of a keyring backend; a backend that cannot store keys has no priority."""
+    """The methods of a keyring backend that perdure uses; a usable backend has a priority."""
 
     @property
     def priority(self) -> float: ...
@@ -49,10 +50,10 @@ class Keyring(Protocol):
 def configured_key(
     given: bytes | str | StoreKey | None, environment: Mapping[str, str], address: str
 ) -> StoreKey | None:
-    """Return the key that is `given`, or that the environment names; None without either.
+    """Return the key `given`, or the key that the environment sets; None without either.
 
-    Raises: WrongArgument when `given` is not a key; KeyMissing when the key of the environment is
-    missing, invalid, or in a file that other users can read.
+    Raises: WrongArgument when `given` is not a key; KeyMissing when the key in the environment is
+    missing or invalid, or in a file that other users can read.
     """
     if isinstance(given, StoreKey):
         return given
@@ -68,7 +69,7 @@ def configured_key(
 
 
 def key_in_file(path: Path, address: str) -> StoreKey:
-    """Return the key in a file that only its owner may read.
+    """Return the key in the file, which only its owner may be able to read.
 
     Raises: KeyMissing if the file is missing, can be read by other users, or contains no key.
     """
@@ -86,7 +87,7 @@ def key_in_file(path: Path, address: str) -> StoreKey:
 
 
 def write_key_file(path: Path, key: StoreKey) -> None:
-    """Create the file `path`, readable only by its owner, with `key` in it.
+    """Create the file `path` with `key` in it, readable only by its owner.
 
     Durable: on return. Raises: FileExistsError, OSError.
     """
@@ -153,7 +154,7 @@ def keep_next_key(address: str, key: StoreKey) -> bool:
 
 
 def keep_key(address: str, key: StoreKey) -> bool:
-    """Make `key` the store's own key in the keyring; return whether it succeeded. Blocks."""
+    """Store `key` in the keyring as the store's own key; return whether this succeeded. Blocks."""
     is_kept = vault.keep_in_keyring(canonical(address), key.reveal())
     if is_kept:
         forget_key(canonical(address) + NEXT)
@@ -161,7 +162,7 @@ def keep_key(address: str, key: StoreKey) -> bool:
 
 
 def forget_key(user: str) -> None:
-    """Remove a key from the keyring, if it exists. Blocks."""
+    """Remove a key from the keyring if it is there. Blocks."""
     vault.drop_from_keyring(user)
 
 

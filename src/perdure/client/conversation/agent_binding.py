@@ -48,7 +48,7 @@ class ContextSettings(msgspec.Struct, frozen=True):
 
 
 def binding_in(notes: Sequence[Entry]) -> Binding | None:
-    """Return the newest binding in `notes`; a fork's own binding precedes its origin's."""
+    """Return the newest binding in `notes`; a fork's own binding counts before its origin's."""
     for note in reversed(notes):
         body = body_of(note)
         if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
@@ -70,7 +70,7 @@ async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> s
 
 
 async def switched_in(log: LogReader, window: ContextWindow) -> str | None:
-    """Return the model of the last switch on the branch of `window`, without imported switches."""
+    """Return the model of the last switch on the branch of `window`, ignoring imported switches."""
     switched = (await Switches(log).in_force(window.state)).model_change
     return None if switched is None else _said_by(switched)
 

@@ -105,7 +105,7 @@ async def _context_of_end(
 
 
 async def _model(writer: SessionWriter, window: ContextWindow) -> str | None:
-    """Return the model of the branch that ends with `window`; for a role, its flow's choice."""
+    """Return the model of the branch that ends with `window`, or the flow's choice for a role."""
     reader = writer.reader
     header = reader.state.header
     if header.origin == "role" and window.state.model_change is None:

@@ -97,7 +97,7 @@ def _is_of_server(spec: ToolSpec) -> bool:
 def _is_granted(
     spec: ToolSpec, call: ToolCallPart, permissions: Permissions, now: ConsentState
 ) -> bool:
-    """Whether the flow's consent grants the call: a server's tool, or exactly this command."""
+    """Whether the flow's consent grants the call, as an MCP tool or as exactly this command."""
     if now.mode != "partial-access":
         return False
     if _is_of_server(spec) and spec.name in now.mcp.allowed_tools:

@@ -133,7 +133,7 @@ class Execution:
             await wakes.aclose()
 
     async def _answered(self, journal: Journal) -> None:
-        """Wait until the flow can continue without a person, or is completed elsewhere."""
+        """Wait until the flow can continue without a person, or another process completes it."""
         wakes = self._waker.wakes(journal.flow)
         try:
             while True:

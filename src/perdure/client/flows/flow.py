@@ -87,7 +87,7 @@ class Flow:
     async def compact(
         self, role: str, focus: str | None = None, *, model: str | None = None
     ) -> Entry | None:
-        """Summarise the work of a role instance at its node, for its next turns.
+        """Summarise the work of a role instance at its node, to shorten its later contexts.
 
         The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
         details that the summary must contain. `model` (default: the role's model) is the model that
@@ -199,7 +199,7 @@ class Flow:
         tools: Sequence[str] | None = None,
         by: str = "user",
     ) -> FlowState:
-        """Set model, skills and tools of a role instance from its next turn; None: the agent's.
+        """Set model, skills and tools of a role instance for later turns; None: the agent's own.
 
         Raises: FlowRefusal when the workflow has no such role, and for skills after the role has
         begun; ConfigError for a skill that the project lacks, a tool that the role lacks, and a

@@ -83,10 +83,11 @@ class Flows:
 
     A role instance runs under the agent with its own id (``developer_2``), or under the agent with
     the id of its base role (``developer``). `on_interrupt` applies to the partial answer of a
-    process that died, if the agent has the default. `offered_models` can be chosen for roles.
+    process that died, unless the agent sets its own value.
+    People and selectors can choose `offered_models` for roles.
     `default_agent` creates the agent of a base role that has none, such as a role added while the
-    flow runs. Without `default_agent`, the role's node waits for a person. Leaving its ``async
-    with`` closes it.
+    flow runs. Without `default_agent`, the role's node waits for a person. Leaving the ``async
+    with`` block of `Flows` closes it.
     Raises: WrongArgument for an offered model that is not ``provider:name``; ConfigError for an
     offered model whose provider the runtime does not know.
     """
@@ -127,21 +128,21 @@ class Flows:
     ) -> Flow:
         """Create a flow of `workflow`: a graph, a workflow document, or the path of a file.
 
-        Nothing runs before `Flow.run`. The record folder, by default ``.perdure/records/<flow>`` in
-        `workspace`, is created, with the workflow in it as ``workflow.yaml``: the flow uses that
-        file from then on. `project` (default: the name of the workspace's folder) is a folder in
-        the workspace; the roles read its ``a-docs``. A document runs with `inputs`, under the
-        agents of the runtime that its nodes name, or under the agents that the document defines.
-        The document's file is copied; the version in the log is authoritative. `roles` sets models,
-        skills and tools of role instances. For the other role instances, `configuring` "ask" waits
-        for a person if there is a choice; "auto" lets a model choose, and a person after three
-        failures. `configuring` can differ by dimension: ``{"model": "auto", "skills": "ask"}``; an
-        omitted dimension is "given". `settings` is stored for the program that runs the flow next,
-        in `FlowState.settings`.
+        No role runs before you call `Flow.run`. The call creates the record folder, by default
+        ``.perdure/records/<flow>`` in `workspace`, with the workflow as ``workflow.yaml``; from
+        then on the flow uses that file. `project` (default: the name of the workspace's folder) is
+        a folder in the workspace; the roles read its ``a-docs``. A document runs with `inputs`; its
+        agents are the agents of the runtime that its nodes name, or the agents that the document
+        defines. The document's file is copied; the version in the log is authoritative. `roles`
+        sets models, skills and tools of role instances. For the other role instances, `configuring`
+        "ask" waits for a person if there is a choice; "auto" lets a model choose, or a person after
+        three failures. `configuring` can differ for model and skills: ``{"model": "auto", "skills":
+        "ask"}``; an omitted key means "given". `settings` is stored in `FlowState.settings`, for
+        the program that runs the flow next.
         Durable: when this returns.
-        Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, unknown
-        values in `roles`, and a record folder of another flow; WrongArgument; SecretPasted;
-        FlowExists; Unsupported if the store cannot write two logs at once.
+        Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, for unknown
+        values in `roles`, and for a record folder of another flow; WrongArgument; SecretPasted;
+        FlowExists; Unsupported if the store cannot write two logs in one commit.
         """
         if not self._store.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])
@@ -161,7 +162,10 @@ class Flows:
         return await self._of_roles(begun, workflow, feedback, configuring, roles or {})
 
     async def _new_id(self, named: str | None) -> StreamId:
-        """Return the id of a new flow, `named` or generated. Raises: FlowExists; WrongArgument."""
+        """Return the id of a new flow: the id `named`, or a generated id.
+
+        Raises: FlowExists; WrongArgument.
+        """
         if named is None:
             return flow_id(self._store.outside)
         flow = named_flow_id(named)
@@ -226,7 +230,7 @@ class Flows:
         besides: Sequence[SideBody],
         blobs: tuple[bytes, ...] = (),
     ) -> Flow:
-        """Create the flow whose log begins with `started` and the bodies `besides`."""
+        """Create the flow whose log begins with `started`, followed by the bodies `besides`."""
         at, title = self._store.outside.clock.now_ms(), started.graph.name
         header = StreamHeader(flow, at, kind="flow", cwd=started.workspace_root, title=title)
         entries = tuple(new_side(body) for body in (started, *besides))
@@ -238,9 +242,9 @@ class Flows:
         return self._flow(flow)
 
     async def outputs(self, flow: str) -> dict[str, object]:
-        """Return the outputs of a document flow by output node; {} before there are any.
+        """Return the outputs of a document flow by output node; {} while there are none.
 
-        Shape: texts; a mapping by node for an output of several nodes.
+        Shape: each output is a text, or a mapping by node if the output has several nodes.
         Raises: FlowNotFound.
         """
         return await outputs_of(self._store.backend, await self.state(flow))
@@ -252,13 +256,13 @@ class Flows:
         workspace: str | os.PathLike[str] | None = None,
         settings: RunSettings | None = None,
     ) -> Flow:
-        """Return the flow with the whole id `flow`.
+        """Return the flow with the complete id `flow`.
 
-        With `workspace` the flow moves to that folder. Its record folder has the same relative
-        path. If this folder is missing, the record of an imported flow is written below
-        ``.perdure/records``. `settings` are stored if they differ from the stored settings.
+        With `workspace` the flow moves to that folder. The record folder keeps its relative path in
+        the workspace. If the record folder of an imported flow is missing, its record is written
+        below ``.perdure/records``. `settings` replace the stored settings if they differ.
         Raises: FlowNotFound; FlowRefusal when the workspace or the record folder of the flow is not
-        on this machine, or came with a received flow: then `workspace` must name a folder.
+        on this machine, or came from a received file: then pass a folder as `workspace`.
         """
         found = await self._require_flow(flow)
         self._equipment.check_settings(settings)
@@ -272,7 +276,7 @@ class Flows:
         return self._flow(found, journal)
 
     async def state(self, flow: str) -> FlowState:
-        """Return the state of a flow, wherever its files are.
+        """Return the state of a flow, even if its files are not on this machine.
 
         Raises: FlowNotFound.
         """
@@ -286,14 +290,14 @@ class Flows:
         The files in its record folder remain, unless `record` is "remove".
         Durable: when this returns; after a kill, call it again to delete the rest.
         Raises: FlowNotFound; FlowRefusal while a role works, or when the record folder cannot be
-        removed: nothing was deleted then.
+        removed; in these cases, nothing is deleted.
         """
         state = await self.state(flow)
         others = await self.list() if record == "remove" else None
         return await delete_flow(self._store, state, by, others)
 
     def look(self, flow: StreamId) -> Flow:
-        """Return the flow with the id `flow`, wherever its files are, to read and decide."""
+        """Return the flow `flow` to read it and decide, wherever its files are."""
         return self._flow(flow)
 
     async def list(self) -> Sequence[FlowState]:
@@ -314,7 +318,10 @@ class Flows:
         await self.close()
 
     async def _require_flow(self, flow: str) -> StreamId:
-        """Return `flow` as the id of an existing flow. Raises: FlowNotFound."""
+        """Return `flow` as a stream id, after checking that the flow exists.
+
+        Raises: FlowNotFound.
+        """
         try:
             state = await self._store.backend.state(StreamId(flow))
         except SessionNotFound:
@@ -333,7 +340,10 @@ def _require_plain(
     roles: Mapping[str, RoleConfiguration] | None,
     feedback: FeedbackContext,
 ) -> None:
-    """Reject arguments that a workflow document sets or lacks. Raises: ConfigError."""
+    """Reject arguments that the workflow document sets itself or does not support.
+
+    Raises: ConfigError.
+    """
     if _by_dimension(configuring) != ("given", "given") or roles:
         raise ConfigError("a workflow document says itself what its agents work with")
     if feedback != STANDARD:
@@ -341,7 +351,7 @@ def _require_plain(
 
 
 async def _unless_gone(flow: Flow, store: SessionStore) -> FlowState | None:
-    """Return the state of a flow; None if it was deleted meanwhile."""
+    """Return the state of a flow; None if another process has deleted the flow meanwhile."""
     try:
         return await flow.state()
     except (SessionNotFound, CorruptLog) as error:
@@ -362,7 +372,7 @@ async def _is_there(store: SessionStore, stream: StreamId) -> bool:
 def _begun_document(
     begun: Begun, found: LocatedWorkflow, agents: Mapping[str, Agent], inputs: Mapping[str, object]
 ) -> StartPlan:
-    """Create the record folder and return the start of a flow of document `found`. Blocks."""
+    """Create the record folder; return the start of a flow of the document `found`. Blocks."""
     workspace = begun.workspace
     if not workspace.is_dir():
         raise ConfigError(f"there is no folder {workspace}; name the flow's workspace")
@@ -379,7 +389,7 @@ def _begun_document(
 def _by_dimension(
     configuring: Configuring | Mapping[Dimension, Configuring],
 ) -> tuple[Configuring, Configuring]:
-    """Return how models and skills of roles are chosen: (model, skills)."""
+    """Return the two ways to choose for roles: for the model and for the skills."""
     if isinstance(configuring, str):
         return configuring, configuring
     return configuring.get("model", "given"), configuring.get("skills", "given")

@@ -52,7 +52,7 @@ class FlowPlace:
     """See `FlowState.former_record`."""
 
     def ground(self, journal: Journal) -> tuple[FlowContext, Library]:
-        """Return the shared context of the flow's turns, and the readings of roles."""
+        """Return what all turns of the flow share, and the readings of roles."""
         folder = project_folder(self.workspace, self.project)
         library = Library(folder)
 
@@ -68,7 +68,7 @@ class FlowPlace:
 class Begun:
     """A new flow: its id, its absolute folders, its project and its consent.
 
-    `settings` are the stored settings of the program that runs it.
+    `settings` are the stored settings of the program that runs the flow.
     """
 
     flow: StreamId
@@ -89,10 +89,11 @@ def begun_record(
     workflow: Graph | str | os.PathLike[str],
     roles: Mapping[str, RoleConfiguration],
 ) -> FlowPlace:
-    """Create the record folder of a new flow, and return its place. Blocks.
+    """Create the record folder of a new flow, and return the flow's folders. Blocks.
 
-    `roles` are the choices for roles. Raises: InvalidWorkflow; ConfigError when the workflow cannot
-    be read, when the record folder is another flow's, and for an unknown reading, role or skill.
+    `roles` are the models, skills and tools chosen for roles.
+    Raises: InvalidWorkflow; ConfigError when the workflow cannot be read, when the record folder
+    belongs to another flow, and for an unknown reading, role or skill.
     """
     workspace, record, project = begun.workspace, begun.record, begun.project
     if not workspace.is_dir():
@@ -120,9 +121,9 @@ def begun_record(
 
 
 def place_of(state: FlowState) -> FlowPlace:
-    """Return the place of a flow.
+    """Return the folders of a flow.
 
-    Raises: FlowRefusal when the place is not on this machine, or came with a received flow.
+    Raises: FlowRefusal when a folder is not on this machine, or its path came with a received flow.
     """
     run = state.run
     workspace, record = Path(run.workspace_root), Path(run.record_folder_path)
@@ -144,7 +145,10 @@ def place_of(state: FlowState) -> FlowPlace:
 
 
 def shelf_of(state: FlowState) -> SkillShelf:
-    """Return the skills of a flow's project. Raises: FlowRefusal if the project is not here."""
+    """Return the skills of a flow's project.
+
+    Raises: FlowRefusal if the project is not on this machine.
+    """
     place = place_of(state)
     return SkillShelf(project_folder(place.workspace, place.project))
 
@@ -160,9 +164,9 @@ def default_record(workspace: Path, flow: StreamId) -> Path:
 
 
 def record_in(state: FlowState, workspace: Path) -> Path:
-    """Return the record folder in `workspace`, at its relative path in the flow's old workspace.
+    """Return the record folder in `workspace`, with the relative path of the old workspace.
 
-    For a received flow it is always inside of `workspace`.
+    The record folder of a received flow is always inside `workspace`.
     """
     record = Path(os.path.normpath(state.run.record_folder_path))
     root = os.path.normpath(state.run.workspace_root)
@@ -172,7 +176,7 @@ def record_in(state: FlowState, workspace: Path) -> Path:
 
 
 def relocation_bodies(state: FlowState, workspace: Path, record: Path) -> tuple[SideBody, ...]:
-    """Return the bodies that bind a flow to `workspace`; empty if it is already bound to it.
+    """Return the entries that bind a flow to `workspace`; empty if it is already bound to it.
 
     Raises: FlowRefusal when the record folder is not in `workspace`.
     """
@@ -193,7 +197,7 @@ def relocation_bodies(state: FlowState, workspace: Path, record: Path) -> tuple[
 
 
 def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
-    """Return the text of a workflow file, and its name in errors."""
+    """Return the text of a workflow file, and the name of the file for error messages."""
     if isinstance(workflow, Graph):
         faults = faults_of(workflow)
         if faults:
@@ -207,11 +211,11 @@ def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def write_record(flow: StreamId, record: Path, text: str) -> None:
-    """Create the record folder of `flow`, with a mark of its owner. Blocks.
+    """Create the record folder of `flow`, with a mark that `flow` owns it. Blocks.
 
-    An identical workflow in it is not changed.
-    Raises: ConfigError when the folder contains another workflow, or belongs to another flow, whose
-    artifacts would be overwritten.
+    If the folder already contains an identical workflow, the file is not changed.
+    Raises: ConfigError when the folder contains another workflow, or belongs to another flow,
+    because that flow's artifacts would be overwritten.
     """
     findings = record / "findings"
     if record.is_symlink() and not record.exists():
@@ -241,7 +245,10 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
 
 
 def _own_file(path: Path) -> BinaryIO:
-    """Open the file `path` of a record folder for appending. Raises: ConfigError for a link."""
+    """Open the file `path` of a record folder for appending.
+
+    Raises: ConfigError if the file is a link.
+    """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         opened = os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0)
@@ -255,7 +262,10 @@ def _own_file(path: Path) -> BinaryIO:
 
 
 def _is_there(record: Path, text: str) -> bool:
-    """Whether the record has a workflow. Raises: ConfigError if the workflow is not `text`."""
+    """Whether the record folder contains a workflow file.
+
+    Raises: ConfigError if the file differs from `text`.
+    """
     if not is_there(record, WORKFLOW):
         return False
     if text_inside(record, WORKFLOW, record=record) != text:
@@ -265,7 +275,10 @@ def _is_there(record: Path, text: str) -> bool:
 
 
 def belongs_to(flow: StreamId, record: Path) -> bool:
-    """Whether the record folder is marked for `flow`. Raises: ConfigError for a different flow."""
+    """Whether the record folder is marked for `flow`.
+
+    Raises: ConfigError if the folder is marked for another flow.
+    """
     owner = record / OWNED_BY
     if not is_there(record, OWNED_BY):
         return False
@@ -277,7 +290,10 @@ def belongs_to(flow: StreamId, record: Path) -> bool:
 
 
 def release_record(flow: StreamId, record: Path) -> None:
-    """Release the record folder of the deleted `flow` for other flows. Blocks."""
+    """Remove the mark of the deleted `flow`, so that other flows can use its record folder.
+
+    Blocks.
+    """
     owner = record / OWNED_BY
     with suppress(OSError, ConfigError):
         if read_inside(record, OWNED_BY, record=record).decode(errors="replace") == flow:

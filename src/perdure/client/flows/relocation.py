@@ -1,7 +1,8 @@
 """Move a flow with its record folder to another workspace.
 
-An imported flow contains the files of its record. The files are written when the flow is first
-bound to a workspace without them, and only below ``.perdure/records``.
+An imported flow contains the files of its record folder.
+These files are written when the flow is first bound to a workspace that lacks them, and only below
+``.perdure/records``.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ FINDINGS = "findings"
 
 
 async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> None:
-    """Bind the flow of `journal` to `workspace`; restore its imported record if it is missing.
+    """Bind the flow of `journal` to `workspace`; restore a missing imported record folder.
 
-    Durable: when this returns. A second call after a crash completes the first.
+    Durable: when this returns. After a crash, a second call completes the first.
     Raises: FlowRefusal when there is no record folder; ConfigError when the folder cannot be
-    written; ValueError for a flow id that is not a folder name.
+    written; ValueError for a flow id that is not a valid folder name.
     """
     state = await journal.state()
     record = record_in(state, workspace)
@@ -56,7 +57,10 @@ async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> No
 
 
 async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
-    """Return the files of the imported record. Raises: FlowRefusal when a file was erased."""
+    """Return the files of the imported record.
+
+    Raises: FlowRefusal when one of the files was erased.
+    """
     found: dict[str, bytes] = {}
     for path, digest in state.imported_record.items():
         try:
@@ -68,7 +72,7 @@ async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
 
 
 def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
-    """Whether the folder `record` belongs to this flow: by its mark, or as its unmarked record.
+    """Whether the folder `record` belongs to this flow, by its mark or by its content.
 
     Received data alone never turns a folder of the workspace into the record folder.
     """
@@ -90,7 +94,11 @@ def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
 
 
 def _own(state: FlowState, record: Path) -> None:
-    """Mark the complete folder `record` as this flow's. Blocks. Raises: ConfigError."""
+    """Mark the folder `record`, which is complete, as the record folder of this flow.
+
+    Blocks.
+    Raises: ConfigError.
+    """
     flow = stream_id(state.run.flow_id)
     if not belongs_to(flow, record):
         write_record(flow, record, text_inside(record, WORKFLOW, record=record))

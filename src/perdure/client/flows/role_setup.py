@@ -1,7 +1,8 @@
 """The model, tools and skills of a role before it begins.
 
-These settings come from the role's agent and files, or were chosen for the role. If people or
-selectors choose in this flow, the role waits for the choice. Invalid choices are rejected at once.
+These settings come from the role's agent and files, or somebody chose them for the role.
+If people or selectors make these choices in this flow, the role waits for the choice.
+Invalid choices are rejected at once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from perdure.session.ledger import InterruptPolicy
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """The agents, models and hooks that a program provides for roles. See `Flows` for the fields.
+    """The agents, models and hooks that a program provides for roles. `Flows` describes the fields.
 
     `agents` contains the agents of its runtime, by id.
     """
@@ -49,7 +50,7 @@ class Equipment:
         return agent_for(self.agents, role)
 
     def required_agent(self, role: str) -> Agent:
-        """Like `agent`, but return the default agent of the base role if there is no agent.
+        """Like `agent`, but create the default agent of the base role if there is no agent.
 
         Raises: ConfigError if the program has no agent for the role.
         """
@@ -65,21 +66,24 @@ class Equipment:
         )
 
     def check(self, roles: Mapping[str, RoleConfiguration]) -> None:
-        """Reject unknown models and tools of role instances. Raises: as the other checks."""
+        """Reject unknown models and tools of role instances.
+
+        Raises: the errors of the other checks.
+        """
         for role, chosen in roles.items():
             self.check_models(() if chosen.model is None else (chosen.model,), "roles")
             self.check_tools(role, chosen.tools or ())
 
     def check_settings(self, settings: RunSettings | None) -> None:
-        """Reject a model of an unknown provider. Raises: as the other checks."""
+        """Reject a model of an unknown provider. Raises: the errors of the other checks."""
         if settings is not None and settings.model is not None:
             self.check_models((settings.model,), "settings")
 
     def check_models(self, names: Iterable[str], argument: str) -> None:
         """Reject models of unknown providers; keys are not checked.
 
-        Raises: WrongArgument if `argument` names no model; ConfigError, which lists the known
-        providers.
+        Raises: WrongArgument if the value of `argument` is not a model; ConfigError, which lists
+        the known providers.
         """
         for name in names:
             require_model_name(name, argument)
@@ -91,7 +95,7 @@ class Equipment:
     ) -> None:
         """Reject tools that `role` lacks; the tools of an unknown agent are not checked.
 
-        `begun_with` are the tools at the start of its session, None before it.
+        `begun_with` are the tools of the role at the start of its session; None before the session.
         Raises: ConfigError, which lists the role's tools.
         """
         if begun_with is None:
@@ -105,12 +109,12 @@ class Equipment:
 
 
 def no_tool(role: str, unknown: Iterable[str], known: Iterable[str]) -> str:
-    """Return the error that `role` has none of the `unknown` tools."""
+    """Return the error that `role` does not have the tools `unknown`."""
     return f"{role} has no tool {', '.join(unknown)}; it has: {', '.join(known) or 'none'}"
 
 
 def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
-    """Return the agent of a role instance or of its base role; for feedback, the owner's agent."""
+    """Return the agent of a role instance or of its base role; for feedback, its owner's agent."""
     names = (role, base_role(role), *((OWNER,) if role == FEEDBACK_ROLE else ()))
     return next((agents[name] for name in names if name in agents), None)
 
@@ -118,8 +122,9 @@ def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
 def undecided_for(
     state: FlowState, role: str, models: Sequence[str], shelf: SkillShelf
 ) -> Undecided:
-    """Return the choices that `role` still needs before it can begin, given `models`. Blocks.
+    """Return the choices that `role` still needs before it can begin; `models` are on offer.
 
+    Blocks.
     Raises: ConfigError for a skill that cannot be read.
     """
     if not is_configuring(state) or role == FEEDBACK_ROLE:
@@ -136,12 +141,12 @@ def undecided_for(
 
 
 def is_gone(chosen: RoleConfiguration, models: Sequence[str]) -> bool:
-    """Whether the chosen model is missing in `models`; False if `models` is empty."""
+    """Whether the chosen model is not in `models`; False if `models` is empty."""
     return bool(models) and chosen.model is not None and chosen.model not in models
 
 
 def unconfigured_error(state: FlowState, role: str, open: Undecided, why: str = "") -> Unconfigured:
-    """Return the error that a person must choose first, with the reason `why`."""
+    """Return the error that a person must choose first; `why` is the reason."""
     offers, chosen = open.together, state.roles.get(role)
     told = _offer_text(offers)
     if chosen is not None:

@@ -1,8 +1,8 @@
 """Run the roles of one flow in sessions, under the runtime's agents.
 
 A role instance has one session for all its nodes. Its agent is the agent of the runtime with the id
-of the role instance, or with the id of its base role. The flow's configuration of the role
-overrides the agent's settings.
+of the role instance, or with the id of its base role. The flow's configuration of the role takes
+precedence over the agent's settings.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ MOST_TURNS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """The runner of a session's turns with its configuration, reused between turns."""
+    """The object that runs a session's turns, and its configuration; reused between turns."""
 
     setup: Setup
     running: SessionTurns
@@ -171,7 +171,10 @@ class RoleTurns:
         return said_in(message for entry in entries if (message := entry.message) is not None)
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """See ``Roles``. First closes an open turn that does not belong to the flow."""
+        """See ``Roles``.
+
+        Begin a turn; first close an open turn that does not belong to the flow.
+        """
         running = await self._running(session)
         try:
             with self._working(session, companion) as signals:
@@ -261,7 +264,7 @@ class RoleTurns:
     ) -> Agent:
         """Return the agent of `role` with the tools of its MCP servers.
 
-        Raises: ConfigError, also when one of the servers cannot be used.
+        Raises: ConfigError, also when one of the MCP servers cannot be used.
         """
         agent = self._agent(role)
         try:
@@ -272,7 +275,7 @@ class RoleTurns:
     async def _running(self, session: StreamId) -> SessionTurns:
         """Return the runner of turns of `session`, with its role's current configuration.
 
-        Raises: ConfigError for configured models or tools that are missing.
+        Raises: ConfigError for configured models or tools that do not exist.
         """
         state = await self._journal.latest_or_read()
         role = session.rpartition("__")[2]
@@ -350,7 +353,7 @@ def session_of(state: FlowState, role: str) -> StreamId:
 
 
 def as_role(agent: Agent, on_interrupt: InterruptPolicy) -> Agent:
-    """Return `agent` adapted to flows, with the compaction strategy "node"."""
+    """Return `agent` adapted for a role of a flow, with the compaction strategy "node"."""
     return msgspec.structs.replace(
         agent,
         on_interrupt=on_interrupt if agent.on_interrupt == "retry" else agent.on_interrupt,
@@ -360,7 +363,7 @@ def as_role(agent: Agent, on_interrupt: InterruptPolicy) -> Agent:
 
 
 def apply_configuration(agent: Agent, chosen: RoleConfiguration | None) -> Agent:
-    """Return `agent` with the choices for its role.
+    """Return `agent` with the model, skills and tools chosen for its role.
 
     Raises: ConfigError for a tool that the agent lacks.
     """
@@ -389,9 +392,10 @@ async def binding_of_role(
     *,
     at: int,
 ) -> tuple[Agent, Workspace, str | None]:
-    """Return the agent, workspace and prompt in force in `session`, whose folder is `root`.
+    """Return the agent, workspace and prompt in force in `session`, whose workspace is `root`.
 
-    Durable: if none are in force, the current ones are recorded. Units: `at` is Unix milliseconds.
+    Durable: if no agent is in force, the current agent, workspace and prompt are recorded.
+    Units: `at` is Unix milliseconds.
     Raises: ConfigError.
     """
     if not await store.notes(session, (SessionStarted.kind,)):
@@ -414,7 +418,7 @@ async def binding_of_role(
 
 
 async def has_ended_foreign_turn(host: Host, session: StreamId) -> bool:
-    """End an open turn that is not in force here as interrupted; return whether there was one.
+    """Interrupt the open turn if it is not in force here; return whether there was such a turn.
 
     Raises: LeaseHeld while a process runs the turn.
     """

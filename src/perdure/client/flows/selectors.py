@@ -1,9 +1,10 @@
 """Selectors: models that choose the model and skills of a role, each in its own session.
 
-The session and its entry in the flow's log begin in one commit. The session's id is computed from
-flow, role and number. So a process that resumes after a crash finds the session and does not open a
-second one. The result is read from the session's log. Like sessions of roles, it is hidden in
-lists, and is erased or retained together with the flow.
+The session and its entry in the flow's log begin in one commit. The id of the selector's session is
+computed from flow, role and number.
+So a process that resumes after a crash finds the session and does not open a
+second one. The result is read from the session's log. Like the session of a role, the selector's
+session is hidden in lists, and is erased or retained together with the flow.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ class Selectors:
         self._at_work: dict[StreamId, Signals] = {}
 
     async def step(self, state: FlowState, role: str, open: Undecided, about: About) -> FlowState:
-        """Do one step: open a selector or record its choice; return the state of the flow then.
+        """Do one step: open a selector or record its choice; return the new state of the flow.
 
-        Raises: Unconfigured after the last attempt, and when a person stopped the selector;
+        Raises: Unconfigured after the last attempt, and when a person has stopped the selector;
         ConfigError; LeaseHeld while another process runs the selector.
         """
         opened = state.selecting.get(role)
@@ -103,7 +104,7 @@ class Selectors:
         about: About,
         refused: str | None = None,
     ) -> FlowState:
-        """Open a selector, unless the role's part of the flow changed since `state`."""
+        """Open a selector, unless the flow has changed for this role since `state`."""
         before = (state.selecting.get(role), state.roles.get(role))
         try:
             opened = opening(state, role, open.by_selector, refused)
@@ -173,7 +174,7 @@ class Selectors:
         return _answer_in(await self._store.entries(opened.session))
 
     def _signals(self, opened: SelectorOpened) -> Signals:
-        """Return the signals of a new or resumed turn, which may already be stopped."""
+        """Return the signals of a new or resumed turn; a stop may already be requested."""
         signals = self._at_work[opened.session] = Signals()
         known = self._journal.latest
         if known is not None and opened.role in known.stopping:
@@ -181,12 +182,15 @@ class Selectors:
         return signals
 
     def stop(self, session: StreamId) -> None:
-        """End the turn of a selector if it runs here."""
+        """End the turn of a selector if the turn runs in this process."""
         if session in self._at_work:
             self._at_work[session].stopping.ask()
 
     async def _running(self, opened: SelectorOpened, about: About) -> SessionTurns:
-        """Return the runner of a selector's turn. Raises: InvalidEntry if it was erased."""
+        """Return the runner of a selector's turn.
+
+        Raises: InvalidEntry if the selector's session was erased.
+        """
         notes = await self._store.notes(opened.session, (SessionStarted.kind,))
         started = body_of(notes[0]) if notes and not notes[0].is_erased else None
         if not isinstance(started, SessionStarted):
@@ -216,13 +220,16 @@ def selector_agent(agent: Agent) -> Agent:
 
 
 async def _check_first_turn(seen: int, head: int) -> None:
-    """Raises: InvalidTransition when another process has run the turn since `seen`."""
+    """Raises: InvalidTransition when another process has run the turn since the seq `seen`."""
     if head != seen:
         raise InvalidTransition("begun", "begin the turn of a selector")
 
 
 def _answer_in(log: list[Entry]) -> str:
-    """Return the answer of the first turn in `log`. Raises: InvalidEntry without one."""
+    """Return the answer of the first turn in `log`.
+
+    Raises: InvalidEntry if the turn has no answer.
+    """
     said = AnswerText()
     for entry in (each for each in log if not each.is_erased):
         if entry.message is not None:

@@ -1,4 +1,4 @@
-"""The frames of summaries of a role's session, from the flow and its files."""
+"""The frames for summaries of a role's session, made from the flow and its files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perdure.stores.session_store import SessionStore
 
 
 class SummaryFrames:
-    """Frames of the summaries of one flow's roles."""
+    """Frames for the summaries of the roles of one flow."""
 
     def __init__(
         self, store: SessionStore, journal: Journal, record: RecordFolder, library: Library
@@ -36,7 +36,7 @@ class SummaryFrames:
         self._library = library
 
     async def of(self, role: str, compacted: ToCompact) -> SummaryFrame | None:
-        """Return the frame of the summary of `role`; None if the role is at no node."""
+        """Return the frame for the summary of `role`; None if the role is at no node."""
         state = await self._journal.state()
         if state.run.improvement_phase is not None and state.run.improvement_phase.mode:
             return reflection_frame(state, role, await self._reflection(state, role), compacted)
@@ -57,7 +57,7 @@ class SummaryFrames:
         return reflection_message(state, work, contracts(), texts)
 
     def _readings(self, node: FlowNode) -> tuple[RequiredText, ...]:
-        """Return the readings of `node`, without missing ones. Blocks."""
+        """Return the readings of `node`, omitting those that are missing. Blocks."""
         found: list[RequiredText] = []
         for name in node.required_readings:
             try:

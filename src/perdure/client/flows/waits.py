@@ -1,4 +1,4 @@
-"""The processes that run a flow, its waits for people, and whether the flow can continue."""
+"""The processes that run a flow, what it waits for, and whether it can continue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def workers_of(store: Store, state: FlowState) -> tuple[str, ...]:
 
 
 async def waiting_in(store: Store, state: FlowState) -> tuple[FlowWait, ...]:
-    """Return the waits for people: of the flow itself, then of the sessions of its roles."""
+    """Return the waits for people: those of the flow itself, then those of its roles' sessions."""
     lost = await lost_roles(store.backend, state)
     return (*waits_in(state, lost), *await _question_waits(store, state))
 
@@ -67,15 +67,15 @@ async def _question_waits(store: Store, state: FlowState) -> list[FlowWait]:
 
 
 def running_sessions(state: FlowState) -> tuple[StreamId | None, ...]:
-    """Return the session of each active node and role; None for those without a session."""
+    """Return the session of each active node and role; None if it has no session yet."""
     return tuple(state.sessions.get(role) for role in _running_roles(state))
 
 
 async def is_ready(store: SessionStore, state: FlowState, at: int) -> bool:
     """Whether the flow can continue without a person. Units: `at` is Unix milliseconds.
 
-    A node that could not begin with its reply waits for the next reply or configuration. A flow
-    whose folder is not in force is not run.
+    A node that could not begin after a reply waits for the next reply or configuration. The result
+    is False for a flow whose folder is not in force.
     """
     if state.run.status == "completed" or not state.is_place_in_force:
         return False
@@ -93,7 +93,7 @@ async def is_ready(store: SessionStore, state: FlowState, at: int) -> bool:
 
 
 async def awaited_by(store: SessionStore, state: FlowState, at: int) -> set[StreamId]:
-    """Return the sessions whose changes may let the flow continue, with the flow itself."""
+    """Return the sessions whose changes may let the flow continue, and the flow itself."""
     found = {StreamId(state.run.flow_id)}
     for session in running_sessions(state):
         if session is not None:
@@ -110,7 +110,7 @@ def _running_roles(state: FlowState) -> Iterator[str]:
 
 
 def _is_decided(work: Work | RoleWork) -> bool:
-    """Whether `work` continues after a decision of a person."""
+    """Whether a person's decision lets `work` continue."""
     return work.text is not None or (isinstance(work, Work) and work.cause == "configuration")
 
 

@@ -20,23 +20,29 @@ PAGE = 1000
 
 
 class _Waiting:
-    """A waiter for a stream. `newest` is the seq to report, None: unknown."""
+    """A task that waits for changes of a stream.
+
+    `newest` is the seq to report; None if it is unknown.
+    """
 
     def __init__(self) -> None:
         self.moved = asyncio.Event()
         self.newest: int | None = None
 
     def wake(self, newest: int | None) -> None:
-        """Wake the waiter. An unknown seq takes precedence until it is reported."""
+        """Wake the waiter.
+
+        Wake the task; an unknown seq replaces a known one until it is reported.
+        """
         if not self.moved.is_set() or self.newest is not None:
             self.newest = newest
         self.moved.set()
 
 
 class Waker:
-    """Routes the changes of a store to waiters by stream.
+    """Passes the changes of a store to the tasks that wait for changes of a stream.
 
-    It follows the store while there are waiters.
+    The waker follows the store while any task waits.
     """
 
     def __init__(self, store: SessionStore) -> None:
@@ -45,9 +51,9 @@ class Waker:
         self._following: asyncio.Task[None] | None = None
 
     def wakes(self, stream: StreamId) -> AsyncGenerator[int | None]:
-        """Yield at least once after every entry appended to `stream` since the call.
+        """Yield at least once after every entry that is appended to `stream` after this call.
 
-        Shape: the seq of the newest entry; None if it must be read from the stream.
+        Shape: the seq of the newest entry; None if the caller must read it from the stream.
         Raises: StoreError when the store can no longer be followed.
         """
         waiting = _Waiting()

@@ -1,7 +1,7 @@
-"""Reject invalid writes of a flow's workflow file before asking for approval.
+"""Reject writes that would make a flow's workflow file invalid, before asking for approval.
 
-The flow uses the file as soon as it is written, so the result of a tool call is checked first. A
-shell can still write the file; then the file is checked when it is read.
+The flow uses the file as soon as it is written, so the text that a tool call would write is checked
+first. A shell can still write the file; such a change is checked when the file is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perdure.tools.paths.project_files import text_inside
 
 
 def guard_workflow(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:
-    """Wrap `judge` to reject writes that would break the workflow of the flow at `state`."""
+    """Wrap `judge` to reject writes that would break the workflow of the flow with `state`."""
 
     def looked_at(
         call: ToolCallPart, granted: frozenset[str], bound: Bound | None
@@ -38,7 +38,7 @@ def guard_workflow(judge: Judge, state: Callable[[], FlowState | None]) -> Judge
 
 
 def _left_by(call: ToolCallPart, state: FlowState) -> str | None:
-    """Return the workflow file's text after `call`; None if the call does not write it."""
+    """Return the text of the workflow file after `call`; None if `call` does not write the file."""
     named, target = call.args.get("path"), Path(state.run.record_folder_path, WORKFLOW)
     if not isinstance(named, str) or call.name not in ("write_file", "edit_file"):
         return None

@@ -1,1 +1,1 @@
-"""The inbox: the questions of sessions and flows to people, and the effects of answers."""
+"""The inbox: questions of sessions and flows to people, and what their answers do."""

@@ -1,4 +1,4 @@
-"""Answer a session's question: only the first answer counts, and only before the turn's end."""
+"""Answer a session's question: only the first answer counts, and only before the turn ends."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ async def answer_in(writer: SessionWriter, question: EntryRef, answer: Answer) -
 async def answer_question(
     store: SessionStore, clock: Clock, asking: Entry, question: Question, answer: Answer
 ) -> Entry:
-    """Append `answer` to `question`, which the entry `asking` contains, if it is still open.
+    """Append `answer` to `question`, which the entry `asking` contains, if the question is open.
 
-    Shape: the entry of the answer, or the earlier entry if the same answer was given before.
+    Shape: the entry of the answer; if the same answer was given before, its entry.
     Durable: when this returns. Raises: AlreadyAnswered, QuestionClosed.
     """
     new = new_side(answer, asking.id)
@@ -76,20 +76,20 @@ async def answer_question(
 
 
 async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -> bool:
-    """Whether the asking turn is in force here; a program asks outside a turn."""
+    """Whether the asking turn, or the program that asks outside a turn, is in force here."""
     if question.topic == PROGRAM:
         return await is_in_force(store, asking)
     return (await authority_of(store, asking.stream)).turn is None
 
 
 async def _closing(store: SessionStore, asking: Entry) -> Entry | None:
-    """Return the first entry in the log that closed the question; a file's inbox may be wrong."""
+    """Return the first entry in the log that closed the question; do not trust the inbox index."""
     notes = await store.notes(asking.stream, (Answer.kind, QuestionWithdrawn.kind))
     return next((entry for entry in notes if entry.about == asking.id), None)
 
 
 def _same(first: Entry, id: EntryId, question: Question, given: Answer) -> Entry:
-    """Return the entry `first`, which closed `question` of the entry `id`, if it contains `given`.
+    """Return `first`, the entry that closed the question `id`, if it contains the answer `given`.
 
     Raises: AlreadyAnswered, QuestionClosed.
     """

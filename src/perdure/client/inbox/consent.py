@@ -1,7 +1,7 @@
-"""The open questions that a flow's consent answers, and the consent of "allow for the flow".
+"""Which open questions a flow's consent answers, and which consent "allow for the flow" gives.
 
-A role's question lists the modes that do not ask. So a process that changes the consent can decide
-without the role's tools.
+The question of a role lists the modes that do not ask.
+So a process that changes the consent can decide without knowing the tools of the role.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ COMMANDS = "run_command"
 
 
 def is_freed(question: Question, consent: ConsentState) -> bool:
-    """Whether `consent` allows the call of `question`."""
+    """Whether `consent` allows the call that `question` asks about."""
     if question.topic != "approval":
         return False
     if consent.mode in (question.free_in or ()):
@@ -28,7 +28,7 @@ def is_freed(question: Question, consent: ConsentState) -> bool:
 
 
 def allowing(question: Question, consent: ConsentState, by: str) -> ConsentChanged:
-    """Return the consent that allows `question` in the whole flow: a grant and its mode."""
+    """Return the consent that allows the call of `question` in the whole flow: grant and mode."""
     tool, name = granted_by(question) or (None, None)
     mode = "partial-access" if consent.mode == "no-access" else None
     return ConsentChanged(by, mode, tool, name)

@@ -1,4 +1,4 @@
-"""An approval in full: whole arguments and the whole diff, read on request."""
+"""The full text of an approval question: all arguments and the whole diff, read on request."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ CHANGED = "The file has changed since the question was asked: the call will be a
 
 
 async def in_full(log: LogReader, asked: OpenQuestion) -> Question:
-    """Return the question of `asked` with the call's whole arguments and diff.
+    """Return the question of `asked` with all arguments and the whole diff of the call.
 
-    If the file has changed, the stored diff is returned and its first line reports the change.
+    If the file has changed since the question, the stored diff is returned, and its first line says
+    so.
     """
     question = asked.question
     args = await _arguments(log, asked)
@@ -53,7 +54,7 @@ async def _arguments(log: LogReader, asked: OpenQuestion) -> Mapping[str, object
 
 
 def _whole_diff(question: Question, args: Mapping[str, object]) -> str | None:
-    """Return the whole diff of a file tool's call, if the file is unchanged since the question."""
+    """Return the whole diff of a file tool's call, if the file has not changed since then."""
     bound = question.bound or {}
     if MASK in bound.get("file", ""):
         return None
@@ -71,7 +72,7 @@ def _whole_diff(question: Question, args: Mapping[str, object]) -> str | None:
 
 
 def _content(path: str, fact: str) -> bytes | None:
-    """Return the content of `path` if it matches `fact`; b"" if `fact` says it is missing."""
+    """Return the content of `path` if it matches `fact`; b"" if `fact` is that there is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Waits of flows as questions of the inbox, and their answers.
+"""The waits of flows as questions in the inbox, and the answers to these questions.
 
-An answer has the same effect as a flow command: one entry in the flow's log, checked against the
-newest state.
+An answer has the same effect as a flow command: it is one entry in the flow's log, checked against
+the newest state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from perdure.stores.session_store import SessionStore
 async def questions(
     store: SessionStore, clock: Clock, notes: Sequence[Entry]
 ) -> list[OpenQuestion]:
-    """Return the waits of the namespace's flows, without flows that cannot be opened.
+    """Return the waits of the namespace's flows; flows that cannot be opened are omitted.
 
     Shape: `notes` are the namespace's entries of `FLOW_KINDS`.
     """
@@ -65,7 +65,7 @@ async def _question(store: SessionStore, state: FlowState, waiting: FlowWait) ->
 
 
 async def _last_words(store: SessionStore, session: StreamId) -> str:
-    """Return the newest text of the role, without its signal block."""
+    """Return the newest text of the role, without the signal block at its end."""
     leaf = (await store.state(session)).leaf
     for entry in reversed(await store.branch(session, leaf, limit=8, kind=MESSAGE)):
         if (message := entry.message) is None:
@@ -86,7 +86,7 @@ class FlowAnswerer:
     async def answer(self, question: EntryId, answer: str, *, by: str, note: str | None) -> Entry:
         """Answer the question with the id `question`, for which the flow waits.
 
-        Shape: the appended entry, or the earlier entry if `by` gave the same answer before.
+        Shape: the appended entry; if `by` gave the same answer before, the earlier entry.
         Durable: when this returns. Raises: AlreadyAnswered, FlowRefusal, InvalidEntry.
         """
         while True:
@@ -109,7 +109,7 @@ class FlowAnswerer:
             return committed.entries[0][0]
 
     async def _settled(self, question: EntryId, answer: str, by: str) -> Entry:
-        """Return the earlier entry of the same answer. Raises: as `answer`."""
+        """Return the earlier entry if it contains the same answer. Raises: as `answer`."""
         flow = self._journal.flow
         log = [(entry, body_of(entry)) for entry in await self._store.entries(flow)]
         settled = settled_by(await self._journal.state(), question, log)

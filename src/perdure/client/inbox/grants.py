@@ -1,7 +1,7 @@
-"""Allow calls for a whole flow: change the consent and answer its questions, in one commit.
+"""Allow calls in a whole flow: change the consent and answer open questions in one commit.
 
-Each asking role has its question in its own session. A change of the consent also answers the
-questions that it allows, so no role waits for an allowed call.
+The question of each role is in the role's own session. A change of the consent also answers the
+questions about calls that it allows, so no role waits for an allowed call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def change_consent(
     clock: Clock,
     decide: Callable[[FlowState], Sequence[ConsentChanged]],
 ) -> FlowState:
-    """Append the changes by `decide` to the flow, and the answers that follow from them.
+    """Append the changes that `decide` returns, and the answers that follow from them.
 
     Durable: when this returns. Raises: the errors of `decide`; nothing was appended then.
     """
@@ -59,12 +59,12 @@ async def allow_for_flow(
     by: str,
     expected_head: int,
 ) -> Entry:
-    """Append `answer`, which allows `question` for the whole of `flow`.
+    """Append `answer`, which allows the call of `question` in the whole flow `flow`.
 
-    Shape: `question` comes with the session that asks it; the head of that session is
-    `expected_head`. Returns the answer's entry. Durable: when this returns.
-    Raises: HeadConflict if the head of that session, of the flow or of another of its sessions has
-    changed.
+    Shape: `question` is a pair: the session that asks, and its question; `expected_head` is the
+    head of that session. Returns the answer's entry. Durable: when this returns.
+    Raises: HeadConflict if the head of that session, of the flow, or of another session of the flow
+    has changed.
     """
     session, asked = question
     journal = Journal(store, flow, clock)
@@ -84,7 +84,7 @@ async def _freed(
     at: int,
     but: StreamId | None = None,
 ) -> list[Write]:
-    """Return the answers that `changes` give to the roles' questions, except `but`."""
+    """Return the answers that `changes` give to the roles' questions, except the question `but`."""
     consent = state.consent
     for change in changes:
         consent = consent_after(consent, change, at)

@@ -1,4 +1,4 @@
-"""Questions that a program asks outside a turn; an answer or the program closes them."""
+"""Questions that a program asks outside a turn; an answer closes them, or the program does."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def answer_to(writer: SessionWriter, question: EntryRef) -> Answer | None:
 
 
 async def _asked(writer: SessionWriter, question: EntryRef) -> Entry:
-    """Return the entry `question` of a program. Raises: EntryNotFound, InvalidEntry."""
+    """Return the question in `entry` if a program asked it. Raises: EntryNotFound, InvalidEntry."""
     asking = await writer.reader.entry(question)
     body = body_of(asking)
     if isinstance(body, Question) and body.topic == PROGRAM and asking.stream == writer.reader.id:

@@ -1,6 +1,6 @@
-"""Check a staged handoff at its approval: if its files changed, it is staged again.
+"""Check a staged handoff when it is approved; stage it again if its files changed.
 
-The next role receives the approved content from the store, even if the files changed since.
+The next role receives the approved content from the store, even if the files have changed since.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from perdure.stores.session_store import SessionStore
 async def require_as_staged(
     store: SessionStore, journal: Journal, clock: Clock, node: str | None
 ) -> None:
-    """Reject the approval of the staged handoff of `node` (None: the only one) if a file changed.
+    """Reject the approval of the handoff of `node` (None: the only one) if a file changed.
 
-    The handoff is then staged again with the current content of its files, as a new question. Files
-    that are not on this machine are not compared; the role receives the staged content.
+    The handoff is then staged again with the current content of its files, and a new question is
+    asked. Files that are not on this machine are not compared; the role then receives the staged
+    content.
     Raises: FlowRefusal.
     """
     while True:

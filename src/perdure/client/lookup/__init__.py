@@ -1,1 +1,1 @@
-"""Find sessions by id or prefix, their scratch directories, and entries across a store."""
+"""Find sessions by id or prefix, the scratch directories of sessions, and entries in a store."""

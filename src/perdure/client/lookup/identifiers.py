@@ -1,4 +1,4 @@
-"""Resolve an id that a person typed, or its beginning: of a session, a flow or a question."""
+"""Resolve the id of a session, flow or question, or its beginning, that a person typed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.stores.session_store import SessionStore
 
 
 async def find_stream(store: SessionStore, prefix: str) -> StreamId:
-    """Return the session or flow with the id `prefix`, or the only one whose id begins with it.
+    """Return the session or flow with the id `prefix`, or the only one that begins with it.
 
     Raises: SessionNotFound, AmbiguousId.
     """
@@ -37,7 +37,7 @@ async def find_stream(store: SessionStore, prefix: str) -> StreamId:
 async def state_of(store: SessionStore, id: StreamId) -> StreamState:
     """Return the state of the stream `id`.
 
-    Raises: SessionNotFound, which says if `id` is only the beginning of an id.
+    Raises: SessionNotFound; its message says if `id` is only the beginning of an id.
     """
     try:
         return await store.state(id)
@@ -74,7 +74,7 @@ async def find_entry(store: SessionStore, reference: str) -> Entry:
 
 
 async def find_flow(store: SessionStore, prefix: str) -> StreamId:
-    """Return the flow with the id `prefix`, or the only flow whose id begins with it.
+    """Return the flow with the id `prefix`, or the only flow whose id begins with `prefix`.
 
     Raises: FlowNotFound, AmbiguousId.
     """
@@ -86,9 +86,9 @@ async def find_flow(store: SessionStore, prefix: str) -> StreamId:
 
 
 def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
-    """Return the id `prefix` of an open question, or the only such id that begins with it.
+    """Return the open question with the id `prefix`, or the only one whose id begins with it.
 
-    The number after the slash is never a prefix: ``trip/1`` does not mean ``trip/17``.
+    The number after the slash must be complete: ``trip/1`` does not match ``trip/17``.
     Raises: QuestionNotFound, AmbiguousId.
     """
     stream, slash, number = prefix.rpartition("/")
@@ -104,7 +104,7 @@ def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
 
 
 def stream_asking(question: str) -> StreamId | None:
-    """Return the stream of the complete entry id `question`; None if it is not such an id."""
+    """Return the stream of the complete entry id `question`; None if it is not a complete id."""
     head, _, rest = question.rpartition("/")
     try:
         return entry_place(f"{head}/{rest.partition(':')[0]}")[0]
@@ -113,7 +113,7 @@ def stream_asking(question: str) -> StreamId | None:
 
 
 def find_id(prefix: str, ids: Iterable[str]) -> str | None:
-    """Return the only one of `ids` that equals or begins with `prefix`. Raises: AmbiguousId."""
+    """Return the only one of `ids` that equals `prefix` or begins with it. Raises: AmbiguousId."""
     candidates = sorted(id for id in ids if prefix and id.startswith(prefix))
     if prefix in candidates:
         return prefix

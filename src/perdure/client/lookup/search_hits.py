@@ -1,6 +1,6 @@
-"""The hits of a search without labels that were removed or replaced.
+"""Search hits, without the hits in labels that were removed or replaced.
 
-The log keeps every label, so each index contains the old ones, too.
+The log keeps every label, so the search index also contains old labels.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from perdure.stores.session_store import SessionStore
 async def hits_in_force(
     backend: SessionStore, query: SearchQuery, on_progress: OnProgress | None = None
 ) -> list[Hit]:
-    """Return the hits as ``SearchService.hits``, without labels that are not in force.
+    """Return the hits of ``SearchService.hits``, without labels that are not in force.
 
-    Repeats the search with twice the limit if old labels take the places of other hits.
+    Repeats the search with twice the limit if old labels took the place of valid hits.
     """
     asked = query
     while True:
@@ -43,7 +43,7 @@ async def _without_old_labels(backend: SessionStore, hits: list[Hit]) -> list[Hi
 
 
 def _labels_in_force(notes: Sequence[Entry]) -> set[EntryId]:
-    """Return the ids of the label entries in `notes` that are in force in their own session."""
+    """Return the ids of those label entries in `notes` that are in force in their session."""
     by_stream: dict[StreamId, list[Entry]] = {}
     for note in notes:
         by_stream.setdefault(note.stream, []).append(note)

@@ -1,4 +1,4 @@
-"""Find the session of a file: in a folder of session files, or among imported sessions."""
+"""Find the session of a file: in a folder of session files, or among the imported sessions."""
 
 from __future__ import annotations
 
@@ -15,28 +15,32 @@ from perdure.stores.session_store import SessionStore
 
 @runtime_checkable
 class SessionFiles(Protocol):
-    """Capability of a store that stores each session in a file of its own."""
+    """The interface of a store that stores each session in a file of its own."""
 
     async def session_at(self, path: Path) -> StreamId | None:
-        """Return the session of the file `path`; None if it is not a session file of the store.
+        """Return the session in the file `path`; None if the store has no such session file.
 
-        Raises: FormatError for a link or a pipe in its folder; StoreTooNew, StoreUnavailable.
+        Raises: FormatError for a link or a pipe in the store's folder; StoreTooNew,
+        StoreUnavailable.
         """
         ...
 
 
 class FoundFile(msgspec.Struct, frozen=True):
-    """The session of a file. `is_behind`: the file contains more than was imported."""
+    """The session that belongs to a file.
+
+    `is_behind`: the file contains newer entries than the import.
+    """
 
     session: StreamId
     is_behind: bool = False
 
 
 async def find_file(store: SessionStore, path: Path) -> FoundFile:
-    """Return the session of `store` with the file `path`, or the session imported from it.
+    """Return the session whose file is `path` in `store`, or the session imported from it.
 
-    Raises: NotImported, also if there is no file; Erased; FormatError if `path` is not a readable
-    session.
+    Raises: NotImported, also if the file does not exist; Erased; FormatError if `path` is not a
+    readable session.
     """
     if isinstance(store, SessionFiles):
         session = await store.session_at(path)

@@ -1,4 +1,4 @@
-"""The files and folders of a store, by its address; the default address."""
+"""The files and folders that belong to a store address; the default address."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
 def database_file(address: str) -> Path | None:
-    """Return the file of a store address; None if the store is not a file."""
+    """Return the file of a store address; None if the store is not in a single file."""
     if not address.startswith(FILE_ADDRESS):
         return None
     return Path(address.removeprefix(FILE_ADDRESS))  # it has no options: a ? belongs to the name
@@ -41,7 +41,7 @@ def _folder_name(address: str) -> str:
 def intended_address(typed: str) -> str | None:
     """Return the address that `typed` probably means: a path, ``sqlite:x.db``, ``file:///x.db``.
 
-    None if `typed` looks like neither a path nor the address of a file.
+    The result is None if `typed` looks neither like a path nor like the address of a file.
     """
     scheme, colon, name = typed.partition(":")
     if not colon:
@@ -59,10 +59,10 @@ def intended_address(typed: str) -> str | None:
 
 
 def near_address(address: str) -> str | None:
-    """Return the address of the existing store that the missing `address` probably means.
+    """Return the address of an existing store that the address without a store probably means.
 
-    ``sqlite:///tmp/x.db`` is relative, ``sqlite:////tmp/x.db`` absolute. Returns None without such
-    a file or folder.
+    ``sqlite:///tmp/x.db`` is a relative path, ``sqlite:////tmp/x.db`` an absolute one.
+    Returns None if there is no such file or folder.
     """
     if address.startswith(FOLDER_ADDRESS):
         name = _folder_name(address)
@@ -78,7 +78,7 @@ def near_address(address: str) -> str | None:
 
 
 def is_part_of(place: Path, address: str) -> bool:
-    """Whether the file `place` is the store at `address`, or one of its files."""
+    """Whether the file `place` is the store at `address` or belongs to it."""
     file, place = database_file(address), place.absolute().resolve()
     own = [] if file is None else [file.with_name(file.name + end) for end in _BESIDE]
     if place in [each.absolute().resolve() for each in own]:
@@ -91,9 +91,12 @@ def is_part_of(place: Path, address: str) -> bool:
 
 
 def environment_address(environment: Mapping[str, str]) -> str | None:
-    """Return the store in ``$PERDURE_STORE``, None without it. Raises: ConfigError if it is empty.
+    """Return the store address in ``$PERDURE_STORE``; None if the variable is not set.
 
-    Not the default store then: the variable is probably filled from another one that is missing.
+    Raises: ConfigError if the variable is empty.
+
+    The default store is not used in this case: the variable was probably set from another variable
+    that is missing.
     """
     named = environment.get("PERDURE_STORE")
     if named == "":
@@ -102,10 +105,10 @@ def environment_address(environment: Mapping[str, str]) -> str | None:
 
 
 def default_address(environment: Mapping[str, str], platform: str) -> str:
-    """Return the default store: ``$PERDURE_STORE``, or a file in the user data directory.
+    """Return the default address: ``$PERDURE_STORE``, or a file in the user data directory.
 
     `platform` is ``sys.platform``.
-    Raises: ConfigError without a home folder, and for an empty variable.
+    Raises: ConfigError without a home folder, and if the variable is empty.
     """
     named = environment_address(environment)
     if named is not None:
@@ -114,9 +117,9 @@ def default_address(environment: Mapping[str, str], platform: str) -> str:
 
 
 def address_or_default(address: str | None, environment: Mapping[str, str], platform: str) -> str:
-    """Return `address`, or the default store if it is None.
+    """Return `address`, or the default address if `address` is None.
 
-    Raises: ConfigError if it is empty; as `default_address`.
+    Raises: ConfigError if `address` is empty; the errors of `default_address`.
     """
     if address == "":
         raise ConfigError("the address of the store is empty: write one, such as sqlite:///my.db")

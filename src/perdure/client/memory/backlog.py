@@ -36,12 +36,12 @@ class Backlog:
             self._tasks[model] = asyncio.create_task(self._follow(embedder, model))
 
     async def settle(self) -> None:
-        """Wait until all texts have their vectors."""
+        """Wait until all texts have vectors."""
         while waiting := [task for task in self._tasks.values() if not task.done()]:
             await asyncio.wait(waiting)
 
     async def stop(self) -> None:
-        """Stop at once: the next recall continues."""
+        """Stop at once; the next recall continues the computation."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -40,8 +40,8 @@ LEFT_OUT = (SecretPasted, EntryNotFound, LimitExceeded)
 class ModelExtractor:
     """Asks a model to list the facts in an episode, for `Memory.capture`.
 
-    `client` is a model client, `model` its model as ``provider:name``. `usage` is the usage of the
-    newest call, None before the first answer.
+    `client` is a model client; `model` is the model that it calls, as ``provider:name``.
+    `usage` is the token usage of the newest call; None before the first answer.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ async def capture(
 
 
 async def found_facts(store: SessionStore, episode: Episode, extractor: Any) -> list[NewFact]:
-    """Return the facts that `extractor` finds in `episode`, without the known facts.
+    """Return the facts that `extractor` finds in `episode`, except facts that are already known.
 
     Raises: as `Memory.capture`.
     """

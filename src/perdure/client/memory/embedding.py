@@ -1,8 +1,8 @@
-"""The vectors of a store's texts: an embedder computes them, in the order of the log.
+"""Vectors of the texts in a store: an embedder computes them in the order of the log.
 
-A recall computes the vectors of the next texts in the order of the log. The vectors of the other
-texts are computed in the background (``backlog``) or by `Memory.embed`. Until then these texts are
-found by their words.
+A recall computes the vectors of the next few texts. The vectors of the other
+texts are computed in the background (``backlog``) or by `Memory.embed`. A text without a vector is
+found only by its words.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _FAR = 2_048
 
 
 async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
-    """Return the embedder; a name is looked up, with files below the current folder.
+    """Return the embedder; a name is resolved, with files below the current folder.
 
     Raises: ConfigError; WrongArgument for anything other than an embedder.
     """
@@ -70,7 +70,7 @@ async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
 
 
 async def require_embedder(name: EmbedderName | None) -> None:
-    """Load the embedder, so that an embedder without set-up fails before a client is served.
+    """Load the embedder, so that a missing set-up fails before a client is served.
 
     Raises: ConfigError; WrongArgument for anything other than an embedder.
     """
@@ -117,9 +117,9 @@ def _name(model: VectorModel, text: str) -> bytes:
 
 
 class MeasuredEmbedder:
-    """An embedder that records the length of its vectors, 0 before the first one.
+    """An embedder that records the length of its vectors; the length is 0 before the first vector.
 
-    It caches the vector of one turn's question, which is requested twice.
+    It caches the vector of a turn's question, because the turn requests this vector twice.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -142,7 +142,10 @@ class MeasuredEmbedder:
 
 
 class TextVectors:
-    """The vectors of one embedder in a store. Units: `timeout_s`, for some texts, is seconds."""
+    """The vectors of one embedder in a store.
+
+    Units: `timeout_s`, the limit for a batch of texts, is in seconds.
+    """
 
     def __init__(
         self, store: SessionStore, embedder: Embedder, timeout_s: float = TEXTS_TIMEOUT_S
@@ -157,7 +160,7 @@ class TextVectors:
         return Meaning(VectorModel(self._embedder.model, len(vector)), vector)
 
     async def meaning_after_new_texts(self, question: str) -> Meaning:
-        """Return the vector of a question, and compute the vectors of the next texts.
+        """Return the vector of a question; also compute the vectors of the next texts.
 
         Raises: EmbedderUnavailable.
         """
@@ -169,8 +172,9 @@ class TextVectors:
     async def nearness(self, meaning: Meaning, texts: Sequence[str]) -> list[float | None]:
         """Return the cosine between a question and each of `texts`, which are not in the index.
 
-        The vectors of `texts` are only in the memory of this process. A call computes at most
-        `STATEMENTS` new vectors, the last of `texts` first; for the others the result is None.
+        The vectors of `texts` are kept only in the memory of this process. A call computes at most
+        `STATEMENTS` new vectors, beginning with the last of `texts`; for texts without a vector the
+        result is None.
         Raises: EmbedderUnavailable.
         """
         names = [_name(meaning.model, text) for text in texts]
@@ -188,9 +192,10 @@ class TextVectors:
         return similarities.cosines(meaning, known)
 
     async def follow(self, model: VectorModel, most: int | None = None) -> int:
-        """Compute vectors for the next texts without one, at most about `most`; return the number.
+        """Compute vectors for about `most` texts that have none; return the number.
 
-        Durable: each batch of texts. Raises: EmbedderUnavailable; StoreReadOnly; StoreFull.
+        Durable: each batch of texts, when it is written.
+        Raises: EmbedderUnavailable; StoreReadOnly; StoreFull.
         """
         done = 0
         while most is None or done < most:

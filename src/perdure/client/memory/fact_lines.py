@@ -44,7 +44,7 @@ _Said = tuple[str, str | None, int | None, int | None]
 async def import_lines(
     store: SessionStore, outside: Outside, file: Path, *, subject: str | None, agent: str | None
 ) -> ImportedFacts:
-    """Remember the facts of `file` that are not known. Raises: as `Memory.import_facts`."""
+    """Store those facts of `file` that are not known yet. Raises: as `Memory.import_facts`."""
     content = await asyncio.to_thread(_content_of, file)
     added = known = 0
     problems: list[UnreadLine] = []
@@ -79,7 +79,7 @@ async def _is_added(
     subject: str | None,
     agent: str | None,
 ) -> bool:
-    """Remember `new`; return False if it is already known, even if it was stored meanwhile."""
+    """Remember `new`; return False if it is known, even if it was stored only just now."""
     said = (new.text, agent, new.valid_from, new.valid_to)
     if subject not in there:
         there[subject] = await _there(store, subject)
@@ -103,7 +103,7 @@ async def _is_added(
 
 
 class _There:
-    """The facts of a subject, at a head of its log."""
+    """The facts of a subject, and the head of the log at which they were read."""
 
     def __init__(self, head: int, said: set[_Said]) -> None:
         self.head = head
@@ -138,7 +138,7 @@ def _lines_of(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _time(name: str, text: str | None) -> int | None:
-    """Return an ISO date or time in Unix milliseconds. Raises: ValueError."""
+    """Return a date or time in ISO format as Unix milliseconds. Raises: ValueError."""
     if text is None:
         return None
     try:

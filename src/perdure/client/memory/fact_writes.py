@@ -42,7 +42,7 @@ from perdure.stores.session_store import SessionStore
 
 
 class NewFact(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of `remember` or `correct`. Units: Unix milliseconds."""
+    """The arguments of `remember` and `correct`. Units: Unix milliseconds."""
 
     text: str
     sources: tuple[EntryId, ...]
@@ -63,7 +63,7 @@ class _KnownFact(msgspec.Struct, frozen=True):
 
 
 def source_ids(source: Entry | str | Sequence[Entry | str] | None) -> tuple[EntryId, ...]:
-    """Return the ids of the entries `source`, each once."""
+    """Return the ids of the entries `source`, without duplicates."""
     given = [] if source is None else [source] if isinstance(source, Entry | str) else source
     return tuple(dict.fromkeys(EntryId(e.id if isinstance(e, Entry) else e) for e in given))
 
@@ -80,7 +80,7 @@ async def remember(
 ) -> Fact:
     """Append `new` to the memory stream of its subject. Raises: as `Memory.remember`.
 
-    With `expected_head`, it appends only if that is still the head of the stream. Raises:
+    With `expected_head`, append only if the head of the stream is still `expected_head`. Raises:
     HeadConflict.
     """
     body, sources = await _remembered(store, new, agent)
@@ -102,7 +102,10 @@ async def remember_once(
     agent: str | None,
     key: str | None,
 ) -> Fact:
-    """Remember `new`, unless its subject has this fact already. Raises: as `Memory.remember`."""
+    """Remember `new`, unless this fact is already stored for its subject.
+
+    Raises: as `Memory.remember`.
+    """
     body, sources = await _remembered(store, new, agent)
     subject = subject if subject is not None else _subject_of(sources)
     stream = await require_stream(store, outside, subject)
@@ -125,7 +128,7 @@ async def remember_once(
 
 
 def _repeated_fact(notes: Sequence[Entry], body: FactRemembered) -> StoredFact | None:
-    """Return the fact in the `notes` of its stream that says the same as `body`."""
+    """Return the fact in the `notes` of its stream that has the same content as `body`."""
     text = msgspec.json.encode(body.text)
     if not any(text in note.body for note in notes):  # much faster than decoding all
         return None
@@ -133,9 +136,10 @@ def _repeated_fact(notes: Sequence[Entry], body: FactRemembered) -> StoredFact |
 
 
 def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
-    """Return whether `body` says the same as the newest version of `known`.
+    """Return whether `body` has the same content as the newest version of `known`.
 
-    A fact that is remembered without sources must not be erased with those of a known fact.
+    A fact that is remembered without sources must not be erased together with the sources of a
+    known fact.
     """
     newest, other = known.versions[-1], known.versions[-1].body
     is_as_lasting = bool(body.sources) or not newest.sources
@@ -148,7 +152,7 @@ def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
 async def _add_sources(
     store: SessionStore, outside: Outside, known: _KnownFact, new: NewFact
 ) -> None:
-    """Append a version of `known` that has the sources of `new` too, if that changes it.
+    """Append a version of `known` with the sources of `new` added, if there are new sources.
 
     Raises: HeadConflict.
     """
@@ -160,7 +164,7 @@ async def _add_sources(
 
 
 async def fact_entry(store: SessionStore, new: NewFact, agent: str | None) -> NewEntry:
-    """Return the entry that remembers `new`. Raises: as `Memory.remember`."""
+    """Return the entry that stores `new`. Raises: as `Memory.remember`."""
     return new_side((await _remembered(store, new, agent))[0])
 
 
@@ -189,9 +193,10 @@ async def _commit_correction(
 ) -> None:
     """Commit `new` as a version of `known`. Raises: HeadConflict; IdempotencyMismatch.
 
-    A version without sources gets the sources of the newest version. In a repeated call the newest
-    version can have other sources than in the first call. So the commit with the `key` is found by
-    the sources of earlier versions.
+    A version without sources gets the sources of the newest version. When the call is repeated, the
+    newest version can have other sources than at the first call.
+    So the commit with the idempotency key `key` is searched with the sources of earlier versions,
+    too.
     """
     versions = known.stored.versions
     newest, mismatch = versions[-1], None
@@ -222,7 +227,7 @@ async def _commit_correction(
 
 
 async def forget(store: SessionStore, outside: Outside, fact: EntryId, by: str | None) -> None:
-    """End `fact` and erase its versions. Raises: FactNotFound; Unsupported."""
+    """End the validity of `fact`, and erase all its versions. Raises: FactNotFound; Unsupported."""
     while True:
         known = await _known_fact(store, fact)
         forgotten = new_side(FactForgotten(), fact)
@@ -237,7 +242,7 @@ async def find_fact(store: SessionStore, fact: EntryId) -> Fact:
 
 
 async def facts_in(store: SessionStore, scope: MemoryFilter) -> list[Fact]:
-    """Return the facts of `scope`, in no particular order."""
+    """Return the facts of `scope`, unordered."""
     by_stream: dict[StreamId, list[Entry]] = {}
     if scope.name == "subject":
         stream = memory_stream(scope.subject)
@@ -257,7 +262,10 @@ async def facts_in(store: SessionStore, scope: MemoryFilter) -> list[Fact]:
 
 
 async def own_notes(store: SessionStore, session: str, kinds: Sequence[str]) -> list[Entry]:
-    """Return the notes of `kinds` in the session's own log. Raises: SessionNotFound."""
+    """Return the notes of `kinds` in the session's own log, without the log of a fork's origin.
+
+    Raises: SessionNotFound.
+    """
     notes = await store.notes(StreamId(session), kinds)
     return [note for note in notes if note.stream == session]
 
@@ -284,7 +292,7 @@ def _check(new: NewFact) -> None:
 async def _remembered(
     store: SessionStore, new: NewFact, agent: str | None
 ) -> tuple[FactRemembered, tuple[_Source, ...]]:
-    """Return the body of the fact `new`, and its sources."""
+    """Return the body that stores the fact `new`, and the sources of `new`."""
     require_text("agent", agent)
     _check(new)
     sources = await _require_sources(store, new.sources)
@@ -300,7 +308,10 @@ async def _remembered(
 
 
 async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> tuple[_Source, ...]:
-    """Return the entries `sources`. Raises: EntryNotFound, also for an erased one."""
+    """Return the entries `source`, checking that they exist.
+
+    Raises: EntryNotFound, also for an erased entry.
+    """
     found: list[_Source] = []
     for source in sources:
         entry = await find_entry(store, source)
@@ -314,9 +325,9 @@ async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> t
 async def require_alive(
     store: SessionStore, outside: Outside, fact: EntryId, sources: tuple[EntryId, ...]
 ) -> None:
-    """Forget `fact` if one of `sources` was erased before the fact was stored.
+    """Forget `fact` if one of `sources` was erased while the fact was being stored.
 
-    An erasure that begins later finds the fact. Raises: EntryNotFound.
+    An erasure that begins later finds the fact in the store. Raises: EntryNotFound.
     """
     try:
         await _require_sources(store, sources)
@@ -327,7 +338,10 @@ async def require_alive(
 
 
 def _subject_of(sources: Iterable[_Source]) -> str | None:
-    """Return the one subject of `sources`. Raises: WrongArgument if there are several subjects."""
+    """Return the subject of `sources`.
+
+    Raises: WrongArgument if `sources` have different subjects.
+    """
     subjects = {source.subject for source in sources}
     if len(subjects) > 1:
         raise WrongArgument(

@@ -76,7 +76,7 @@ class Flow(Handle[AsyncFlow]):
     def compact(
         self, role: str, focus: str | None = None, *, model: str | None = None
     ) -> Entry | None:
-        """Summarise the work of a role instance at its node, for its next turns.
+        """Summarise the work of a role instance at its node, to shorten its later contexts.
 
         The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
         details that the summary must contain. `model` (default: the role's model) is the model that
@@ -154,7 +154,7 @@ class Flow(Handle[AsyncFlow]):
         tools: Sequence[str] | None = None,
         by: str = "user",
     ) -> FlowState:
-        """Set model, skills and tools of a role instance from its next turn; None: the agent's.
+        """Set model, skills and tools of a role instance for later turns; None: the agent's own.
 
         Raises: FlowRefusal when the workflow has no such role, and for skills after the role has
         begun; ConfigError for a skill that the project lacks, a tool that the role lacks, and a
@@ -222,27 +222,27 @@ class Flows(Handle[AsyncFlows]):
     ) -> Flow:
         """Create a flow of `workflow`: a graph, a workflow document, or the path of a file.
 
-        Nothing runs before `Flow.run`. The record folder, by default ``.perdure/records/<flow>`` in
-        `workspace`, is created, with the workflow in it as ``workflow.yaml``: the flow uses that
-        file from then on. `project` (default: the name of the workspace's folder) is a folder in
-        the workspace; the roles read its ``a-docs``. A document runs with `inputs`, under the
-        agents of the runtime that its nodes name, or under the agents that the document defines.
-        The document's file is copied; the version in the log is authoritative. `roles` sets models,
-        skills and tools of role instances. For the other role instances, `configuring` "ask" waits
-        for a person if there is a choice; "auto" lets a model choose, and a person after three
-        failures. `configuring` can differ by dimension: ``{"model": "auto", "skills": "ask"}``; an
-        omitted dimension is "given". `settings` is stored for the program that runs the flow next,
-        in `FlowState.settings`.
+        No role runs before you call `Flow.run`. The call creates the record folder, by default
+        ``.perdure/records/<flow>`` in `workspace`, with the workflow as ``workflow.yaml``; from
+        then on the flow uses that file. `project` (default: the name of the workspace's folder) is
+        a folder in the workspace; the roles read its ``a-docs``. A document runs with `inputs`; its
+        agents are the agents of the runtime that its nodes name, or the agents that the document
+        defines. The document's file is copied; the version in the log is authoritative. `roles`
+        sets models, skills and tools of role instances. For the other role instances, `configuring`
+        "ask" waits for a person if there is a choice; "auto" lets a model choose, or a person after
+        three failures. `configuring` can differ for model and skills: ``{"model": "auto", "skills":
+        "ask"}``; an omitted key means "given". `settings` is stored in `FlowState.settings`, for
+        the program that runs the flow next.
         Durable: when this returns.
-        Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, unknown
-        values in `roles`, and a record folder of another flow; WrongArgument; SecretPasted;
-        FlowExists; Unsupported if the store cannot write two logs at once.
+        Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, for unknown
+        values in `roles`, and for a record folder of another flow; WrongArgument; SecretPasted;
+        FlowExists; Unsupported if the store cannot write two logs in one commit.
         """
 
     def outputs(self, flow: str) -> dict[str, object]:
-        """Return the outputs of a document flow by output node; {} before there are any.
+        """Return the outputs of a document flow by output node; {} while there are none.
 
-        Shape: texts; a mapping by node for an output of several nodes.
+        Shape: each output is a text, or a mapping by node if the output has several nodes.
         Raises: FlowNotFound.
         """
 
@@ -253,17 +253,17 @@ class Flows(Handle[AsyncFlows]):
         workspace: str | os.PathLike[str] | None = None,
         settings: RunSettings | None = None,
     ) -> Flow:
-        """Return the flow with the whole id `flow`.
+        """Return the flow with the complete id `flow`.
 
-        With `workspace` the flow moves to that folder. Its record folder has the same relative
-        path. If this folder is missing, the record of an imported flow is written below
-        ``.perdure/records``. `settings` are stored if they differ from the stored settings.
+        With `workspace` the flow moves to that folder. The record folder keeps its relative path in
+        the workspace. If the record folder of an imported flow is missing, its record is written
+        below ``.perdure/records``. `settings` replace the stored settings if they differ.
         Raises: FlowNotFound; FlowRefusal when the workspace or the record folder of the flow is not
-        on this machine, or came with a received flow: then `workspace` must name a folder.
+        on this machine, or came from a received file: then pass a folder as `workspace`.
         """
 
     def state(self, flow: str) -> FlowState:
-        """Return the state of a flow, wherever its files are.
+        """Return the state of a flow, even if its files are not on this machine.
 
         Raises: FlowNotFound.
         """
@@ -276,11 +276,11 @@ class Flows(Handle[AsyncFlows]):
         The files in its record folder remain, unless `record` is "remove".
         Durable: when this returns; after a kill, call it again to delete the rest.
         Raises: FlowNotFound; FlowRefusal while a role works, or when the record folder cannot be
-        removed: nothing was deleted then.
+        removed; in these cases, nothing is deleted.
         """
 
     def look(self, flow: StreamId) -> Flow:
-        """Return the flow with the id `flow`, wherever its files are, to read and decide."""
+        """Return the flow `flow` to read it and decide, wherever its files are."""
 
     def list(self) -> Sequence[FlowState]:
         """List the states of all flows, newest first."""

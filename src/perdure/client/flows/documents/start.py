@@ -223,7 +223,7 @@ def _line_of(found: LocatedWorkflow, ref: str, agent: Agent) -> int | None:
 
 
 def file_reader(workspace: Path) -> ReadFile:
-    """Return a reader of files for templates, limited to `workspace` like a sandboxed tool."""
+    """Return a function that reads template files only in `workspace`, like a sandboxed tool."""
 
     def read(path: str) -> str:
         try:
