@@ -32,12 +32,47 @@ def test_usage_of_imported_sessions_is_priced_by_the_public_list(imported: World
 def test_usage_has_the_same_total_in_every_grouping(imported: World) -> None:
     sums = {
         sum(row["total_tokens"] for row in imported.ok("usage", by, "--json").json)
-        for by in ("daily", "models", "agents", "projects", "people", "programs", "sessions")
+        for by in (
+            "daily",
+            "monthly",
+            "models",
+            "agents",
+            "projects",
+            "people",
+            "programs",
+            "sessions",
+        )
     }
     assert len(sums) == 1
     (session,) = imported.ok("usage", "sessions", "--json").json
     assert session["key"] == SAMPLE_ID
     assert imported.ok("usage", "--since", "1d", "--json").json == []
+
+
+def test_usage_of_sessions_prints_short_id_day_and_title(world: World) -> None:
+    world.ok("chat", "-p", "hello")
+    world.ok("chat", "-p", "goodbye")
+    listed = {each["id"]: each for each in world.ok("sessions", "list", "--json").json}
+    heading, *rows, total = world.ok("usage", "sessions").out.splitlines()[:4]
+    assert heading.split()[:4] == ["SESSION", "LAST", "USED", "TITLE"]
+    assert {(row.split()[0], row.split()[2]) for row in rows} == {
+        (row.split()[0], title)
+        for row, title in zip(
+            world.ok("sessions", "list").out.splitlines()[1:], ("goodbye", "hello"), strict=True
+        )
+    }
+    assert total.split()[0] == "total"
+    one = world.ok("usage", "models", "--session", next(iter(listed)), "--json").json
+    assert [(each["calls"], each["sessions"]) for each in one] == [(1, 1)]
+
+
+def test_usage_by_month_counts_each_session_once(imported: World) -> None:
+    days = imported.ok("usage", "--json").json
+    months = imported.ok("usage", "monthly", "--json").json
+    assert [each["key"] for each in months] == sorted({each["key"][:7] for each in days})
+    assert [each["sessions"] for each in months] == [1] * len(months)
+    since = imported.ok("usage", "monthly", "--since", months[-1]["key"], "--json").json
+    assert since == months[-1:]
 
 
 def test_usage_and_list_show_same_program_for_own_sessions(world: World) -> None:

@@ -11,7 +11,7 @@ import typer
 from perdure.client.clock import SystemClock
 from perdure.session.clock import moment_of, ms_of
 
-FORMS = "2026-11-21, 2026-11-21T09:30, today, yesterday, 7d, 12h, 30m or 2w"
+FORMS = "2026-11-21, 2026-11, 2026-11-21T09:30, today, yesterday, 7d, 12h, 30m or 2w"
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"([0-9]{1,6})([mhdw])(?: ago)?")
@@ -19,6 +19,7 @@ _EXACT = re.compile(r"[0-9]+[mh](?: ago)?")
 """Spans that are as long when the clocks change; a day ends at the same time of the next one."""
 
 _DAYS = {"today": 0, "yesterday": 1, "tomorrow": -1}
+_MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 _TIME_OF_DAY = re.compile(r"(today|yesterday|tomorrow)(?: ([0-9]{1,2}):([0-9]{2}))?")
 
 COMING_FORMS = "2026-11-21T09:30, tomorrow 09:30, 30m, 2h or 7d"
@@ -27,8 +28,8 @@ COMING_FORMS = "2026-11-21T09:30, tomorrow 09:30, 30m, 2h or 7d"
 def moment(typed: str, now: datetime) -> datetime:
     """Return the time that `typed` describes, relative to `now`; the default zone is local.
 
-    A date means the start of that day; ``today 09:30`` is a time on that day; ``7d`` means seven
-    days before `now`. Pure.
+    A date or month means its start, and ``today 09:30`` a time on that day; ``7d`` means seven days
+    before `now`. Pure.
     Raises: typer.BadParameter.
     """
     said = typed.strip().casefold()
@@ -40,7 +41,7 @@ def moment(typed: str, now: datetime) -> datetime:
             return day.replace(hour=hour, minute=minute, second=0, microsecond=0)
         if span is not None:
             return now - timedelta(**{_UNITS[span[2]]: int(span[1])})
-        return datetime.fromisoformat(typed.strip())
+        return datetime.fromisoformat(f"{said}-01" if _MONTH.fullmatch(said) else typed.strip())
     except (ValueError, OverflowError):
         raise typer.BadParameter(f"{typed!r:.60} is no date or time: write {FORMS}") from None
 

@@ -28,17 +28,22 @@ from perdure.apps.terminal.output import count_of, local_time, out_style, width
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import Column, one_line, table
 from perdure.client.clock import SystemClock
+from perdure.client.store import Store
 from perdure.models.prices import Price, own_price
 from perdure.session.clock import moment_of, timestamp
+from perdure.session.ids import StreamId
 from perdure.session.info import OWN_SOURCE
 from perdure.session.records import ActivityTotal, FileEdit, UsageGroup, UsageTotal
 
-Group = Literal["daily", "models", "agents", "projects", "people", "programs", "sessions"]
+Group = Literal[
+    "daily", "monthly", "models", "agents", "projects", "people", "programs", "sessions"
+]
 
 EditOrder = Literal["time", "count"]
 
 _GROUPS: Mapping[Group, UsageGroup] = {
     "daily": "day",
+    "monthly": "session",  # by day, to count each session of a month once
     "models": "model",
     "agents": "agent",
     "projects": "project",
@@ -48,6 +53,7 @@ _GROUPS: Mapping[Group, UsageGroup] = {
 }
 _HEADINGS: Mapping[Group, str] = {
     "daily": "DAY",
+    "monthly": "MONTH",
     "models": "MODEL",
     "agents": "AGENT",
     "projects": "PROJECT",
@@ -84,9 +90,17 @@ def add_to(program: typer.Typer) -> None:
 
 async def usage(
     by: Annotated[
-        Group, typer.Argument(help="The unit to group by; a person is the subject of a session.")
+        Group,
+        typer.Argument(
+            metavar="GROUP",
+            help="The unit: daily, monthly, models, agents, projects, people (subjects of "
+            "sessions), programs or sessions.",
+        ),
     ] = "daily",
     *,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only calls of this session.")
+    ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     is_line: Annotated[
@@ -103,14 +117,22 @@ async def usage(
     Examples:
         perdure usage                      # by day
         perdure usage models --since 30d
+        perdure usage monthly --since 2026-01
+        perdure usage models --session 01jd
         perdure usage projects --json
         perdure usage --line               # today, for a prompt
     """
     begin = typed_moment("today") if is_line and since is None else since
     with prices_in_force() as prices:
         async with common.existing_store() as opened:
-            read = partial(opened.usage, since=begin, until=until, zone=_zone(), prices=prices)
-            found = await read(_GROUPS[by])
+            named = None if session is None else await named_session(opened, session)
+            read = partial(
+                opened.usage, session=named, since=begin, until=until, zone=_zone(), prices=prices
+            )
+            found = await read(_GROUPS[by], daily=by == "monthly")
+            found = _months(found) if by == "monthly" else found
+            has_names = by == "sessions" and not common.as_json
+            names = await _session_names(opened, found) if has_names else {}
             models = await read("model")
             dearer = [] if is_line or common.as_json else await _dearer_parts(read, models, prices)
     if is_line:
@@ -118,8 +140,32 @@ async def usage(
         del data["sessions"]  # one may be in several groups
         common.show(data, _line(sum_of(found)))
     else:
-        lines = _usage_lines(by, found, models, dearer) if found else _NO_USAGE
+        lines = _usage_lines(by, found, models, dearer, names) if found else _NO_USAGE
         common.show([_usage_data(each) for each in found], lines)
+
+
+def _months(found: Sequence[UsageTotal]) -> list[UsageTotal]:
+    """Return the totals by month of totals by session and day. Pure."""
+    months: dict[str, list[UsageTotal]] = {}
+    for each in found:
+        months.setdefault((each.day or "")[:7], []).append(each)
+    return [
+        msgspec.structs.replace(
+            sum_of(totals), key=month, sessions=len({each.key for each in totals})
+        )
+        for month, totals in sorted(months.items())
+    ]
+
+
+async def _session_names(store: Store, found: Sequence[UsageTotal]) -> dict[str, tuple[str, ...]]:
+    """Return short id, day of the last use and title of each session of `found`."""
+    ids = await short_ids(store, [each.key for each in found])
+    names: dict[str, tuple[str, ...]] = {}
+    for id, short in ids.items():
+        info = (await store.backend.state(StreamId(id))).info
+        day, _, _ = local_time(info.updated_at).partition(" ")
+        names[id] = (short, day, one_line(info.name, _CELLS) or "(no title)")
+    return names
 
 
 def _zone() -> tzinfo:
@@ -142,9 +188,11 @@ def _usage_lines(
     found: Sequence[UsageTotal],
     models: Sequence[UsageTotal],
     dearer: Sequence[_DearerPart],
+    names: Mapping[str, tuple[str, ...]],
 ) -> Iterator[str]:
     columns = (
-        Column(_HEADINGS[by], "strong", gives_way=True),
+        Column(_HEADINGS[by], "strong", gives_way=not names),
+        *((Column("LAST USED", "faint"), Column("TITLE", gives_way=True)) if names else ()),
         Column("CALLS", is_right=True),
         Column("INPUT", is_right=True),
         Column("OUTPUT", is_right=True),
@@ -153,7 +201,9 @@ def _usage_lines(
         Column("COST", is_right=True),
     )
     totals = (*found, sum_of(found)) if len(found) > 1 else found
-    yield from table(columns, [_usage_row(each, by) for each in totals], width(), out_style())
+    yield from table(
+        columns, [_usage_row(each, by, names) for each in totals], width(), out_style()
+    )
     for part in dearer:
         told = f"your price of {one_line(part.model, _CELLS)} has no {part.name}"
         told = f"{told}: {part.tokens:,} tokens cost as much as other input"
@@ -201,7 +251,9 @@ async def _dearer_parts(
     return found
 
 
-def _usage_row(total: UsageTotal, by: Group) -> tuple[str, ...]:
+def _usage_row(
+    total: UsageTotal, by: Group, names: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
     used = total.usage
     unnamed = OWN_SOURCE if by == "programs" else "(none)"
     numbers = (
@@ -211,8 +263,9 @@ def _usage_row(total: UsageTotal, by: Group) -> tuple[str, ...]:
         used.cache_read_tokens,
         used.cache_write_tokens,
     )
+    key = one_line(total.key, _CELLS) or unnamed
     return (
-        one_line(total.key, _CELLS) or unnamed,
+        *(names.get(total.key, (key, "", "")) if names else (key,)),
         *(f"{number:,}" for number in numbers),
         cost_text(total),
     )
