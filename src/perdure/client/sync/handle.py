@@ -170,8 +170,17 @@ def _result(self: Handle[Any], timeout_s: float | None = None) -> Any:
         raise wrong("Turn.result", "timeout_s", kind.words, timeout_s)
 
     async def awaited() -> Any:
-        async with asyncio.timeout(timeout_s):
-            return await self.asynchronous
+        limit = asyncio.timeout(timeout_s)
+        try:
+            async with limit:
+                return await self.asynchronous
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            told = (
+                f"the turn has not ended within {timeout_s:g} s; it continues: call result() again"
+            )
+            raise TimeoutError(told) from None
 
     return self.portal.call(awaited())
 

@@ -14,13 +14,14 @@ from functools import cached_property
 import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
+from perdure.session.argument_checks import NamedParameters
 
 _INSTANCE = re.compile(r"(?P<role>[a-z0-9]+(?:-[a-z0-9]+)*)(?:_[1-9][0-9]*)?")
 
 ARROW = "=>"
 
 
-class FlowNode(ShortRepr, frozen=True, omit_defaults=True):
+class FlowNode(ShortRepr, frozen=True, omit_defaults=True, metaclass=NamedParameters):
     """One piece of work for one role instance (``owner``, ``owner_2``).
 
     `has_human` (``human-colab`` in a workflow file): a person works on the node, too, and approves

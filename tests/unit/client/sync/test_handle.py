@@ -55,7 +55,7 @@ def test_result_with_timeout_raises_and_turn_continues() -> None:
         blocking.Runtime(store, [agent], models=ScriptedModel([call, "End."])) as runtime,
     ):
         turn = runtime.start("slow").send("Go.")
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=r"not ended within .* s; it continues"):
             turn.result(timeout_s=0.05)
         assert turn.is_running
         going.set()
