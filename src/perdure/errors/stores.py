@@ -336,11 +336,10 @@ class StoreInUse(StoreError):
     code = "store_in_use"
     retryable = True
 
-    def __init__(self, store: str) -> None:
-        super().__init__(
-            f"another program has {store} open; end it and try again (nothing was changed)"
-        )
+    def __init__(self, store: str, holder: str = "another program") -> None:
+        super().__init__(f"{holder} has {store} open; end it and try again (nothing was changed)")
         self.store = store
+        self.holder = holder
 
 
 class Unsupported(StoreError):

@@ -182,8 +182,11 @@ def refused_while_held(path: Path, key: StoreKey | None) -> None:
         assert holder.stdout is not None
         holder.stdin.write((key.reveal() if key else "plain") + "\n")
         assert holder.stdout.readline() == "open\n"
-        with pytest.raises(StoreInUse):
+        with pytest.raises(StoreInUse) as refused:
             rekey(path, key, SECOND, quietly)
+        if Path("/proc/locks").exists():
+            named = f"process {holder.pid} ({Path(sys.executable).name} "
+            assert str(refused.value).startswith(named)
         holder.stdin.write("go on\n")
         assert holder.stdout.readline() == "written\n"
     assert holder.returncode == 0

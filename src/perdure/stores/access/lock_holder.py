@@ -51,6 +51,12 @@ def holder_of_byte(path: Path, byte: int) -> str | None:
     return _process_names(pids) if pids else None
 
 
+def others_with(*paths: Path) -> str:
+    """Describe the other processes with a lock on one of `paths`, without opening them."""
+    pids = {pid for path in paths for pid in _pids(path, None)} - {os.getpid()}
+    return _process_names(sorted(pids)) if pids else "another program"
+
+
 def _process_names(pids: list[int]) -> str:
     if not pids:
         return "another process, which cannot be named here,"

@@ -19,12 +19,13 @@ from perdure.errors import (
     QuotaExceeded,
     StoreCorrupt,
     StoreFull,
+    StoreInUse,
     StoreLocked,
     StoreReadOnly,
     StoreUnavailable,
 )
 from perdure.stores.access.file_guard import OTHER_LIBRARY
-from perdure.stores.access.lock_holder import holder_of_byte
+from perdure.stores.access.lock_holder import holder_of_byte, others_with
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 QUOTA = "perdure quota "
@@ -102,6 +103,11 @@ def meaning_of(
         if isinstance(error, kind):
             return meaning(store, str(error))
     return StoreUnavailable(store, str(error) or type(error).__name__)
+
+
+def in_use(path: Path) -> StoreInUse:
+    """Return the error for a store that other connections have open; it names their processes."""
+    return StoreInUse(str(path), others_with(path, path.with_name(path.name + "-shm")))
 
 
 def _lock_error(path: Path, waited_s: float | None) -> StoreLocked:

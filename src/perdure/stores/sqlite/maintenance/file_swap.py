@@ -22,6 +22,7 @@ from perdure.stores.access.sqlite_defenses import harden
 from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.sqlite.connections import Patience, Site, identity_of
 from perdure.stores.sqlite.database import is_attached
+from perdure.stores.sqlite.faults import in_use
 from perdure.stores.sqlite.payload.cipher import unlock
 from perdure.stores.sqlite.rekey_copy import BESIDE
 from perdure.stores.sqlite.rows import Connection
@@ -60,7 +61,7 @@ def take_alone(db: Connection, site: Site) -> None:
             db.execute("BEGIN EXCLUSIVE; COMMIT")
         except apsw.BusyError as error:
             if not patience(attempt):
-                raise StoreInUse(str(site.path)) from error
+                raise in_use(site.path) from error
         else:
             if mode != "delete" or identity_of(site.path) != site.identity:
                 raise StoreInUse(str(site.path))

@@ -44,7 +44,7 @@ from perdure.stores.protocol import OnProgress, Problem
 from perdure.stores.sqlite.append import keep_blobs, namespace_number
 from perdure.stores.sqlite.connections import Patience, Site, connection, locate_site, open_site
 from perdure.stores.sqlite.database import is_attached
-from perdure.stores.sqlite.faults import NO_VALUES
+from perdure.stores.sqlite.faults import NO_VALUES, in_use
 from perdure.stores.sqlite.files.creation import create_store
 from perdure.stores.sqlite.files.leftovers import REPAIRING, unfinished_repair
 from perdure.stores.sqlite.maintenance.backup import Content
@@ -181,7 +181,7 @@ def _lock(db: Connection, path: Path) -> None:
         db.pragma("locking_mode", "EXCLUSIVE")
         db.execute("BEGIN EXCLUSIVE")
     except apsw.BusyError as error:
-        raise StoreInUse(str(path)) from error
+        raise in_use(path) from error
     except apsw.Error:
         return  # too damaged to lock, so too damaged to write to
 
