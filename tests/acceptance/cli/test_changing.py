@@ -130,6 +130,11 @@ def test_compaction_with_unavailable_model_is_refused(sample: World) -> None:
     ended = sample.run("sessions", "compact", SAMPLE_ID, "--json")
     assert (ended.code, ended.error["code"]) == (2, "model_not_here")
     assert "-m scripted:echo works offline" in ended.error["message"]
+    for words in (("compact", SAMPLE_ID), ("branch", SAMPLE_ID, "4", "--summarize")):
+        told = sample.run("sessions", *words, "-m", "scripted:gone").err
+        command = " ".join(("perdure sessions", words[0], *words[3:]))
+        assert f"; choose another with `{command} -m MODEL`" in told
+        assert "--scenario" not in told
 
 
 def test_ended_session_is_reopened_by_its_next_turn(sample: World) -> None:

@@ -8,6 +8,7 @@ from perdure import assistant, thinking, tool_call, tool_result, user
 from perdure.apps.tui.blocks import CallBlock, ThoughtBlock
 from perdure.apps.tui.transcript import PAGE
 from perdure.client.store import Store
+from perdure.session.kinds import Compaction
 from tests.fakes.screens import chatting
 
 ATTACK = "\x1b]0;owned\x07\x1b[2J\x9b31m[red]not markup[/red] [@click=app.quit]x[/] \u202eevil"
@@ -128,6 +129,20 @@ async def test_tool_result_without_its_call_can_begin_a_transcript_page(
         await seen.shows("later 58")
         assert len(seen.program.transcript.children) == PAGE
         assert "list_directory: empty" in seen.transcript
+
+
+async def test_summary_is_shown_until_its_compaction_is_undone(
+    store: Store, tmp_path: Path
+) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    _, last = await session.append_many([user("One"), user("Two")])
+    await session.append(Compaction("gist", last.id))
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await seen.shows("Two", "older messages are now sent as a summary")
+    await session.uncompact()
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await seen.shows("Two")
+        assert "older messages are now sent as a summary" not in seen.transcript
 
 
 async def test_long_line_of_code_is_wrapped(store: Store, tmp_path: Path) -> None:

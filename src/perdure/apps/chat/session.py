@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -55,15 +56,21 @@ from perdure.tools.registry import ToolRegistry
 class ModelNotHere(ConfigError):
     """The session needs a model that cannot be called here.
 
-    `interrupted` is the id of the session if the model is needed for its interrupted turn.
+    `interrupted` is the session whose interrupted turn needs it; `command` can choose another.
     """
 
     code: ClassVar[str] = "model_not_here"
 
-    def __init__(self, model: str, reason: str, interrupted: str | None = None) -> None:
-        scripted = model.startswith("scripted:")
-        named = "name the file of its scenario with --scenario FILE, or " if scripted else ""
-        advice = "choose another with `perdure chat -m MODEL` (-m scripted:echo works offline)"
+    def __init__(
+        self,
+        model: str,
+        reason: str,
+        interrupted: str | None = None,
+        command: str = "perdure chat",
+    ) -> None:
+        takes_scenario = model.startswith("scripted:") and command == "perdure chat"
+        named = "name the file of its scenario with --scenario FILE, or " if takes_scenario else ""
+        advice = f"choose another with `{command} -m MODEL` (-m scripted:echo works offline)"
         if interrupted is not None:
             advice = (
                 f"end the interrupted turn, which keeps its model, with `perdure sessions abandon "
@@ -413,6 +420,15 @@ def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast
     return Cast(agent, prices=settings.prices, is_model_named=named is not None)
 
 
+@asynccontextmanager
+async def _advice_for(command: str) -> AsyncGenerator[None]:
+    """Name the option -m of `command` if a model cannot be called here."""
+    try:
+        yield
+    except ModelNotHere as error:
+        raise ModelNotHere(error.model, error.reason, command=command) from error
+
+
 async def compact_session(
     store: Store, session: str, model: str | None, focus: str | None
 ) -> Entry | None:
@@ -422,7 +438,7 @@ async def compact_session(
     """
     answering = AnswerOptions(store, model=model, scenario=None)
     try:
-        async with answering.runtime:
+        async with answering.runtime, _advice_for("perdure sessions compact"):
             stream = StreamId(session)
             state = await store.backend.state(stream)
             if state.open_turn is not None:
@@ -468,7 +484,7 @@ async def branch_session(
     """
     answering = AnswerOptions(store, model=model, scenario=None)
     try:
-        async with answering.runtime:
+        async with answering.runtime, _advice_for("perdure sessions branch --summarize"):
             stream = StreamId(session)
             state = await store.backend.state(stream)
             await require_no_role(store.backend, store.outside.clock, state.header, "branch")

@@ -25,9 +25,11 @@ from perdure.events.types import AnyEvent
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
+from perdure.session.kinds import Compaction
 from perdure.session.ledger import ToolFinished
 from perdure.session.messages import Message as StoredMessage
 from perdure.session.messages import ToolCallPart, ToolResultPart
+from perdure.session.notes import CompactionUndone
 
 PAGE = 60
 """Entries of the branch that are read at a time."""
@@ -68,7 +70,7 @@ class Transcript(VerticalScroll, can_focus=True):
 
     def _fill_terminal(self, is_longer: bool) -> None:  # noqa: FBT001 - Textual passes it so
         """Use all rows below the prompt from now on: Textual reserves them for a longer text."""
-        if is_longer and self.app.is_inline:
+        if is_longer and self.app.is_inline:  # pyright: ignore[reportUnknownMemberType] - any app
             self.screen.add_class("full")
 
     async def open(self, session: Session | None, *, is_running: bool = False) -> None:
@@ -235,12 +237,22 @@ async def _items_of(session: Session, entries: Sequence[Entry], fold: ItemFold) 
                 break
             if _result_of(entry) in own:
                 outcomes.append(entry)
+    undone = await _undone_among(session, entries)
     items: list[Item] = []
     for entry in entries:
+        if entry.id in undone:
+            continue  # its summary is not sent
         while outcomes and entry.stream == session.id and outcomes[0].seq < entry.seq:
             items += _items_in(outcomes.pop(0), fold)
         items += _items_in(entry, fold)
     return items
+
+
+async def _undone_among(session: Session, entries: Sequence[Entry]) -> set[EntryId | None]:
+    """Return the compactions among `entries` that were undone."""
+    if not any(entry.kind == Compaction.kind for entry in entries):
+        return set()
+    return {note.about async for note in session.entries(kind=CompactionUndone.kind)}
 
 
 def _result_of(entry: Entry) -> EntryId | None:
