@@ -1,4 +1,4 @@
-"""The window a context is built from, with the pinned entries of its branch."""
+"""The window of entries from which a context is built, with the pinned entries of its branch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ LONG = 2**20
 async def pinned_window(log: LogReader, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
     """Return the window of the branch of `stream` that ends at `leaf`.
 
-    The window includes pinned entries hidden by a compaction, and the entries that belong to them.
+    The window includes pinned entries that a compaction hides, and the entries that belong to these
+    pinned entries.
     Raises: SessionNotFound, EntryNotFound.
     """
     window = await log.context_window(stream, leaf)
@@ -49,10 +50,10 @@ async def pinned_window(log: LogReader, stream: StreamId, leaf: EntryId | None) 
 async def near_pins(
     log: LogReader, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
 ) -> tuple[Placed, ...] | None:
-    """Return the pinned entries before `window` on its branch, and the entries that belong to them.
+    """Return the pinned entries before `window` on its branch, with entries that belong to them.
 
-    Shape: in order, possibly with other entries between them; None if the whole branch must be read
-    to find all.
+    Shape: the entries are in order; other entries may be between them. None if the whole branch
+    must be read to find all pinned entries.
     """
     outside = sorted(pins.difference(entry.id for entry in window.entries))
     outside += results_without_call(window.entries, pins)
@@ -78,7 +79,7 @@ def _conversation_of(window: ContextWindow, history: History) -> Conversation:
 
 
 class FollowedWindow:
-    """The window of a stream's branch as a conversation, read once and then extended.
+    """The window of a stream's branch as a conversation: read once, then extended by new entries.
 
     The owner passes in every later entry, in order. An entry that could change more than the end of
     the window causes a new read.
@@ -94,7 +95,7 @@ class FollowedWindow:
 
     @property
     def leaf(self) -> EntryId | None:
-        """End of the branch after all entries passed in; None also if unknown."""
+        """End of the branch after all entries passed in; None if it is unknown or empty."""
         return None if self._conversation is None else self._leaf
 
     async def settings(self) -> BranchState:

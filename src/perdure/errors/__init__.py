@@ -1,4 +1,4 @@
-"""Every exception perdure raises; this package imports nothing of perdure.
+"""Every exception that perdure raises; this package imports no other package of perdure.
 
     PerdureError                 code (stable), retryable, facts()
     ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog

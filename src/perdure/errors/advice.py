@@ -15,5 +15,5 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def install_of(extra: str) -> str:
-    """Return the command that installs perdure with `extra`, also for a clone."""
+    """Return the command that installs perdure with `extra`; it also works in a clone."""
     return f"pip install 'perdure[{extra}]' (from a clone: '.[{extra}]')"

@@ -1,4 +1,4 @@
-"""The errors for wrong arguments: what a function takes, and what was given instead."""
+"""The errors for wrong arguments: they state the accepted values and the given value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.errors.usage import WrongArgument
 
 
 def is_utf8(text: str) -> bool:
-    """Return True if `text` can be encoded: half of a surrogate pair cannot."""
+    """Return True if `text` can be encoded as UTF-8; half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -27,7 +27,7 @@ def unknown_parameter(owner: str, name: str, names: Iterable[str]) -> WrongArgum
 
 
 def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
-    """Return the error for `given` as `name` of `owner`; it does not repeat the value."""
+    """Return the error for the value `given` of argument `name` of `owner`; it omits the value."""
     kind = "None" if given is None else f"{type(given).__name__}"
     if "not empty" in takes and isinstance(given, Sized) and not given:
         kind = "an empty one"
@@ -49,7 +49,7 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
 
 
 def _not_listed(name: str, takes: str, given: object) -> str:
-    """Return the description of `given`, which is not a list of the values that `name` accepts."""
+    """Describe `given`, which is not a list of values that the argument `name` accepts."""
     kind = type(given).__name__
     if isinstance(given, list | tuple | set | frozenset | dict):
         items = list(cast("Iterable[object]", given))
@@ -71,7 +71,7 @@ def _module_of(given: object) -> str:
 
 
 def _number(given: int | float) -> str:
-    """Return `given` if it is short enough to print."""
+    """Return the number `given` as text, or a description if it is too long to print."""
     if isinstance(given, int) and abs(given) >= 10**20:
         return "one of more than 20 digits"
     return f"{given}"

@@ -105,7 +105,7 @@ class TurnSuspended(EngineError):
 
 
 class QuestionText(Protocol):
-    """A question as `Waiting` shows it; the object is a `perdure.types.Question`."""
+    """The fields of a question that `Waiting` shows; the object is a `perdure.types.Question`."""
 
     @property
     def text(self) -> str:
@@ -194,7 +194,7 @@ class QueueFull(EngineError):
 
 
 class HookBlocked(EngineError):
-    """A hook of the program blocked the operation."""
+    """A hook of the calling program blocked the operation."""
 
     code = "hook_blocked"
 
@@ -205,7 +205,7 @@ class HookBlocked(EngineError):
 
 
 class FormatError(PerdureError):
-    """A source cannot be imported, or a session cannot be written in a format."""
+    """A source cannot be imported, or a session cannot be exported in a format."""
 
     code = "format_error"
 
@@ -222,7 +222,7 @@ class UnknownFormat(FormatError):
 
 
 class ConfigError(PerdureError):
-    """The configuration or the arguments are contradictory or name something unknown.
+    """The configuration or the arguments contradict each other or name something unknown.
 
     `argument` is the invalid setting, if the error is about a setting. `item` is the invalid item
     of the setting, or the key of that item.

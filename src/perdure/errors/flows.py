@@ -7,7 +7,7 @@ from perdure.errors.stores import SessionExists, SessionNotFound
 
 
 class FlowNotFound(SessionNotFound):
-    """No flow has that id; a session may have it."""
+    """No flow has that id; it may be the id of a session."""
 
     def __init__(self, flow: str) -> None:
         super().__init__(flow)
@@ -32,7 +32,7 @@ class FlowRefusal(EngineError):
     """The flow cannot do this in its current state; nothing was changed.
 
     `role` is the affected role and `session` its session, or None. `is_waiting`: the flow waits for
-    something else; the message says where to find it.
+    something else; the message says where to see it.
     """
 
     code = "flow_refusal"

@@ -12,7 +12,7 @@ class SessionError(PerdureError):
 
 
 class EntryNotFound(SessionError):
-    """No entry of that id is visible in the session; `stream` None: in any session."""
+    """No entry of that id is visible in the session; if `stream` is None, in no session."""
 
     code = "entry_not_found"
 
@@ -25,7 +25,7 @@ class EntryNotFound(SessionError):
 
 
 class ContentNotFound(EntryNotFound):
-    """No content has that name in the namespace: it was erased, or never stored here."""
+    """No content has that name in the namespace: it was erased, or was never stored here."""
 
     def __init__(self, name: str, namespace: str) -> None:
         super().__init__(name, None)
@@ -57,7 +57,7 @@ class AmbiguousId(SessionError):
 class InvalidEntry(SessionError):
     """An entry breaks a rule of the log; nothing was appended.
 
-    `told` is the complete message if the caller did not request an append.
+    `told` is the complete error message, for a caller that did not request an append.
     """
 
     code = "invalid_entry"
@@ -80,7 +80,7 @@ class InvalidParent(SessionError):
 
 
 class CorruptLog(SessionError):
-    """The stored bytes of an entry differ from the committed ones."""
+    """The stored bytes of an entry differ from the bytes that were committed."""
 
     code = "corrupt_log"
 
@@ -121,9 +121,9 @@ class QuestionNotFound(SessionError):
 
 
 class QuestionClosed(SessionError):
-    """The question can no longer be answered: it expired, or its turn or call needs no answer now.
+    """The question can no longer be answered: it expired, or its turn or call needs no answer.
 
-    `told` describes the reason if the question did not come from a turn.
+    `told` describes the reason, for a question that did not come from a turn.
     """
 
     code = "question_closed"
@@ -137,7 +137,7 @@ class QuestionClosed(SessionError):
 
 
 class AlreadyAnswered(SessionError):
-    """The question already has another answer; the first answer counts."""
+    """The question already has another answer; the first answer is valid."""
 
     code = "already_answered"
 

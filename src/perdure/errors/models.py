@@ -26,7 +26,7 @@ class ModelUnavailable(ModelError):
 
 
 class RateLimited(ModelError):
-    """The provider asks to wait."""
+    """The provider rejected the call because of a rate limit and asks to wait."""
 
     code = "rate_limited"
     retryable = True
@@ -76,7 +76,7 @@ class CredentialsRefused(ModelRefused):
 
 
 class MediaMissing(ModelError):
-    """Media of the conversation is missing in the store, or damaged there."""
+    """Media of the conversation are missing or damaged in the store."""
 
     code = "media_missing"
 
@@ -97,7 +97,7 @@ class MalformedResponse(ModelError):
 
 
 class EmbedderUnavailable(ModelError):
-    """An embedder gave no vectors; recall works without them."""
+    """An embedder returned no vectors; recall works without vectors."""
 
     code = "embedder_unavailable"
     retryable = True

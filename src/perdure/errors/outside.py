@@ -1,6 +1,6 @@
 """Errors of outgoing requests and of their secrets.
 
-No error message contains an address, a path or a value.
+No message of these errors contains an address, a path or a secret value.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class LeafConflict(StoreError):
 
 
 class LeaseHeld(StoreError):
-    """Another process, or another handle here (`is_here`), runs a turn in this session."""
+    """Another process, or with `is_here` another handle of this process, runs a turn here."""
 
     code = "lease_held"
     retryable = True
@@ -261,7 +261,10 @@ class StoreUnavailable(StoreError):
 
 
 class StoreLocked(StoreUnavailable):
-    """Another process kept a lock of the store for too long. `waited_s`: how long a call waits."""
+    """Another process kept a lock of the store for too long.
+
+    `waited_s`: how long the call waited.
+    """
 
     code = "store_locked"
 
@@ -272,7 +275,7 @@ class StoreLocked(StoreUnavailable):
 
 
 class StoreBehind(StoreUnavailable):
-    """The store has lost entries that this process has read, and its turn cannot continue here."""
+    """The store has lost entries that this process has read, so its turn cannot continue."""
 
     code = "store_behind"
 

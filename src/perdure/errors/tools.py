@@ -1,4 +1,4 @@
-"""Errors of tools. These errors become tool results and never crash the engine."""
+"""Errors of tools. Such an error becomes a tool result and never crashes the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perdure.errors.root import PerdureError
 
 
 class ToolError(PerdureError):
-    """A tool failed; the error becomes a tool result, never an engine crash."""
+    """A tool failed; the error becomes a tool result and never crashes the engine."""
 
     code = "tool_error"
 
@@ -65,13 +65,13 @@ class ToolLost(ToolError):
 
 
 class ToolUnavailable(ToolError):
-    """The machine, or the configuration, lacks something that the tool needs."""
+    """Something that the tool needs is missing on the machine or in the configuration."""
 
     code = "tool_unavailable"
 
 
 class McpUnavailable(PerdureError):
-    """A server that an agent needs could not be started, reached, or understood."""
+    """An MCP server that an agent needs did not start, was unreachable, or replied invalidly."""
 
     code = "mcp_unavailable"
     retryable = True

@@ -36,9 +36,9 @@ class NotAsyncio(PerdureError, RuntimeError):
 
 
 class LimitExceeded(ConfigError):
-    """Input exceeds a limit; the rest of it was not read.
+    """Input exceeds a limit; the input beyond the limit was not read.
 
-    `limit` is the name of the limit, `most` its value.
+    `limit` is the name of the limit, `most` the highest allowed value.
     """
 
     code = "limit_exceeded"

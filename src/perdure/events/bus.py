@@ -3,7 +3,7 @@
 The bus stores no live event after the end of its call. Publishing never waits and never fails. Each
 subscriber has a bounded buffer; a subscriber that falls behind receives a `Snapshot` of every open
 call instead of the missed events. Every new subscriber also starts with these snapshots. The bus
-does not carry durable events of a stream; they are read from the log.
+does not carry durable events of a stream; observers read durable events from the log.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Relay(Protocol):
-    """Passes the live events of this process to other processes, and their events to the bus."""
+    """Passes live events of this process to other processes, and of other processes to the bus."""
 
     def shown(self, event: LiveEvent, epoch: int) -> None:
         """Receive an event of this process, shown under lease `epoch`; never waits or raises."""
@@ -47,7 +47,7 @@ class Relay(Protocol):
     async def settle(self, stream: StreamId, of: int) -> None:
         """Return when other processes can read all events of a finished call of this process.
 
-        The call never raises, and waits only briefly.
+        This method never raises, and waits only briefly.
         """
         ...
 
@@ -56,7 +56,7 @@ class Relay(Protocol):
         ...
 
     def follow(self, stream: StreamId | None) -> None:
-        """Register a watch of `stream` that begins; None: of all streams."""
+        """Register a new watch of `stream`; None: a new watch of all streams."""
         ...
 
     def unfollow(self, stream: StreamId | None) -> None:
@@ -64,13 +64,14 @@ class Relay(Protocol):
         ...
 
     def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
-        """Get events of another process's open call `of`; None: of any open call of `stream`."""
+        """Fetch events of another process's open call `of`; None: of all calls in `stream`."""
         ...
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """Pass the events of other processes' `calls` to the bus; the log contains their ends.
+        """Pass the events of other processes' `calls`, which ended in the log, to the bus.
 
-        Without `is_last`, newer entries exist, so only events of calls known to be open are passed.
+        Without `is_last`, the log has newer entries, so only the events of calls that the bus knows
+        as open are passed.
         """
         ...
 
@@ -88,7 +89,7 @@ class SharesLiveEvents(Protocol):
     """A store that passes live events between the processes that have it open."""
 
     def share(self, bus: LiveBus) -> None:
-        """Connect `bus` with the live events of other processes until the store is closed."""
+        """Connect `bus` with the buses of other processes until the store is closed."""
         ...
 
 
@@ -110,7 +111,7 @@ class LiveBus:
     def publish(self, event: LiveEvent, epoch: int = 0) -> None:
         """Send `event` to all subscribers of its stream; never waits, never raises.
 
-        Other processes receive it only if `epoch` matches the lease of its stream.
+        Other processes receive the event only if `epoch` matches the lease of the event's stream.
         """
         self.receive(event)
         if self.relay is not None:
@@ -174,16 +175,16 @@ class LiveBus:
         self._open.pop((stream, of), None)
 
     def open_calls(self, stream: StreamId) -> list[int]:
-        """Return the open calls of `stream` that have shown something."""
+        """Return the open calls of `stream` that have already produced an event."""
         return [of for of_stream, of in self._open if of_stream == stream]
 
     def shown_by(self, stream: StreamId, of: int) -> tuple[int, int, list[Piece]] | None:
-        """Return number and time of the newest event of an open call, and all texts; or None."""
+        """Return the number and time of an open call's newest event, and all its texts; or None."""
         call = self._open.get((stream, of))
         return None if call is None else (call.n, call.at, call.pieces())
 
     def snapshots(self, stream: StreamId | None = None) -> list[Snapshot]:
-        """Return the output of each open call so far; of one stream, or of all."""
+        """Return the output so far of each open call of one stream, or of all streams."""
         return [
             call.snapshot(key[0], key[1])
             for key, call in self._open.items()
@@ -212,7 +213,7 @@ class LiveBus:
 
 
 class _Group:
-    """The subscriptions to one stream, or to all streams; the group lives as long as they do."""
+    """The subscriptions to one stream, or to all; the group ends with the last subscription."""
 
     def __init__(self) -> None:
         self.members: weakref.WeakSet[Subscription] = weakref.WeakSet()
@@ -244,7 +245,7 @@ class Subscription:
         self.wake()
 
     def wake(self) -> None:
-        """End `wait`, which may be in the event loop of another thread."""
+        """Make `wait` return; `wait` may run in the event loop of another thread."""
         loop = self._loop
         if loop is None or _is_current(loop):
             self._arrived.set()
@@ -253,7 +254,7 @@ class Subscription:
             loop.call_soon_threadsafe(self._arrived.set)
 
     def take(self) -> list[Live]:
-        """Return new events in order; snapshots first after falling behind."""
+        """Return new events in order; if the subscription fell behind, return snapshots first."""
         self._arrived.clear()
         if self._is_behind:
             self._is_behind = False
@@ -276,7 +277,7 @@ def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class _OpenCall:
-    """The output of one open call so far, in pieces that are joined only when read."""
+    """The output of one open call so far; its pieces are joined only when the output is read."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[LiveType, list[str]]] = []

@@ -1,4 +1,4 @@
-"""State of a consumer that misses no event over a connection that may break or lose events.
+"""State of a consumer that misses no event, although its connection may break or lose events.
 
 A consumer applies new events, skips repeated events, and reconnects after `resume_after` if an
 event is missing. So a consumer applies every event of the log exactly once. The consumer's state is
@@ -65,8 +65,8 @@ class Follower:
     ) -> AsyncIterator[ToldT]:
         """Yield the new events, over as many connections as needed.
 
-        A lost event, or an error in `broken`, ends a connection. `connect` can wait before it opens
-        the next connection. The iteration ends when a connection ends normally.
+        A lost event, or an error of a type in `broken`, ends a connection. `connect` can wait
+        before it opens the next connection. The iteration ends when a connection ends normally.
         """
         while True:
             try:
@@ -119,6 +119,6 @@ def _read(event: Mapping[str, object]) -> Event | LiveEvent | Snapshot:
 
 
 def _number_in(about: object) -> int:
-    """Return the seq of the entry `about`, -1 for none."""
+    """Return the seq of the entry whose id is `about`; -1 for no entry."""
     digits = about.rpartition("/")[2] if isinstance(about, str) else ""
     return int(digits) if digits.isdecimal() else -1

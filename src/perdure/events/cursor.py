@@ -22,7 +22,7 @@ class Cursor(ShortRepr, frozen=True):
 
 
 class Gaps:
-    """Detects missing live events: `n` must grow by one per call, snapshots reset it."""
+    """Detects missing live events: in a call, `n` grows by one per event; a snapshot resets `n`."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[StreamId, int], int] = {}

@@ -15,7 +15,7 @@ from perdure.session.info import StreamKind
 
 
 class EventDraft(msgspec.Struct, frozen=True):
-    """A live event of the open call `of`, of `agent` with `model`, without a number yet."""
+    """A live event of the open call `of` by `agent` with `model`; the event has no number yet."""
 
     type: LiveType
     of: int

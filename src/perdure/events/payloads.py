@@ -1,4 +1,4 @@
-"""Payloads of durable events that are not just the fields of the entry's body.
+"""Payloads of durable events that differ from the fields of the entry's body.
 
 Only the documents and ``event_types.pyi`` use these classes; a test compares them with the payloads
 of `projection`.

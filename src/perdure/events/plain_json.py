@@ -56,6 +56,6 @@ def _names_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
 
 
 def camel(name: str) -> str:
-    """Return `name`, written snake_case, in camelCase."""
+    """Convert `name` from snake_case to camelCase."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)

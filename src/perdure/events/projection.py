@@ -1,7 +1,7 @@
 """The durable events of an entry, and the wire form of every event.
 
 Each entry has one or more events, and the same entry always gives the same events. An unknown kind
-gives ``log:entry``. Names and payloads match Relavium's if Relavium has such an event;
+gives ``log:entry``. An event that Relavium has too has the same name and payload as there;
 ``docs/events.md`` lists all events.
 """
 
@@ -290,7 +290,7 @@ def _tokens_used(usage: Usage | None, model: str | None = None) -> dict[str, obj
 
 
 def _sign(payload: dict[str, object]) -> dict[str, object]:
-    """Return `payload` with its agent and attempt under the names used on the wire."""
+    """Return `payload` with its agent and attempt under their names on the wire."""
     if "agent" in payload:
         payload["nodeId"] = payload.pop("agent")
     if "attempt" in payload:

@@ -2,8 +2,8 @@
 
 A durable `Event` is a projection of one log entry: the same log always gives the same events. A
 `LiveEvent` belongs to a call that is currently open (`of`: the seq of its ``model_called`` or
-``tool_started``) and is not stored. The `Snapshot` after a reconnection, and finally the durable
-event, contain the same information.
+``tool_started``) and is not stored. The `Snapshot` after a reconnection, and the durable event
+after the call, contain the same information as its live events.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LiveType = Literal["agent:token", "agent:reasoning", "agent:tool_progress"]
 class LiveEvent(ShortRepr, frozen=True):
     """One live event of an open call. `n` counts from 1 per `of`; a gap means a missed event.
 
-    `agent` and `model` produced the event.
+    `agent` is the agent, and `model` the model, that produced the event.
     """
 
     stream: StreamId
@@ -67,9 +67,9 @@ class LiveEvent(ShortRepr, frozen=True):
 
 
 class Snapshot(ShortRepr, frozen=True):
-    """The output of an open call so far; later live events continue from `n`.
+    """The output of an open call so far; the next live event of the call has the number `n` + 1.
 
-    Units: `at` is the time of its newest event in Unix milliseconds.
+    Units: `at` is the time of the call's newest event in Unix milliseconds.
     """
 
     stream: StreamId

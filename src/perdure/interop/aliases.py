@@ -1,10 +1,11 @@
 """Match the items of a source with the entries of a session.
 
-Only the id, the place in the file and a digest of each entry stay in memory, so the session can be
-larger than memory. Entries read from the version that a source begins with are matched by their
-place. Opaque entries have no place. They are matched by their bytes, since their line may be
-readable now. All other entries (from versions before the file was rewritten, or written here and
-exported) are matched by id. Entries without an id are matched by content and time.
+For each entry, only its id, its place in the file and a digest stay in memory, so the session can
+be larger than memory. If an entry was read from the file version with which the source begins, it
+is matched by its place in the file. Opaque entries have no place. Opaque entries are matched by
+their bytes, since this version may be able to read their line. All other entries (from versions
+before the file was rewritten, or written here and exported) are matched by id. Entries without an
+id are matched by content and time.
 """
 
 from __future__ import annotations
@@ -51,13 +52,14 @@ Signature = tuple[str, int, bytes]
 
 
 class Traces:
-    """Facts about entries, recorded in the order of their log.
+    """Facts about the entries of a session, recorded in log order.
 
-    `parts` are the seqs of the parts of the version that a source begins with. `mover` is the last
-    entry that moved the leaf; `is_mover_imported`: an import wrote it. `with_usage` are the
-    messages with usage; `streams` are the streams of the entries. With `has_written_ids`, the ids
-    of the entries in files of pi are recorded too. `others` are the seqs of the parts of files in
-    other formats in which the session was continued. Their entries count as added here.
+    `parts` are the seqs of the stored parts of the file version with which the source begins.
+    `mover` is the last entry that moved the leaf; `is_mover_imported`: an import wrote it.
+    `with_usage` are the messages with usage; `streams` are the streams of the entries. With
+    `has_written_ids`, the ids of the entries in files of pi are recorded too. The session may also
+    have been continued in files of other formats: `others` are the seqs of the stored parts of
+    these files. The entries of these files count as added here.
     """
 
     def __init__(
@@ -147,10 +149,10 @@ class Traces:
     def said_by(
         self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
     ) -> Iterator[tuple[int, EntryId]]:
-        """Yield the `items` (with bodies) that an entry matches by content and time.
+        """Yield those `items` (with bodies) that match an entry by content and time.
 
-        Shape: position and entry; each entry once, in order. `known` maps the items that already
-        have an entry.
+        Shape: the position of the item, and the entry; each entry once, in order. `known` maps the
+        items that already have an entry.
         """
         waiting: dict[Signature, list[EntryId]] = {}
         taken = set(known.values())
@@ -168,11 +170,12 @@ class Traces:
     def are_continued_by(
         self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
     ) -> bool:
-        """Return whether the entries are the beginning of `items`, which have their bodies.
+        """Return whether the recorded entries are the start of `items`, which have their bodies.
 
         Shape: the `known` items come first, in the order of their entries; each item has the same
-        content as its entry; they include everything that was imported before. The last of the
-        messages that were added here may be missing. Titles are ignored: a session may be renamed.
+        content as its entry; the `known` items include everything that was imported before. Of the
+        messages that were added here, the last ones may be missing from the file. Titles are
+        ignored: a session may be renamed.
         """
         known = {place: entry for place, entry in known.items() if entry not in self._titles}
         if not known:
@@ -227,14 +230,14 @@ def _opaque_digest(items: Sequence[Item], position: int, item: Item) -> bytes:
 
 
 def _digest(item: Item, known: Mapping[int, EntryId]) -> bytes | None:
-    """Return the digest of the content of `item`; None if it references unknown items."""
+    """Return the digest of the content of `item`; None if the content references unknown items."""
     if any(position not in known for position in (item.references or {}).values()):
         return None
     return hashlib.sha256(body_without_source(item, known)).digest()
 
 
 def _signed_text(kind: str, body: bytes) -> bytes:
-    """Return the part of a body that is hashed: of messages and titles, which name no entries."""
+    """Return the part of a body that is hashed; only messages and titles have one."""
     return hashlib.sha256(body).digest() if kind in _SIGNED else b""
 
 
@@ -253,7 +256,7 @@ def known_items(
 
 
 async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -> Traces:
-    """Add the entries that the session of `header` sees to `traces`: shared ones, then its log.
+    """Add all entries of the session of `header` to `traces`: first the shared ones, then its log.
 
     Raises: SessionNotFound.
     """

@@ -1,10 +1,10 @@
-"""Append a source to a session, one stretch per commit.
+"""Append the items of a source to a session, one stretch of items per commit.
 
 Each commit has a piece of the file as a blob, its ``import_source`` entry, and the entries of that
 stretch. All commits except the last are marked as incomplete, so the session is ``importing`` until
-the last commit. After a crash, a new import of the file finds the stored pieces by their places and
-adds the rest. Every commit states the head it expects, so nothing is added twice, even by two
-concurrent imports.
+the last commit. After a crash, a new import of the file finds the stored pieces by their offsets
+and adds the missing pieces. Every commit states the head that it expects, so even two concurrent
+imports add nothing twice.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ class Base(msgspec.Struct, frozen=True):
     """The part of a source that a session already has.
 
     Shape: `known` is item -> entry. `begin` is the offset of the new part in the file; `parts` are
-    offset and seq of the pieces before it. `with_usage` are messages with usage. `has_own_leaf`:
-    perdure moved the leaf, so the import does not move it. `is_cut_off`: the import of the part
-    before `begin` was not completed. `opaque` are the entries of unreadable lines, by the digest of
-    the line.
-    The first `copied_lines` lines are copies of the parent's entries. The items `left_out` are not
-    added: the session has them in its header.
+    the offset and seq of each piece before `begin`. `with_usage` are the messages that have a
+    usage. `has_own_leaf`: perdure moved the leaf, so the import does not move it. `is_cut_off`: the
+    import of the part before `begin` was not completed. `opaque` are the entries of unreadable
+    lines, by the digest of the line. The first `copied_lines` lines are copies of the parent's
+    entries. The items `left_out` are not added: the session has them in its header.
     """
 
     stream: StreamId
@@ -62,7 +61,7 @@ class Base(msgspec.Struct, frozen=True):
 
 
 class Added(msgspec.Struct):
-    """Counts of the additions so far."""
+    """Counts of the entries and messages added so far."""
 
     entries: int = 0
     messages: int = 0
@@ -71,7 +70,7 @@ class Added(msgspec.Struct):
 
 
 class ItemAppend:
-    """Adds the new items of `source`, called `name`, to a session in the state `base`."""
+    """Adds the new items of `source`, a file called `name`, to a session in the state `base`."""
 
     def __init__(self, source: Source, name: str, base: Base, added: Added) -> None:
         self._source = source
@@ -96,7 +95,7 @@ class ItemAppend:
     ) -> None:
         """Commit all items.
 
-        Durable: each stretch after its commit, all of it on return.
+        Durable: each stretch after its commit; the whole source on return.
         Raises: FormatError if the source changed meanwhile; HeadConflict if another writer changed
         the session; other errors of ``SessionStore.commit``.
         """
@@ -116,7 +115,7 @@ class ItemAppend:
                 create = None
 
     def has_only_known(self) -> bool:
-        """Return whether all additions to the file are the session's own, from an export."""
+        """Return whether all additions to the file come from an export of this session."""
         items, known = self._source.parsed.items, self._base.known
         if self._places.has_fresh():
             return False
@@ -127,8 +126,9 @@ class ItemAppend:
     def _leave_out_unread(self) -> None:
         """Leave out the parts of imported lines that an older version did not read.
 
-        Below its parent, such a part would be a branch parallel to the later messages. The children
-        of such a part become children of the opaque entry of its line, or else of its parent.
+        Appended now below its parent, such a part would be a branch parallel to the later messages.
+        The children of such a part become children of the opaque entry of its line, or, without
+        such an entry, of the part's parent.
         """
         base, items, places = self._base, self._source.parsed.items, self._places
         if base.is_cut_off or not base.begin:
@@ -181,7 +181,7 @@ class ItemAppend:
         return _Step(Commit(writes=(write,), at=at, blobs=blobs), len(fresh), messages)
 
     def _fresh(self, items: list[Item]) -> Iterator[tuple[int, Item]]:
-        """Yield the items that are not in the session yet, with their positions."""
+        """Yield the position of each item that is not in the session yet, and the item."""
         for item in items:
             position = self._position
             self._position += 1
@@ -237,7 +237,7 @@ class ItemAppend:
             self._leaf = None if target is None else self._places[target]
 
     def _moving(self, *, is_last: bool) -> list[NewEntry]:
-        """Return the entry that moves the leaf to its new place; None if it is there already."""
+        """Return the entry that moves the leaf to its new place; None if it is already there."""
         wanted = self._base.leaf
         if not self._base.has_own_leaf:
             leaf = self._source.parsed.leaf
@@ -300,7 +300,7 @@ class _Places:
         self._seqs[position] = seq
 
     def leave_out(self, position: int, parent: int | None, entry: EntryId | None) -> None:
-        """Use `entry`, or the entry of `parent`, in place of the item at `position`."""
+        """Let `entry`, or the entry of `parent`, stand for the item at `position`."""
         if entry is not None:
             self._put_known(position, entry)
             return

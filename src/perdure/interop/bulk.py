@@ -1,7 +1,7 @@
-"""Import many files: several at a time, each in its own commit; failures are isolated.
+"""Import many files, several at a time; each has its own commit and fails independently.
 
-Files are read and parsed while other files are committed, so that a store can group commits. The
-bytes in memory at once are limited by `BYTES_AT_ONCE`.
+Files are read and parsed while other files are committed, so that a store can group commits.
+`BYTES_AT_ONCE` limits the bytes of files that are in memory at the same time.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ async def import_files(
 ) -> AsyncIterator[FileOutcome]:
     """Import the files at `paths`, as `import_source` does.
 
-    Shape: one outcome per file, in the order of `paths`; one per session for a file with several
-    sessions. A caller that stops early cancels the current import; the yielded imports are in the
-    store.
+    Shape: one outcome per file, in the order of `paths`; a file with several sessions has one
+    outcome per session. A caller that stops early cancels the running imports; imports that were
+    already yielded are in the store.
     """
 
     async def outcomes_of(path: Path) -> list[FileOutcome]:
@@ -65,7 +65,7 @@ async def import_content(
     progress: Progress | None = None,
     **options: Unpack[ImportOptions],
 ) -> AsyncIterator[ImportReport | PerdureError]:
-    """Import the session in `content`, or each session if there are several.
+    """Import the session in `content`, or each session if `content` has several.
 
     Shape: the report of each session, or its error.
     Raises: the errors of `import_source`, if `content` is one session or cannot be read at all.

@@ -1,8 +1,9 @@
 """A session of a store as a self-contained bundle, forks included.
 
 A fork shares entries with its origin. In the bundle, the fork owns these entries: first the shared
-entries in the order of the origin's log, then its own log. All entries and references are
-renumbered. A fork of a path includes that path and its labels only, and no import original.
+entries in the order of the origin's log, then the entries of the fork's log. All entries and
+references are renumbered. The bundle of a fork that shares one path has only that path and its
+labels, and no import original.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _INHERITED = (*ENTRY_NOTES, ImportSource.kind)
 
 
 async def bundle_of(store: SessionStore, stream: StreamId) -> Bundle:
-    """Return the current session `stream`.
+    """Return the session `stream` in its current state, as a bundle.
 
     Raises: SessionNotFound.
     """
@@ -80,7 +81,7 @@ async def _of_fork(
 
 
 async def _origins(store: SessionStore, fork: ForkPoint | None) -> list[StreamState]:
-    """Return the streams a fork shares entries with, the oldest first."""
+    """Return the streams with which a fork shares entries, the oldest first."""
     found: list[StreamState] = []
     while fork is not None:
         found.append(await store.state(fork.stream))
@@ -111,7 +112,7 @@ def _header(
 
 
 def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
-    """Return the shared entries that a fork includes: the tree, and the side entries about it."""
+    """Return the shared entries that a fork includes: tree entries, and side entries about them."""
     tree = {entry.id for entry in shared if entry.lane == "tree"}
     kinds = {ImportSource.kind} if has_originals else set[str]()
     kept = [
@@ -129,7 +130,7 @@ def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[
 def _renumber(
     header: StreamHeader, shared: Sequence[Entry], leaf: EntryId | None, own: Sequence[Entry]
 ) -> tuple[tuple[Entry, ...], dict[EntryId, EntryId]]:
-    """Return `shared` and `own` as one log, with a ``leaf`` between them if the fork needs one."""
+    """Return `shared` and `own` as one log, with a ``leaf`` entry between them if needed."""
     last = next((entry.id for entry in reversed(shared) if entry.lane == "tree"), None)
     old = [*shared, *([] if leaf == last else [_leaf(header, leaf)]), *own]
     ids = {entry.id: entry_id(header.id, seq) for seq, entry in enumerate(old)}

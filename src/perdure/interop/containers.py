@@ -1,9 +1,9 @@
 """Files with several sessions, and folders with one session: each session becomes a source.
 
-A folder with one file per event is read through one file that it always contains. A database is
-read in one transaction, and each of its sessions becomes lines of JSON; a text with several
-sessions is split. A session that cannot be read does not stop the import of other sessions. Imports
-of one session do not depend on this module.
+A folder with one file per event is found by one file that such a folder always contains. A database
+is read in one transaction, and each of its sessions becomes lines of JSON. A text file with several
+sessions is split. A session that cannot be read does not stop the import of other sessions. Modules
+that import one session do not depend on this module.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def is_known_name(name: str) -> bool:
 def sessions_in(
     content: FileContent, format: FormatName = "auto"
 ) -> Generator[Content | PerdureError] | None:
-    """Return the sessions in `content`, or the error of each that cannot be read; blocks.
+    """Return the sessions in `content`, or the error of each unreadable session; blocks.
 
     Shape: None if `content` is a source itself.
-    Raises: FormatError if no session can be read, possibly not before the first one is requested.
+    Raises: FormatError if no session can be read, possibly only when the first session is
+    requested.
     """
     start = content.read(0, _BEGINNING_BYTES)
     if start.startswith(MAGIC):

@@ -1,4 +1,4 @@
-"""A session as a file that another program can continue, with the file's path and the command."""
+"""Convert a session to a file that another program can continue; give its path and the command."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def continuation_of(
     cwd: str,
     leaf: EntryId | None = None,
 ) -> Continuation:
-    """Return the session `stream` for `program`: at its current leaf, or at `leaf`.
+    """Return the session `stream` for `program`, up to its current leaf or up to `leaf`.
 
     `cwd` is the folder for a session that has no folder, or whose folder name has control
     characters. The same leaf always gives the same file.

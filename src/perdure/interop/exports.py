@@ -1,8 +1,8 @@
 """Export sessions of a store as files: perdure's own complete format, and others.
 
 A session that is exported whole and unchanged is written from the store, so the export of an
-unchanged import equals the imported file. A single branch, another leaf, or a redacted session is
-first built as a value and then written, so nothing of the original bypasses the selection.
+unchanged import equals the imported file. Any other export (a single branch, another leaf, a
+redacted session) is first built as a value and then written, so no content bypasses the selection.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ else:
 
 
 class ExportSelection(msgspec.Struct, frozen=True):
-    """The selected content of a session to export, and the replacements in it.
+    """The selected content of a session to export, and the kinds of values to redact in it.
 
-    `leaf` alone selects the branch that ends there. With `has_all_branches` everything is exported,
-    with the conversation at `leaf`, if given. Without `leaf` and `has_all_branches`, everything is
-    exported; Markdown and workflows then contain the current branch. `dialect` is the program that
-    reads the workflow.
+    `leaf` alone selects the branch that ends there. With `has_all_branches`, everything is
+    exported, and the current branch is the one that ends at `leaf`, if given. Without `leaf` and
+    `has_all_branches`, everything is exported; Markdown and workflows then contain the current
+    branch. `dialect` is the program that reads the workflow.
     """
 
     leaf: EntryId | None = None
@@ -80,8 +80,8 @@ async def export_session(
 ) -> Exported:
     """Return the session `stream` as a file in `format`.
 
-    Shape: the same session gives the same bytes. The export of an unchanged import of a pi or
-    Operator file equals that file, except after redaction. Erased entries are empty or omitted;
+    Shape: the same session always gives the same bytes. The export of an unchanged import of a pi
+    or Operator file equals that file, except after redaction. Erased entries are empty or omitted;
     `Exported.warnings` counts them.
     Raises: SessionNotFound; Erased if the session was erased; EntryNotFound if the leaf is not an
     entry of the conversation.
@@ -132,7 +132,7 @@ async def note_export(
 
 
 def _in_bundle(bundle: Bundle, leaf: EntryId) -> EntryId:
-    """Return the id in `bundle` of the entry `leaf`, which a fork may share with its origin.
+    """Return the id that the entry `leaf` has in `bundle`; a fork's origin may own the entry.
 
     Raises: EntryNotFound.
     """

@@ -1,8 +1,8 @@
-"""Facts as files: a memory stream as a session of perdure's own format, and back.
+"""Convert facts to files and back: a memory stream is a session in perdure's own format.
 
 A file contains the facts of one subject with their histories, but no forgotten facts. An import
-appends the facts and corrections that this store does not have. Facts that were forgotten here stay
-forgotten.
+appends the facts and corrections that are missing in this store. Facts that were forgotten here
+stay forgotten.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ def facts_bundle(bundle: Bundle) -> Bundle:
 async def import_facts(
     store: SessionStore, content: Content, *, subject: str | None, clock: Clock
 ) -> ImportReport:
-    """Append the facts of the file `content` that this store does not have.
+    """Append the facts of the file `content` that are missing in this store.
 
     The imported facts are about `subject`, or by default about the subject of the file.
-    Durable: all of them, in one commit. Raises: FormatError; Unsupported in a store of session
-    files; the errors of ``SessionStore.commit``.
+    Durable: all facts on return, in one commit.
+    Raises: FormatError; Unsupported in a store of session files; the errors of
+    ``SessionStore.commit``.
     """
     if not store.capabilities.erase:
         raise Unsupported("facts", store.address.partition(":")[0])
@@ -130,7 +131,7 @@ async def _append(
 
 
 def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...], int]:
-    """Return the facts in `bundle` that `here` lacks, and the number that were forgotten here."""
+    """Return the facts in `bundle` that `here` lacks, and the number of facts forgotten here."""
     known: dict[object, EntryId] = {}
     for fact in stored_facts((entry, readable(entry)) for entry in here).values():
         for count in range(1, len(fact.versions) + 1):
@@ -165,7 +166,7 @@ def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...]
 
 
 def _known_versions(fact: StoredFact, known: dict[object, EntryId]) -> int:
-    """Return how many of the first versions of `fact` are known."""
+    """Return how many versions of `fact`, counted from the first, are known."""
     counts = range(len(fact.versions), 0, -1)
     return next((count for count in counts if _said(fact.versions[:count]) in known), 0)
 

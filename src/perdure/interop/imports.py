@@ -4,8 +4,8 @@ A source becomes one session: its bytes as blobs, ``import_source`` entries that
 entries for all its lines. A small source is one commit, a larger source several
 (``interop.append_items``); the session is ``importing`` until the last commit. Importing the same
 file again adds nothing. A file that grew, or whose import was interrupted, adds its new items below
-the parents that they name. The leaf stays where perdure moved it. The same applies to a file that
-perdure wrote from a session for another program. A file that does not begin with the earlier import
+the parents that they name. The leaf stays where perdure moved it. This is also true for a file that
+perdure wrote for another program. A file that does not begin with the content imported earlier
 becomes a separate session.
 """
 
@@ -92,12 +92,11 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
 
     `name` is its name in the log, by default the file's name. `subject` is the person that a new
     session is about; an existing session keeps its own subject. `progress` is called with the bytes
-    read and in total, from another thread. `bounds` limit the memory. An erased session stays
-    erased; with `again` the file becomes a new session, with another id.
+    read and in total, from another thread. `bounds` limit the memory that the import uses. An
+    erased session stays erased; `again` makes a new session, with another id.
     Durable: all of it on return. A small source is one commit. After a crash, a larger source is
-    marked as ``importing``, and the same import continues it. A file of perdure's own format then
-    shows the session as of an earlier moment. If the source has turns, a separate commit creates
-    the session.
+    marked as ``importing``, and the same import continues it. A session from a file of perdure's
+    own format is then incomplete. If the source has turns, a separate commit creates the session.
     Raises: FormatError if the source cannot be read or has no known format; TurnOpen if its session
     has an open turn; the errors of ``SessionStore.commit``.
     """
@@ -182,7 +181,7 @@ def source_of_format(
 
 
 def _log_in(content: Content, bounds: Bounds) -> tuple[LogFile, int]:
-    """Return the log in `content`, and how many bytes of it become one commit. Blocks."""
+    """Return the log in `content`, and how many bytes of the log become one commit. Blocks."""
     if content.length > bounds.whole_bytes:
         return LogFile(content), bounds.piece_bytes
     held = Held(content.read(0, content.length), content.name)
@@ -209,7 +208,7 @@ class _Work(msgspec.Struct, frozen=True):
 
     @property
     def attempts(self) -> int:
-        """The number of attempts: each piece may collide with another commit."""
+        """The number of attempts: each piece may conflict with a commit of another writer."""
         return _ATTEMPTS + self.source.content.length // self.piece_bytes
 
 
@@ -251,7 +250,7 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
 
 
 def _is_of(header: StreamHeader, parsed: ParsedSource) -> bool:
-    """Return whether the session with `header` was made of a source of this format and session."""
+    """Return whether the session of `header` was imported from a source of this format and id."""
     described = fields_of((header.metadata or {}).get(IMPORT)) or {}
     return (
         header.fork is None
@@ -312,7 +311,7 @@ async def _create(
 
 
 def _why_other(erased: reports.Lost | None, other: StreamId | None, stream: StreamId) -> str | None:
-    """Return why the session got the id `stream`; None if it is the file's own id."""
+    """Return why the session got the id `stream`; None if `stream` is the id in the file."""
     if erased is not None:
         return f"{erased}; this file became session {stream}"
     if other is None:
@@ -324,7 +323,7 @@ def _why_other(erased: reports.Lost | None, other: StreamId | None, stream: Stre
 
 
 def _parent_of(parsed: ParsedSource) -> StreamId | None:
-    """Return the session that `parsed` was started from, under its id after an import."""
+    """Return the id that the parent session of `parsed` has in the store after an import."""
     parent = parsed.header.parent
     return None if parent is None else next(session_ids(parsed.format, parent, b""))
 
@@ -374,8 +373,8 @@ async def _update(
 def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
     """Return whether the program that wrote the file may change lines that it wrote before.
 
-    If so, the entries are compared instead of the bytes. Pi migrates a file once, to a newer
-    version.
+    In that case, the import compares the entries instead of the bytes. Pi migrates a file once, to
+    a newer version.
     """
     if parsed.header.is_saved_whole:
         return True
@@ -391,9 +390,9 @@ async def _relation(
 ) -> tuple[FileRelation, Original | None]:
     """Return the relation of `content` to the newest version related to it, and that version.
 
-    Shape: GROWN also if only the end of an interrupted import is missing. A session may have been
-    continued in several files of pi or Operator. A file of another format can only continue its
-    newest version.
+    Shape: the relation is GROWN also if only the end of an interrupted import is missing. A session
+    may have been continued in several files of pi or Operator. A file of any other format can only
+    continue its newest version.
     """
     found: tuple[FileRelation, Original | None] = (FileRelation.OTHER, None)
     for original in originals:
@@ -411,7 +410,7 @@ async def _relation(
 
 
 async def _is_beginning(store: SessionStore, content: Content, original: Original) -> bool:
-    """Return whether the end of `content` equals the beginning of its part of `original`."""
+    """Return whether the end of `content` equals the start of the matching part of `original`."""
     end = content.length
     last = next(p.source for p in original.parts if p.source.offset + p.source.length > end)
     kept = await store.blob(last.blob)
@@ -425,7 +424,7 @@ async def _base(
     grown: Original | None,
     others: Collection[int],
 ) -> Base | None:
-    """Return the part of the file in the session at `state`; None if it is another session's.
+    """Return the part of the file that the session at `state` has; None for a different session.
 
     `grown` is the version of the file that the current file extends; `others` are the seqs of the
     parts of files of other formats.
@@ -489,7 +488,7 @@ def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> Impor
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
     """Return whether the leaf may follow the file; False if perdure itself has moved the leaf.
 
-    This is the case if an import set the leaf, or if the leaf is an own entry that was exported and
+    The leaf may follow if an import set it, or if it is an entry added here that was exported and
     that the file continues.
     """
     if traces.mover is None or traces.is_mover_imported:

@@ -1,6 +1,6 @@
 """Follow session files of other programs, and import them while they grow.
 
-Scans folders repeatedly: size and time of each file, and the content of changed files. A
+Each scan of the folders compares size and time of each file, and reads the changed files. A
 half-written line waits for the next scan, until its file has been unchanged for a while. A file
 that takes long to read is read less often, so that following costs a small share of a core. If a
 file is removed, its session remains in the store. The clock is an argument; nothing here waits for
@@ -63,7 +63,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class _Seen(msgspec.Struct):
-    """Known facts of a file.
+    """The known facts about a file.
 
     `state` is the state of the file at the last read, None if it must be read again. `length` is
     the length of the part that was read. The file is not read again before `due_s` (steady clock).
@@ -123,7 +123,7 @@ class FolderFollower:
                 yield change
 
     def _gone_files(self, found: Mapping[Path, State]) -> Iterator[Change]:
-        """Yield removed files; renamed files are known by their new name."""
+        """Yield the removed files; a renamed file is followed under its new name."""
         lost = {path: seen for path, seen in self._seen.items() if path not in found}
         renamed = {seen.file: path for path, seen in lost.items()}
         for path, (file, _, _) in found.items():
@@ -217,7 +217,7 @@ class FolderFollower:
         return changes + failed
 
     def _failures(self, path: Path, errors: list[PerdureError], seen: _Seen) -> list[Change]:
-        """Return failures that were not reported yet; a temporary one is retried."""
+        """Return the failures that were not reported yet; retry after a temporary failure."""
         if seen.state is None:  # it is being written: its next line may identify it
             errors[:] = [error for error in errors if not isinstance(error, FormatError)]
         if any(not isinstance(error, FormatError) for error in errors):
@@ -241,7 +241,7 @@ def _with_log(path: Path, state: State) -> State:
 def histories_in(
     folder: Path, on_closed: Callable[[OSError], object] | None = None
 ) -> Iterator[Path]:
-    """Yield possible session files below `folder`, in order; `folder` itself if it is a file.
+    """Yield possible session files below `folder`, in order; if `folder` is a file, yield it.
 
     `on_closed` is called for folders that cannot be read.
     """

@@ -1,13 +1,13 @@
-"""Find the session of a source: by its possible ids, and by the files that perdure wrote from it.
+"""Find the session of a source: by its possible ids, or as a file that perdure wrote.
 
-The ids are computed from the source alone, so that its session is found again whatever other
-sessions exist.
+The possible ids are computed from the source alone, so that its session is found again whatever
+other sessions exist.
 
-A file that perdure wrote for pi or Operator has the id of its session. The ids of its records are
-derived from perdure's ids. Ids alone are no proof: each record must also match a current export of
-the session, below the same parent, and all new records must come after the matching ones. A file
-for Claude Code, Codex or opencode becomes a separate session; its parent is the session that its
-mark names.
+A file that perdure wrote for pi or Operator has the id of its session, and the ids of its records
+are derived from perdure's entry ids. Equal ids are no proof: each of these records must also equal
+the record in a current export of the session, below the same parent, and all new records must come
+after them. A file for Claude Code, Codex or opencode becomes a separate session; its parent is the
+session that its mark names.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ Origin = tuple[StreamId | None, ImportReport | None]
 async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Origin:
     """Return the session of `store` that `source` continues.
 
-    Return a report too if `source` has no message of its own, or if the session was erased and
-    `again` is not set.
+    Also return a report if `source` adds no message to that session, or if the session was erased
+    and `again` is not set.
     """
     mark, format = source.parsed.header.handover, source.parsed.format
     session = None if mark is None else _valid(mark.session)
@@ -128,14 +128,14 @@ def copied_lines(header: SourceHeader, parent: StreamId | None) -> int:
 
 
 class OwnFile(msgspec.Struct, frozen=True):
-    """A session's part of a file that perdure wrote. `is_complete`: the part is all."""
+    """A session's part of a file that perdure wrote. `is_complete`: the part is the whole file."""
 
     base: Base
     is_complete: bool
 
 
 class _Said(NamedTuple):
-    """The content of an item, with record ids for the items that it names.
+    """The content of an item; the items that it references are given by their record ids.
 
     Shape: `parent` is the parent of a tree entry; titles and labels follow wherever the leaf is.
     """
@@ -191,7 +191,7 @@ def _own_file(bundle: Bundle, state: StreamState, source: Source) -> OwnFile | N
 
 
 def _written(bundle: Bundle, format: str) -> Sequence[Item]:
-    """Return the items of an export of `bundle` in which every record has an id of perdure's."""
+    """Return the items of an export of `bundle`; every record in it has an id that perdure made."""
     entries = tuple(
         msgspec.structs.replace(entry, body=without_source(entry.body))
         for entry in bundle.entries
@@ -221,7 +221,7 @@ def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
 
 
 def _unplaced(body: bytes) -> bytes:
-    """Return `body`, and any entry that it contains whole, without the place in a source."""
+    """Return `body` without its place in a source; also remove the place from entries inside it."""
     if b'"source":' not in body:
         return body
     try:

@@ -117,9 +117,9 @@ async def _session(store: SessionStore, stream: StreamId) -> _Session:
 
 
 class _Base(msgspec.Struct, frozen=True):
-    """The start of a file: its bytes, the ids of the entries in them, and their leaf.
+    """The start of a file: its bytes, the ids of the entries in these bytes, and their leaf.
 
-    `outdated` are entries of a line that was incomplete when it was read and has changed since.
+    `outdated` are entries of a line that was incomplete when it was read and was changed later.
     """
 
     content: bytes
@@ -130,7 +130,7 @@ class _Base(msgspec.Struct, frozen=True):
 
 
 def _original(session: _Session) -> _Base | None:
-    """Return the pi file the session was read from."""
+    """Return the pi file from which the session was read."""
     if not _is_of_pi(session.state.header):
         return None
     originals = originals_of((n for n in session.notes if n.kind == ImportSource.kind), FORMAT)
@@ -166,7 +166,7 @@ def _is_of(entry: Entry, parts: Collection[int]) -> bool:
 def _passed_by(
     session: _Session, held: Collection[EntryId], outdated: Collection[EntryId]
 ) -> set[EntryId]:
-    """Return the `outdated` entries that must be written because new entries are below them."""
+    """Return those `outdated` entries that must be written because they have new descendants."""
     parents = {entry.id: entry.parent_id for entry in session.tree}
     starts = [parents[entry] for entry in parents if entry not in held]
     passed: set[EntryId] = set()
@@ -245,7 +245,7 @@ class _Writer:
         return base + b"".join(line + b"\n" for line in lines)
 
     def _file_ids(self) -> dict[EntryId, str]:
-        """Return the id of every entry in the file: its original id, or a free id from perdure."""
+        """Return each entry's id in the file: its original id, or an unused id made here."""
         foreign = {entry: alias for alias, entry in self._session.aliases.items()}
         ids = dict(self._base.ids)
         taken = {*ids.values(), *self._base.unidentified.values()}
@@ -277,7 +277,7 @@ class _Writer:
         return written_id(self._session.stored_ids.get(entry, entry), ordinal, attempt)
 
     def _original_line(self, entry: Entry) -> bytes | None:
-        """Return the record of a pi file that `entry` was read from, or None."""
+        """Return the record of a pi file from which `entry` was read, or None."""
         source = source_of(entry.body)
         if source is None:
             return None

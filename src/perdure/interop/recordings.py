@@ -1,4 +1,4 @@
-"""Find the session that a file was imported as, without importing it.
+"""Find the session that was imported from a file, without importing the file.
 
 The store is only read. The ids that the session may have are computed as an import does, so a file
 is found after it was moved, has grown, or was rewritten.
@@ -27,14 +27,14 @@ from perdure.stores.session_store import SessionStore, is_erased
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The session that a file was imported as; `is_behind`: the file has new content."""
+    """The session that was imported from a file; `is_behind`: the file has newer content."""
 
     session: StreamId
     is_behind: bool = False
 
 
 async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
-    """Return the session of `store` that `file` was imported as; None if it was not.
+    """Return the session of `store` that was imported from `file`; None if there is none.
 
     Raises: Erased if that session was erased; FormatError if `file` is not a readable session.
     """
@@ -78,7 +78,7 @@ async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
 
 
 async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Recorded | None:
-    """Return `stream` if it came from the file, or the file was written from it; else None."""
+    """Return `stream` if it was imported from the file or exported to the file; otherwise None."""
     parsed = source.parsed
     state = await store.state(stream)
     header = state.header

@@ -77,7 +77,7 @@ class ImportReport(ShortRepr, frozen=True):
 
 
 class FileOutcome(ShortRepr, frozen=True):
-    """The result for one file, or one session of a file with several: a report, or the error."""
+    """The result for a file, or for one session of a file with several: a report or an error."""
 
     path: Path
     report: ImportReport | None = None
@@ -160,13 +160,13 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 def still_erased(lost: Lost, format: str) -> ImportReport:
-    """Report that `lost` was erased before, so that nothing was imported."""
+    """Return the report that nothing was imported because `lost` was erased before."""
     warning = f"{lost}; nothing was imported"
     return ImportReport(lost.session, format, 0, 0, 0, (), (warning,), is_new=False, is_erased=True)
 
 
 def only_copies(session: StreamId, format: str) -> ImportReport:
-    """Report that perdure wrote the whole file from `session`, so that nothing was imported."""
+    """Return the report that perdure wrote the file from `session`, so nothing was imported."""
     warning = f"perdure wrote this file of session {session}, and it has nothing new"
     return ImportReport(session, format, 0, 0, 0, (), (warning,), is_new=False)
 
@@ -181,9 +181,10 @@ def about(report: ImportReport, subject: str | None, header: StreamHeader) -> Im
 
 
 class Exported(ShortRepr, frozen=True):
-    """A session in some format. `warnings` list the content that the format could not express.
+    """A session as a file in one of the export formats.
 
-    Shape: `redacted` counts the distinct replaced values by kind.
+    `warnings` list the content that the format could not express. Shape: `redacted` counts the
+    distinct replaced values by kind.
     """
 
     session: StreamId

@@ -1,9 +1,9 @@
 """Import a session of perdure's own format into a store.
 
 The session keeps its id if the id is free, so its entries are identical to the last byte. A file
-with fewer entries than the session adds nothing; a file with more entries adds the rest. An
-interrupted import leaves a session with fewer entries, because the beginning of a log is a valid
-log.
+with fewer entries than the session adds nothing; a file with more entries adds those that the
+session lacks. An interrupted import leaves a valid session with fewer entries, because the
+beginning of a log is a valid log.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ async def restore(
     If the session was erased, nothing is imported unless `again` is set; then the session gets
     another id.
     Units: about `piece_bytes` of the file become one commit.
-    Durable: all of it on return. A session with turns is created by a separate commit, because
+    Durable: the whole file on return. A session with turns is created by a separate commit, because
     turns need its lease. After a crash between two commits, the same import continues.
     Raises: LeaseHeld if another import of the session is running; FormatError if the entries to
-    append are not a log, or the file was changed meanwhile; the errors of ``SessionStore.commit``.
+    append do not form a valid log, or if the file was changed meanwhile; the errors of
+    ``SessionStore.commit``.
     """
     subject = log.header.subject if subject is None else subject
     restoring = _SessionRestore(store, log, subject, clock, random, piece_bytes, again)
@@ -112,7 +113,7 @@ class _SessionRestore:
         raise AssertionError("session_ids never ends")
 
     async def _in_common(self, state: StreamState, header: StreamHeader) -> int:
-        """Return how many entries at the start are equal; -1 for a different session."""
+        """Return how many first entries file and store share; -1 for a different session."""
         stream, log = header.id, self.log
         if state.header.fork is not None:
             here = await bundle_of(self.store, stream)

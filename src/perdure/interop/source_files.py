@@ -1,7 +1,8 @@
-"""The import originals of a session: the files it was read from, and the new part of a file.
+"""The import originals of a session (the files from which it was read), and a file's new part.
 
 An original is an unchanged copy of a file, stored in one or more parts. A part at offset 0 begins a
-new version of the file (one that was rewritten); other parts continue the version before.
+new version of the file, which was rewritten; a part at any other offset continues the previous
+version.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Original(msgspec.Struct, frozen=True):
 
     @property
     def seqs(self) -> frozenset[int]:
-        """The seqs of its parts."""
+        """The seqs of the entries that store its parts."""
         return frozenset(part.entry.seq for part in self.parts)
 
     @property
@@ -83,7 +84,7 @@ def originals_of(notes: Iterable[Entry], format: str | None = None) -> list[Orig
 
 
 def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> bytes | None:
-    """Return the newest of `originals`; None if there is none, or `blobs` lack a part of it."""
+    """Return the content of the newest of `originals`; None if it or a blob is missing."""
     names = [part.source.blob for part in originals[-1].parts] if originals else []
     if not names or any(name not in blobs for name in names):
         return None

@@ -1,4 +1,4 @@
-"""Sums over the texts of a corpus, with numpy: as ``sums`` computes them, for all texts at once."""
+"""Compute the sums of ``sums`` over the texts of a corpus with numpy, for all texts at once."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class ArraySums:
         return nsmallest(limit, ranked, key=lambda each: (-each.score, -positions[each.text]))
 
     def _speech(self, spoken: Sequence[Spoken]) -> Floats | None:
-        """Return the score of texts that a named speaker said, or that answer a named speaker."""
+        """Return the scores of texts that a named speaker said, or that answer a named speaker."""
         if not spoken:
             return None
         size, weights = len(self._owner), self._weights
@@ -132,7 +132,7 @@ class ArraySums:
         return said
 
     def _scores(self, speech: Floats | None, closeness: Floats | None) -> tuple[Floats, Floats]:
-        """Return the score of each text (0 if not allowed), and the part of it due to ``MAIN``."""
+        """Return the score of each text (0 if not allowed), and its part due to ``MAIN``."""
         weights = self._weights
         main = weights.context * self._context
         if speech is not None:
@@ -148,7 +148,7 @@ class ArraySums:
         return score, main
 
     def _cues(self) -> Floats:
-        """Return the score of the cues of each text and of the text before it."""
+        """Return, for each text, the score of the cues in the text and in the text before it."""
         weights, corpus = self._weights, self._corpus
         kinds = np.arange(256)
         time = weights.time if self._question.asks_when else 0.0

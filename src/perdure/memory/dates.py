@@ -1,4 +1,4 @@
-"""The time that a question names: "in May 2023", "on 7 June", "last week", "2022-03-01"."""
+"""Find the time that a question names: "in May 2023", "on 7 June", "last week", "2022-03-01"."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class Period(NamedTuple):
     is_any_year: bool = False
 
     def closeness(self, at: int) -> float:
-        """Return 1.0 for a time within the period, and less for a more distant time.
+        """Return 1.0 for a time within the period, and less for a time outside of the period.
 
-        The closeness falls by a factor e in 3.3 days before the period, but in ten days after it,
-        because a later session can still mention it. Units: `at` is Unix milliseconds.
+        The closeness falls by a factor e per 3.3 days before the period, but per ten days after it,
+        because a later session can still mention that time. Units: `at` is Unix milliseconds.
         """
         day = moment_of(at).date()
         if not self.is_any_year:

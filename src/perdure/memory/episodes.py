@@ -1,4 +1,4 @@
-"""Episodes: records of a session from its start, or its previous end, to its end.
+"""Episodes: the parts of a session, each from the session's start or previous end to its next end.
 
 `EpisodeFold` counts the entries of an episode; `episodes_in` returns recorded episodes. No I/O.
 """
@@ -41,12 +41,13 @@ _SUMMARY = b'"summary"'
 
 
 class Episode(ShortRepr, frozen=True, kw_only=True):
-    """A session that ended, from its start or its previous end to this end.
+    """The part of a session from its start, or its previous end, to an end of the session.
 
     Shape: `id` is the id of the last entry; for a closed session, this is its ``session_ended``.
-    Its history consists of the entries `first` to `last` in the log of `session`; the counts cover
-    these entries. `extraction` is the state of its agent's extractor of facts, None without one.
-    `extraction_problem` is the reason why the extraction failed.
+    The history of the episode consists of the entries `first` to `last` in the log of `session`;
+    the counts cover these entries. `extraction` is the state of the extraction of facts by the
+    agent's extractor; None without an extractor. `extraction_problem` is the reason why the
+    extraction failed.
     Units: Unix milliseconds.
     """
 
@@ -69,12 +70,12 @@ class Episode(ShortRepr, frozen=True, kw_only=True):
 
     @property
     def cursor(self) -> str:
-        """Return the position for ``Memory.episodes(after=…)``: episodes that ended earlier."""
+        """Return the value of ``Memory.episodes(after=…)`` for the episodes that ended earlier."""
         return f"{self.ended_at}:{self.id}"
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary of an episode, from the entry `entry` of its session.
+    """The summary of an episode, stored in the entry `entry` of the session.
 
     Shape: `episode` is the id of the episode. Units: Unix milliseconds.
     """
@@ -136,7 +137,7 @@ def _calls_of(message: Message) -> int:
 
 
 def next_first(episodes: Iterable[Entry], before: int) -> int:
-    """Return the seq after the last of `episodes` that ended before seq `before`."""
+    """Return the seq that follows the last of those `episodes` that ended before seq `before`."""
     ends = (_seq_of(entry) for entry in episodes)
     return max((end + 1 for end in ends if end is not None and end < before), default=0)
 

@@ -1,7 +1,7 @@
-"""Extract facts from an episode: the extractor protocol, and a model's request and answer. Pure.
+"""Extract facts from an episode: the extractors' protocol, and the model's request and answer.
 
-A model's answer is not trusted. The answer refers to messages by their numbers in the request, and
-invalid parts of the answer are ignored.
+Pure. A model's answer is not trusted. The answer refers to messages by their numbers in the
+request, and invalid parts of the answer are ignored.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Extractor(Protocol):
     ) -> Sequence[ExtractedFact]:
         """Return the facts in `entries`, the messages of `episode`.
 
-        `known` are the existing facts of its subject; a known fact need not be returned again.
+        `known` are the existing facts of the episode's subject; a known fact need not be returned
+        again.
         """
         ...
 

@@ -21,14 +21,14 @@ from perdure.stores.search.recall_plan import Recalled
 
 
 class Why(ShortRepr, frozen=True, omit_defaults=True):
-    """Why a text was recalled.
+    """The reasons why a text was recalled.
 
     `terms` are the words of the question in the text, `neighbours` the words that only the texts
     around it in its session contain. `speaker`: a person named in the question said the text.
-    `date`: the closeness of its time to the time that the question names, from 0 to 1. `time`: the
-    question asks for a time, and the text names a time. `vector`: the similarity in meaning of the
-    text, with its neighbours, to the question, from -1 to 1; None if no embedder was used, or the
-    text has no vector yet.
+    `date`: the closeness of the text's time to the time that the question names, from 0 to 1.
+    `time`: the question asks for a time, and the text names a time. `vector`: the similarity in
+    meaning of the text, with its neighbours, to the question, from -1 to 1; None if no embedder was
+    used, or the text has no vector yet.
     """
 
     terms: tuple[str, ...] = ()
@@ -48,11 +48,11 @@ RECALL_KINDS: tuple[RecallKind, ...] = ("text", "episode", "fact")
 class MemoryHit(ShortRepr, frozen=True):
     """A recalled text, the summary of an episode, or a fact.
 
-    `text` is the whole text of the entry. For a long entry, it is the best passage, which begins at
-    the character `start`. `source` is the file of a passage of a knowledge folder. `sources` are
-    the entries that a fact comes from; for an episode, the id of the episode, which is its last
-    entry.
-    For a fact, `entry_id` is its id, and `session_id` is the log of the facts of its subject.
+    `text` is the whole text of the entry. For a long entry, `text` is the best passage, which
+    begins at the character `start`. `source` is the file of a passage of a knowledge folder.
+    `sources` are the entries that a fact comes from; for an episode, the id of the episode, which
+    is its last entry. For a fact, `entry_id` is its id, and `session_id` is the log of the facts of
+    its subject.
     Units: `at` is Unix milliseconds: the time when the text was said, or else stored; for a fact,
     the time from which it is true. Shape: a higher `score` is better; scores are comparable within
     one recall only.
@@ -122,12 +122,15 @@ def statement_hit(question: Question, of: Fact | Summary, ranked: RankedStatemen
 
 
 def said_at(of: Fact | Summary) -> int:
-    """Return the time from which a fact is true, or an episode's end. Units: Unix milliseconds."""
+    """Return the time from which a fact is true, or the time when an episode ended.
+
+    Units: Unix milliseconds.
+    """
     return of.valid_from if isinstance(of, Fact) and of.valid_from is not None else of.at
 
 
 def _read(question: Question, text: str) -> tuple[list[WordClass], Passage]:
-    """Return the words of the question in `text`, and its passage that fits best."""
+    """Return the words of the question that `text` contains, and the best passage of `text`."""
     said = terms(text)
     spoken = frozenset(said)
     own = [word for word in question.words if any(map(word.contains, spoken))]

@@ -1,4 +1,4 @@
-"""The recalled context as a request contains it: escaped, marked, within its share of a budget."""
+"""The recalled context in a request: escaped, marked, and within its share of the token budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEAD = (
 
 
 def context_block(texts: Sequence[str], boundary: str, fits: Callable[[str], bool]) -> str | None:
-    """Return the block of the first of `texts`, most important first, that fit together.
+    """Return one block with as many of `texts`, the most important first, as fit together.
 
     Return None if the first text does not fit. A text cannot end the block, whatever it contains:
     its markup is escaped, and `boundary` cannot be guessed.

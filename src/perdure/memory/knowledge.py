@@ -29,7 +29,7 @@ _MOST_CHARACTERS = 1_200
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """A part of a file; `heading` are the headings above it, joined by `` / ``."""
+    """A part of a file; `heading` contains the headings above the part, joined by `` / ``."""
 
     text: str
     heading: str | None = None
@@ -49,7 +49,7 @@ class Source(ShortRepr, frozen=True):
 
 
 def source_of(entry: Entry) -> Source | None:
-    """Return the source of a passage; None for any other entry."""
+    """Return the source of the passage in an entry; None for any other entry."""
     body = readable(entry) if entry.kind == CustomMessage.kind else None
     if not isinstance(body, CustomMessage) or body.custom_type != KNOWLEDGE:
         return None
@@ -74,7 +74,7 @@ def passages_of(text: str, *, is_markdown: bool) -> list[Passage]:
 
 
 def _sections_of(text: str) -> Iterator[tuple[str | None, str]]:
-    """Yield the headings above each section, and its lines with its own heading."""
+    """Yield, for each section, the headings above it, and its lines including its own heading."""
     above: list[tuple[int, str]] = []
     lines: list[str] = []
     fence = ""
@@ -95,7 +95,7 @@ def _joined(above: list[tuple[int, str]]) -> str | None:
 
 
 def _heading_in(line: str) -> tuple[int, str]:
-    """Return the level and the text of a heading like ``## Hotels``; 0 for another line."""
+    """Return the level and the text of a heading like ``## Hotels``; level 0 for any other line."""
     stripped = line.lstrip(" ")
     marks = len(stripped) - len(stripped.lstrip("#"))
     rest = stripped[marks:]

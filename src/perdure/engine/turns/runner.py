@@ -1,8 +1,9 @@
-"""The runner: append the machine's decision, perform the effect it waits for, repeat until done.
+"""The runner appends the turn machine's decision, performs the effect it waits for, and repeats.
 
 The runner itself decides nothing. Each step is one commit at the head for which it was computed. If
-others appended in between, the runner folds in their entries and computes the step again. The
-runner stops when its lease is lost: an outcome that arrives later is logged as a ``late_outcome``.
+other writers appended entries in between, the runner folds these entries into its state and
+computes the step again. The runner stops when its lease is lost: an outcome that arrives later is
+logged as a ``late_outcome``.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ _HAS_STRAY_COUNTS = sys.version_info < (3, 13)
 class StopRequest:
     """A request of the owner to end a turn.
 
-    `is_asked`: a stop was requested. `has_cut`: the request cancelled an effect that had not ended.
+    `is_asked`: a stop was requested. `has_cut`: the stop request cancelled an effect that had not
+    ended.
     """
 
     def __init__(self) -> None:
@@ -94,7 +96,7 @@ class StopRequest:
         self._cuts = 0
 
     def ask(self, *, is_cancel: bool = False) -> None:
-        """End the turn as soon as its effect can be cancelled; `is_cancel` overrides an abort."""
+        """End the turn as soon as its effect can be cancelled; `is_cancel` ends it as cancelled."""
         self.is_asked = True
         self.is_cancel = self.is_cancel or is_cancel
         if self._performing is not None and self._performing.cancel():
@@ -138,9 +140,10 @@ class StopRequest:
 class TurnRunner:
     """Runs one turn to its end under a lease held by the caller.
 
-    After a request to `stopping`, no new effect begins. The turn ends as soon as the open effect
-    can be cancelled. If an outcome exists at that time, it is logged, except for a failure.
-    `branch` receives every entry of the turn; `companion` adds to its commits.
+    After a stop request to `stopping`, no new effect begins. The turn ends as soon as the open
+    effect can be cancelled. An outcome that the effect has by then is logged, unless it is a
+    failure. `branch` receives every entry of the turn; `companion` adds entries to the commits of
+    the turn.
     """
 
     def __init__(
@@ -169,14 +172,13 @@ class TurnRunner:
     async def begin(self, state: TurnState, begin: Begin) -> TurnState:
         """Open the turn in the session at `state`; return its new state.
 
-        Raises: HeadConflict if others have appended since, so that the turn must begin at another
-        entry; also the errors of `run`.
+        Raises: HeadConflict if another writer has appended since `state`; also the errors of `run`.
         """
         with within(session=self._environment.stream, turn=begin.number):
             return await self._commit_step(state, begin)
 
     async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
-        """Run a turn that has begun or was lost: from `state` to its end.
+        """Run a turn from `state` to its end: one that has just begun, or one of a lost process.
 
         Raises: LeaseLost if another process took over the session; StoreBehind if the store lost
         entries of the turn; StoreError; the errors of the companion.
@@ -256,7 +258,7 @@ class TurnRunner:
         return fold(decided.state, appended[len(decided.entries) :])
 
     async def _decide(self, state: TurnState, happened: Input, at: int) -> Step:
-        """Return the step for `happened`, after reading the facts to which approvals are bound."""
+        """Return the step after `happened`; first read the facts to which approvals are bound."""
         bounds: dict[int, Bound] = {}
         while True:
             try:
@@ -339,7 +341,7 @@ class TurnRunner:
         return Aborted(partial, usage, is_estimated, is_cancel=is_cancel)
 
     async def _delegated_session(self, effect: Effect) -> Delegated | None:
-        """Return the session that the stopped tool had opened; its spending is added here."""
+        """Return the session that the stopped tool had opened, and its spending."""
         below = self._environment.delegation
         if below is None or not isinstance(effect, RunTool):
             return None
@@ -417,16 +419,16 @@ def _observed(
 
 
 class Failure:
-    """The error of the newest effect of a turn: `cause`, or None if the effect did not fail."""
+    """`cause` is the error of the newest effect of a turn; None if the effect did not fail."""
 
     def __init__(self) -> None:
         self.cause: Exception | None = None
 
     def after(self, happened: Input) -> Input:
-        """Return `happened`; if a model call failed, its error is the cause.
+        """Return `happened`; if a model call failed, store its error in `cause`.
 
-        If the provider is not set up, `cause` stays None: the error has no status, and its reason
-        is complete.
+        If the provider is not set up, `cause` stays None: such an error has no HTTP status, and its
+        message already gives the complete reason.
         """
         self.cause = None
         if isinstance(happened, CallFailed):

@@ -1,4 +1,4 @@
-"""The turns of one session: their configuration, and each turn from its lease to its end."""
+"""The configuration of a session's turns, and the run of each turn from its lease to its end."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from perdure.session.messages import Message
 class Signals:
     """Signals between a turn and its caller. Create inside a running event loop.
 
-    `begun` resolves once the turn holds the lease, to the seq after which the turn's events begin.
-    `stored` resolves once the turn cannot be lost: it began, or its request is in the log.
-    `stopping` requests the end of the turn. `companion` takes part in the commits of the turn.
-    While the caller only follows the turn, `held` names the other process that runs the turn, or
-    `leader` is the holder in this process that runs it. `cause` is the error with which the turn
-    failed in this process.
+    `begun` resolves when the turn holds the lease; its value is the seq after which the turn's
+    events begin. `stored` resolves when the turn cannot be lost any more: the turn began, or the
+    request for it is in the log. `stopping` requests the end of the turn. `companion` takes part in
+    the commits of the turn. While the caller only follows the turn, `held` names the other process
+    that runs the turn, or `leader` is the holder in this process that runs it. `cause` is the error
+    with which the turn failed in this process.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
@@ -60,7 +60,7 @@ class Signals:
         self.on_begin: Callable[[], None] = lambda: None
 
     def begins_after(self, seq: int) -> None:
-        """Signal that the turn holds the lease; its events are those after `seq`."""
+        """Signal that the turn holds the lease; the events of the turn come after `seq`."""
         if self.begun.done():
             return  # it was followed, and is continued here
         self.begun.set_result(seq)
@@ -68,7 +68,7 @@ class Signals:
         self.is_stored()
 
     def stop(self, *, is_cancel: bool = False) -> None:
-        """Request the end of the turn, even if it runs for another chat of this process."""
+        """Request the end of the turn, even if another chat of this process runs the turn."""
         self.stopping.ask(is_cancel=is_cancel)
         if self.leader is not None:
             self.leader.stop(is_cancel=is_cancel)
@@ -83,9 +83,9 @@ class Signals:
 class Terms:
     """Configuration of the turns of one session, on any of its branches.
 
-    A branch uses the first of `models` and the thinking level of `settings`, unless it was switched
-    to others. The rest of `models` are the fallbacks. `config_of` returns the turn configuration
-    for a given model.
+    A branch uses the first of `models` and the thinking level of `settings`, unless the branch was
+    switched to another model or level. The `models` after the first are the fallbacks. `config_of`
+    returns the turn configuration for a given model.
     """
 
     models: tuple[str, ...]
@@ -139,7 +139,7 @@ class SessionTurns:
         self._switches = Switches(environment.store)
 
     def adopt(self, other: SessionTurns) -> None:
-        """Run further turns with the configuration of `other`, of the same session."""
+        """Run later turns with the configuration of `other`, which is for the same session."""
         self.environment = other.environment
         self.terms = other.terms
 
@@ -152,7 +152,7 @@ class SessionTurns:
         *,
         request: int | None = None,
     ) -> TurnState:
-        """Run the turn that `message` begins; `contents` are the media it names.
+        """Run the turn that `message` begins; `contents` are the media that the message references.
 
         `follow` is called with the head of the commit if another writer may have appended.
         `request` is the seq of the ``turn_requested`` that the turn answers.
@@ -233,7 +233,7 @@ class SessionTurns:
         )
 
     async def _load_models(self) -> None:
-        """Load the model clients before the lease is acquired, so that no process waits for it."""
+        """Load the model clients before acquiring the lease, so that no process waits for it."""
         if self.environment.load_models is not None:
             await self.environment.load_models(self.terms.models)
 
@@ -253,7 +253,7 @@ class SessionTurns:
         )
 
     async def _tokens_before(self, so_far: TurnState) -> int:
-        """Estimate the size of a request without the new message; a known size needs no read."""
+        """Estimate the size of a request without the new message; read the log only if needed."""
         is_known = so_far.finished is not None and self.terms.history == "full"
         if is_known and so_far.context_tokens is not None:
             return so_far.context_tokens

@@ -1,8 +1,8 @@
 """The turn state as a fold of its log: the open effect, the pending work, and the next step.
 
-Rule: everything the machine knows about a turn is folded here from entries, and nowhere else. A
-process that dies loses only the effect it was performing. The process that takes over folds the
-same state from the same log.
+Rule: everything that the turn machine knows about a turn is folded from log entries in this module
+only. A process that dies loses only the effect it was performing. The process that takes over folds
+the same state from the same log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Phase(StrEnum):
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A model call without an outcome in the log (or, in BACKOFF, the call to be repeated).
+    """A model call without an outcome in the log; in the phase BACKOFF, the call to be repeated.
 
     `tries` counts the attempts with the current model, `attempt` counts all attempts of the call;
     `next_link` is the position in the chain of the next attempt.
@@ -90,7 +90,7 @@ class OpenTool(msgspec.Struct, frozen=True):
 
 
 class PendingQuestion(msgspec.Struct, frozen=True):
-    """A question whose answer has no effect yet; `answer` is set once it is answered."""
+    """A question whose answer has no effect yet; `answer` is None until a person answers."""
 
     id: EntryId
     question: Question
@@ -244,7 +244,7 @@ def _message(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 
 def _says_nothing(answer: Message) -> bool:
-    """Return whether the answer has no text and no calls, or announces calls that are missing."""
+    """Return whether the answer has neither text nor calls, or announces calls that are missing."""
     if answer.tool_calls:
         return False
     return not answer.text.strip() or answer.stop_reason == "tool_calls"
@@ -381,7 +381,7 @@ def _tool_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 
 def _without(state: TurnState, run: OpenTool) -> TurnState:
-    """Return `state` without the lost `run` of a parallel tool; its call remains pending."""
+    """Return `state` without the lost `run` of a parallel tool; its tool call remains pending."""
     lost = {**state.lost, run.started.idempotency_key: run.started.attempt}
     left = tuple(other for other in state.beside if other.seq != run.seq)
     return msgspec.structs.replace(state, beside=left, lost=lost)

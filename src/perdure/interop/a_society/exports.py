@@ -1,4 +1,4 @@
-"""Export a flow as a folder of A-Society: the content of its logs in that program's files.
+"""Export a flow as a folder of A-Society: write the content of its logs as that program's files.
 
 The result maps paths to bytes; this module writes no files. The same logs and the same record give
 the same bytes in every export.
@@ -49,7 +49,7 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
-    """Return the files of `flow`: its state, its roles and selectors, its record.
+    """Return the files of `flow`: its state, roles, selectors and record folder.
 
     Raises: SessionNotFound; CorruptLog if the stream is not a flow; LimitExceeded.
     """
@@ -64,9 +64,9 @@ async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
 async def _record(
     store: SessionStore, state: FlowState, log: Iterable[tuple[Entry, object]]
 ) -> RecordFiles:
-    """Return the files of the record folder, and handed-over files that the folder lacks now.
+    """Return the files of the record folder, and handed-over files that are missing there now.
 
-    The folder of a received flow is read only after the user has named it.
+    The record folder of a flow received from others is read only if the user named that folder.
     """
     handed = dict(_handed_over(log))
     folder = Path(state.run.record_folder_path)
@@ -102,7 +102,7 @@ def _handed_over(log: Iterable[tuple[Entry, object]]) -> Iterator[tuple[str, str
 async def _logs(
     store: LogReader, flow: StreamId, state: FlowState, log: list[tuple[Entry, object]]
 ) -> dict[str, bytes]:
-    """Return the state, and the transcripts and feeds of its roles and selectors."""
+    """Return the flow's state, and the transcripts and feeds of its roles and selectors."""
     run = msgspec.to_builtins(state.run)
     # A node that is about to start is running in A-Society's state.
     run["runningNodes"] = [
@@ -125,7 +125,7 @@ async def _logs(
 
 
 async def _remaining_entries(store: LogReader, session: StreamId) -> list[tuple[Entry, object]]:
-    """Return the remaining entries of `session`; none if it was erased or completely removed."""
+    """Return the remaining entries of `session`; none if the session was erased or removed."""
     try:
         return decode_entries(await store.entries(session))
     except SessionNotFound:

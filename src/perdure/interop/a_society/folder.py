@@ -1,4 +1,4 @@
-"""A-Society's folder of a flow: read and checked, with its messages converted.
+"""Read and check A-Society's folder of a flow, and convert its messages.
 
 The folder contains ``flow.json``, and for each role ``roles/<instance>/transcript.json`` and
 ``feed.json``. Only the state version that perdure writes can be opened; folders with other versions
@@ -64,8 +64,8 @@ class RoleFiles(msgspec.Struct, frozen=True):
 class FlowFolder(msgspec.Struct, frozen=True):
     """A folder that can be opened. `run` is its complete ``flow.json``.
 
-    `record_folder` is the path of the record folder, `record` its content. `workspace` is its
-    workspace, if reading it is allowed.
+    `record_folder` is the path of the record folder, `record` its content. `workspace` is the
+    workspace of the flow, if reading the workspace is allowed.
     """
 
     run: Data
@@ -78,15 +78,15 @@ class FlowFolder(msgspec.Struct, frozen=True):
 class Readable(msgspec.Struct, frozen=True):
     """The folders that an import can read; the flow's own data cannot add folders.
 
-    `given` is the folder that the user named, which contains the flow's. `workspace` is the flow's
-    workspace, if the user named it.
+    `given` is the folder that the user named; it contains the flow's folder. `workspace` is the
+    flow's workspace, if the user named it.
     """
 
     given: Path
     workspace: Path | None = None
 
     def workspaces(self, folder: Path, run: Data) -> Iterator[Path]:
-        """Yield the possible workspaces of the flow in `folder`, only from the readable folders."""
+        """Yield those possible workspaces of the flow in `folder` that may be read."""
         if self.workspace is not None:
             yield self.workspace
         whole, given = Path(os.path.realpath(folder)), os.path.realpath(self.given)
@@ -98,7 +98,7 @@ class Readable(msgspec.Struct, frozen=True):
 
 
 def flow_folders(folder: Path) -> tuple[Path, ...]:
-    """Return the folders of flows in `folder`: of a flow, a project, a state or a workspace."""
+    """Return the flow folders in `folder`: in a flow, a project, a state or a workspace folder."""
     state = folder.joinpath(*STATE)
     is_inside = Path(os.path.realpath(state)).is_relative_to(os.path.realpath(folder))
     below = _flow_folders(state) if is_inside and state.is_dir() else ()
@@ -116,7 +116,7 @@ def _flow_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def _folders(folder: Path, looked_at: list[int]) -> list[Path]:
-    """Return the folders in `folder` by name, without links; `looked_at` counts all items in it.
+    """Return the folders in `folder` by name, without links; `looked_at` counts all items there.
 
     Raises: LimitExceeded.
     """
@@ -158,11 +158,11 @@ def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
 
 
 def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path]:
-    """Yield the possible record folders of the flow in `folder`: by its state, or in its workspace.
+    """Yield possible record folders of the flow in `folder`: with its state or in a workspace.
 
-    If a folder names a workspace that does not contain it, the folder was moved or received. The
-    named workspace is then not read. The workspace whose state folder contains the folder is used
-    instead, if reading it is allowed.
+    If `folder` names a workspace that does not contain `folder`, the folder was moved or received
+    from others. The named workspace is then not read. The workspace whose state folder contains the
+    folder is used instead, if reading it is allowed.
     """
     whole = Path(os.path.realpath(folder))
     if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):
@@ -200,7 +200,7 @@ def _run(path: Path) -> Data:
 
 
 def _consent(found: object) -> Data:
-    """Return the consent without malformed parts, so that nothing beyond the grants is allowed."""
+    """Return the consent without malformed parts, so that it allows only what was granted."""
     given = _data(found)
     mode = given.get("mode")
     return {
@@ -211,7 +211,7 @@ def _consent(found: object) -> Data:
 
 
 def _denied_where_asked(found: object) -> object:
-    """Return the waits with consent questions marked as denied, since they do not apply here."""
+    """Return the waits; consent questions are marked as denied, since they do not apply here."""
     if not isinstance(found, dict):
         return found
     waiting = cast("Data", found)

@@ -1,7 +1,8 @@
-"""Import A-Society's folder of a flow as streams: one commit, all or nothing.
+"""Import A-Society's folder of a flow as streams, in one commit: all of it or nothing.
 
-The flow's log begins with its state. Each role's session contains its messages, for the model, and
-then the session in its exported form. A node that was running is claimed again when the flow runs.
+The flow's log begins with its state. Each role's session contains the role's messages, for the
+model, and then the session in its exported form. A node that was running is claimed again when the
+flow runs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ async def import_flow(
 ) -> StreamId:
     """Append the flow in `folder`, whose workflow is `graph`, and return its id.
 
-    `improvement` is the order in which the roles review the flow, if they had already begun.
+    `improvement` is the order in which the roles review the flow, if the review had already begun.
     `above` maps each stream whose id belonged to an erased stream to the epoch above which its
     leases begin.
 
@@ -92,7 +93,7 @@ def _role(flow: StreamId, files: RoleFiles, graph: Graph, at: int) -> Write:
 
 
 def _node_of(files: RoleFiles) -> str | None:
-    """Return the current node of the role in its files."""
+    """Return the current node of the role, as its files state it."""
     session = msgspec.convert(files.session, RoleSession)
     context = session.current_node_context
     return session.current_node_id or (None if context is None else context.node_id)

@@ -1,7 +1,7 @@
 """The record folder of a flow as a set of files: workflow, artifacts, findings.
 
 The set contains only regular files, within limits; links are not followed. Dot files and
-credentials are not included, but reported: they belong to the machine, not to the flow.
+credentials are left out and reported: they belong to the machine, not to the flow.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The formats of sessions, a module or folder each: lines to entries and back."""
+"""The formats of session files, a module or folder each: they convert lines to entries and back."""

@@ -1,10 +1,11 @@
-"""Read the history of Aider: ``.aider.chat.history.md``, a text with all its runs in a folder.
+"""Read Aider's history ``.aider.chat.history.md``: one text with all runs of Aider in a folder.
 
-Each run begins with a heading that has its time, and becomes a session. Questions begin with four
-marks, output of Aider with ``>``; the rest are answers. Code in an answer can contain both marks;
-they then belong to the answer. Commands are excluded from the context, and output is stored outside
-the conversation. A block of lines is one item. If Aider extends a block after an import, the added
-lines stay in the import original. Aider writes each answer in one piece.
+Each run begins with a heading that states its time; each run becomes a session. Lines of questions
+begin with four marks, lines of Aider's output with ``>``; all other lines are answers. Code in an
+answer can contain both marks; such lines belong to the answer. Commands are excluded from the
+context, and output is stored outside the conversation. A block of lines is one item. If Aider
+extends a block after an import, the added lines stay in the import original. Aider writes each
+answer in one piece.
 Source: ``io.py`` and ``utils.py`` of Aider-AI/aider 0.86.
 """
 
@@ -39,7 +40,7 @@ _ASKING = ("/ask ", "/code ", "/architect ", "/context ")
 
 
 def is_beginning(start: bytes) -> bool:
-    """Return whether a history begins with `start`."""
+    """Return whether `start` is the beginning of a history."""
     return _BEGINNING.match(start) is not None
 
 
@@ -63,7 +64,7 @@ def sessions_in(content: Content) -> Iterator[Content]:
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the run in `content`; the heading of another run is text."""
+    """Parse the run in `content`; the heading of a further run is read as text."""
     reader = _Reader(content)
     reader.read()
     if progress is not None:
@@ -72,7 +73,7 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 
 
 class _Text(msgspec.Struct, frozen=True):
-    """A line as text. `is_code`: the text is in a code block that has an end."""
+    """A line as text. `is_code`: the line is in a code block that is closed."""
 
     line: Line
     text: str

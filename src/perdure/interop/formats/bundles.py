@@ -1,6 +1,7 @@
-"""Operations on a whole bundle: its final state, its name, and cutting out a branch.
+"""Compute the final state of a bundle, and cut a branch out of it.
 
-Pure. Every export that is not a plain copy (a single branch, another leaf) is a bundle first.
+Pure. Every export that is not a plain copy (for example a single branch, or another leaf) is first
+built as a bundle.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
 
 
 def cut_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
-    """Return only the branch to `leaf`, with its labels but without the turn ledger, like a fork.
+    """Return, like a fork, only the branch to `leaf`, with its labels but without the turn ledger.
 
     Shape: the entries are renumbered. Import originals are removed.
     """

@@ -1,4 +1,4 @@
-"""The conversation that the next request of a session contains; another program continues it.
+"""The conversation in a session's next request, written so that another program can continue it.
 
 Pure. Compactions are applied, and every tool call has a result. Ids and names are derived from the
 session and its leaf, so the same conversation always gives the same file.
@@ -57,7 +57,7 @@ class Conversation(msgspec.Struct, frozen=True):
     media: Mapping[str, bytes]
 
     def handover(self, lines: int) -> Mapping[str, object]:
-        """Return the mark of a file whose first `lines` lines are this conversation."""
+        """Return the handover mark for a file whose first `lines` lines are this conversation."""
         return Handover(self.session, str(self.leaf), lines).mark
 
     def base64(self, part: MediaPart) -> str | None:

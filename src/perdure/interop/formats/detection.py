@@ -18,8 +18,8 @@ _BEGINNING_BYTES = 65_536
 def detect_format(content: Content) -> Format | None:
     """Return the format of the session in `content`; None if no line identifies a format.
 
-    Several programs write bare messages between their own records; these records then determine the
-    format.
+    Several programs write messages without an envelope between their own records; then these
+    records determine the format.
     """
     start = content.read(0, _BEGINNING_BYTES)
     for name, format in FORMATS.items():
@@ -38,7 +38,7 @@ def detect_format(content: Content) -> Format | None:
 
 
 def has_line_of(content: Content, format: Format) -> bool:
-    """Return whether any line of `content` is a record of `format`."""
+    """Return whether at least one line of `content` is a record of `format`."""
     is_beginning = FORMATS[format].is_beginning
     if is_beginning is not None:
         return is_beginning(content.read(0, _BEGINNING_BYTES))

@@ -1,8 +1,8 @@
-"""The mark in a file that hands a session to another program: which session, at which entry.
+"""The mark in a file that hands a session to another program: it names the session and entry.
 
 An import uses the mark to detect that the first lines of a file are copies of a session. The
-session id in the other program is derived from the mark, so the mark is invalid in a file with
-another id.
+session id in the other program is derived from the mark, so the mark is invalid in a file with any
+other session id.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ KEY = "perdure"
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """The session that a file continues from `entry`. The first `lines` lines are copies of it."""
+    """The session that a file continues from `entry`.
+
+    The first `lines` lines of the file are copies of the session.
+    """
 
     session: str
     entry: str

@@ -38,12 +38,12 @@ ItemBody = Message | TreeBody | SideBody | bytes
 
 
 class Item(msgspec.Struct, gc=False):
-    """A future entry, read from the line `number` at `offset` (bytes) of its source.
+    """A future entry, read from the line `number` of its source, which begins at byte `offset`.
 
-    `parent` and `about` are positions of items. `references` are fields of the body that name an
-    entry, by the position of its item. Items of one line differ by `ordinal`. `group` marks the
-    parts of one answer; only one of these parts has the usage of the answer. `meta` is the source's
-    metadata of a message.
+    `parent` and `about` are positions of items. `references` maps each field of the body that names
+    an entry to the position of that entry's item. Items of the same line have different values of
+    `ordinal`. `group` marks the parts of one answer; only one of these parts has the usage of the
+    answer. `meta` is the metadata that the source has about a message.
     """
 
     body: ItemBody
@@ -66,7 +66,7 @@ class Item(msgspec.Struct, gc=False):
 
     @property
     def kind(self) -> str:
-        """Kind of the entry."""
+        """The kind of the entry."""
         match self.body:
             case bytes():
                 return OPAQUE
@@ -77,14 +77,14 @@ class Item(msgspec.Struct, gc=False):
 
     @property
     def version(self) -> int:
-        """Version of its kind."""
+        """The version of the entry's kind."""
         if isinstance(self.body, TreeBody | SideBody):
             return type(self.body).version
         return MESSAGE_VERSION if isinstance(self.body, Message) else 1
 
 
 def named_by_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with a session that `path` names, for a file without an id."""
+    """Return `header` with the session id that `path` contains, for a file without an id."""
     if header.session is not None:
         return header
     path = path.absolute()
@@ -100,12 +100,13 @@ class Malformed(NamedTuple):
 
 
 class SourceHeader(msgspec.Struct, frozen=True):
-    """Facts about the session of a source. `session` is its foreign id, `metadata` plain data.
+    """Facts about the session of a source.
 
-    `parent` is the foreign id of the session that this session was started from; `is_subagent`: a
-    call in that session started it. `is_saved_whole`: its program rewrites the whole file at each
-    save, so an older version is not a prefix of a newer version. `handover` is perdure's mark in a
-    file that it wrote.
+    `session` is the session's foreign id, `metadata` plain data. `parent` is the foreign id of the
+    session from which this session was started; `is_subagent`: a tool call in the parent started
+    this session. `is_saved_whole`: its program rewrites the whole file at each save, so an older
+    version is not a prefix of a newer version. `handover` is perdure's mark in a file that it
+    wrote.
     """
 
     session: str | None = None
@@ -122,9 +123,9 @@ class ParsedSource(msgspec.Struct, frozen=True):
     """A parsed source.
 
     Shape: each of `items` comes after the items that it references. `leaf` is the position of the
-    item that the conversation continues from. `blobs` are the media the items reference.
-    `malformed` lines that still gave an item (so that its children keep their place) are in both
-    lists.
+    item after which the conversation continues. `blobs` are the media the items reference. A
+    malformed line can still give an item, so that the item's children keep their place; such a line
+    is in both `malformed` and `items`.
     """
 
     format: str
@@ -140,10 +141,10 @@ class ParsedSource(msgspec.Struct, frozen=True):
 
 
 class Ids(Protocol):
-    """The entry ids of items."""
+    """Maps the position of an item to the id of its entry."""
 
     def __getitem__(self, position: int, /) -> EntryId | None:
-        """Return the id of the item at `position`; None if it is left out."""
+        """Return the entry id of the item at `position`; None if the item is left out."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A file in perdure's own format as a log: checked once, then read entry by entry.
+"""Read a file in perdure's own format as a log: check it once, then read it entry by entry.
 
 Invariant: only the place and a digest of each line are in memory, and the content of a line only
 while it is needed. The first pass finds everything that a store would reject, before anything is
@@ -36,7 +36,7 @@ _SOME_BYTES = 64 * 1024
 
 
 class LogStretch(msgspec.Struct, frozen=True):
-    """Consecutive entries, and the contents that they are the first to reference."""
+    """Consecutive entries, and the blobs that no earlier entry of the file references."""
 
     entries: tuple[Entry, ...]
     blobs: tuple[bytes, ...]
@@ -45,8 +45,8 @@ class LogStretch(msgspec.Struct, frozen=True):
 class LogFile:
     """The log in `content`; every line was found to be valid.
 
-    Shape: entries are returned with the ids of the requested stream, which is their own stream or
-    another one.
+    Shape: entries are returned with the ids of the requested stream, which may differ from the
+    stream in the file.
     Raises: FormatError if the log is invalid, or if the file changed since the check.
     """
 
@@ -108,7 +108,7 @@ class LogFile:
         return self._last_turn >= first
 
     def has_authority(self, first: int) -> bool:
-        """Whether an entry from seq `first` on would give authority if it were the user's own."""
+        """Whether an entry from seq `first` on would give authority if written here by the user."""
         return self._last_authority >= first
 
     def alias(self, seq: int) -> str | None:
@@ -163,7 +163,7 @@ class LogFile:
         return count
 
     def in_common(self, entries: Sequence[Entry], first: int, stream: StreamId) -> int:
-        """Return how many of `entries`, from their start, equal those from seq `first` on."""
+        """Return how many of the first `entries` equal the file's entries from seq `first` on."""
         for number, entry in enumerate(entries):
             seq = first + number
             if seq >= len(self) or entry != self.entry(seq, stream):
@@ -187,7 +187,7 @@ def as_new(entry: Entry, first: int, alias: str | None) -> NewEntry:
 
 
 def _ref(target: EntryId | None, entry: Entry, first: int) -> Ref | None:
-    """Return `target`, as a sibling if it is among the entries appended along with `entry`."""
+    """Return `target`; if it is appended in the same write as `entry`, return it as a sibling."""
     seq = None if target is None else _place_in(entry.stream, target)
     return target if seq is None or seq < first else Sibling(seq - first)
 
@@ -243,7 +243,7 @@ class _Rules:
 
 
 class _NewIds(Mapping[EntryId, EntryId]):
-    """Maps the ids of a log of `count` entries to the ids in another stream."""
+    """Maps the ids of a log of `count` entries to ids of another stream."""
 
     def __init__(self, old: StreamId, new: StreamId, count: int) -> None:
         self._old, self._new, self._count = old, new, count

@@ -1,4 +1,4 @@
-"""Counts the content of a session that a format cannot express, and describes it in words.
+"""Count the content of a session that a format cannot express, and describe it in words.
 
 Pure. This module finds the losses that are common to all foreign formats; the writer of each format
 finds the others.
@@ -57,7 +57,7 @@ _PLACE = ("format", "session")
 
 
 def difference_text(added: int, *, is_rewritten: bool) -> str:
-    """Return how an export differs from its imported file: lines `added`, and perhaps rewritten."""
+    """Describe how an export differs from its imported file: lines `added`, or also rewritten."""
     lines = "1 line" if added == 1 else f"{added} lines"
     also = ", and its lines rewritten" if is_rewritten else ""
     return f"the file differs from the imported one: {lines} added here{also}"
@@ -85,7 +85,7 @@ class Losses:
                 self.add(MISPLACED)
 
     def add_meta(self, entry: Entry, held: Collection[str] = ()) -> None:
-        """Count the fields of the source about the message `entry` that are not in `held`."""
+        """Count the source's fields of the message `entry` that are not in `held`."""
         for name in meta_of(entry.body):
             self.add(f"message field {name!r}", name not in held)
 

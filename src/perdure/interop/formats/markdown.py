@@ -1,4 +1,4 @@
-"""A transcript as Markdown, readable as text and with every renderer of CommonMark.
+"""Convert a transcript to Markdown, readable as plain text and in every CommonMark renderer.
 
 A text cannot change the structure: it cannot end its message, start another one, or be read as
 HTML. No renderer loads an image or runs a link from a text, and control characters are made
@@ -76,7 +76,7 @@ _DEEPEST_HEADING = 6
 def render_markdown(transcript: Transcript, *, has_all_branches: bool = False) -> bytes:
     """Return `transcript` as Markdown: the current branch, or all branches with `has_all_branches`.
 
-    Shape: the same transcript gives the same bytes; it ends with one line feed.
+    Shape: the same transcript always gives the same bytes; the text ends with one line feed.
     """
     main = transcript.branch(transcript.leaf)
     blocks = [*_heading(transcript), *_conversation(transcript, main)]
@@ -150,7 +150,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def _answers(transcript: Transcript, lines: Iterable[TranscriptLine]) -> dict[int, _Answer]:
-    """Map each call (by identity) to its result: the first later result with its id."""
+    """Map each call (by identity) to its result: the first later result with the call's id."""
     waiting: dict[str, Called] = {}
     found: dict[int, _Answer] = {}
     for line in lines:
@@ -253,7 +253,7 @@ def plain(text: str) -> str:
 
 
 def fence(text: str, language: str) -> str:
-    """Return `text` as a code block whose fence is longer than any in it."""
+    """Return `text` as a code block whose fence is longer than any fence in `text`."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
@@ -268,7 +268,7 @@ def fold_block(title: str, inside: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return `text`, made `inert`, as a block quote that its content cannot end.
+    """Return `text`, treated by `inert`, as a block quote that no content of `text` can end.
 
     Tabs at the start of a line become spaces, because tabs after a ``>`` would be narrower.
     """
@@ -280,7 +280,7 @@ def quote(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Return `text` as Markdown with all constructs closed, without HTML and our heading levels.
+    """Return `text` as Markdown with all constructs closed, without HTML or our heading levels.
 
     Text is kept as code only if every renderer reads it as code: a fence at the start of a line, or
     a span that ends on its own line.
@@ -309,8 +309,9 @@ def inert(text: str) -> str:
 def _code_length(lines: Sequence[str], at: int) -> int:
     """Return the number of lines of the fenced code at `at`; 0 if there is none.
 
-    Code at the margin extends to its end, or to the end of the text. Indented code may belong to a
-    list. It counts as code only if it ends at the same place inside and outside of a list.
+    Code whose fence is at the margin extends to its closing fence, or to the end of the text.
+    Indented code may belong to a list item. It counts as code only if it ends at the same place
+    with and without the list.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:
@@ -343,7 +344,7 @@ def _inert_stretch(lines: Sequence[str]) -> list[str]:
 
 
 def _is_ambiguous(line: str) -> bool:
-    """Return whether a renderer could pair the backticks of `line` beyond the end of the line."""
+    """Return whether a renderer could pair backticks of `line` with backticks of later lines."""
     if "\\`" in line or "|" in line:
         return True
     ends = [0, *(end for _, end in _code_spans(line))]
@@ -352,7 +353,7 @@ def _is_ambiguous(line: str) -> bool:
 
 
 def _code_spans(line: str) -> list[tuple[int, int]]:
-    """Return start and end of code spans: opened and closed by equally many backticks."""
+    """Return the start and end of each code span: equally many backticks open and close it."""
     runs = [found.span() for found in _TICKS.finditer(line)]
     later: dict[int, list[int]] = {}  # length -> runs of that length, the last one first
     for number in range(len(runs) - 1, -1, -1):
@@ -388,7 +389,8 @@ def _inert_line(line: str, *, has_spans: bool) -> str:
 def _inert_text(text: str, rest: str = "") -> str:
     """Return `text` of a line, followed by `rest`, without tags, images and unsafe links.
 
-    Marks become character references, which no renderer reads as marks in any position.
+    Markup characters become character references, which no renderer reads as markup in any
+    position.
     """
 
     def _mark(found: re.Match[str]) -> str:

@@ -49,7 +49,7 @@ _document = msgspec.json.Decoder(_Document | list[msgspec.Raw])
 
 
 def is_beginning(start: bytes) -> bool:
-    """Return whether a document of messages begins with `start`."""
+    """Return whether `start` is the beginning of a document of messages."""
     return _BEGINNING.match(start) is not None
 
 
@@ -127,7 +127,7 @@ class _Reader:
 
 
 def _places(content: bytes, pieces: list[msgspec.Raw]) -> Iterator[Line]:
-    """Yield the location of each piece in the document, with its content."""
+    """Yield the location and the content of each piece of the document."""
     offset, number = 0, 1
     for piece in pieces:
         written = bytes(piece)

@@ -1,9 +1,10 @@
 """perdure's own export format: one session as a self-contained file, written and read.
 
-A file is JSON lines: a header, the entries in order (``codec.line_of``), the foreign ids, the blobs
-they reference, and an end line that detects cut files. The session is self-contained: a fork's
-shared entries are written as its own. The same session always gives the same bytes, before and
-after an import. ``docs/log-format.md`` is the normative text.
+A file consists of JSON lines: a header, the entries in order (``codec.line_of``), the foreign ids,
+the blobs that the entries reference, and an end line by which a truncated file is detected. The
+session is self-contained: the entries that a fork shares are written as the fork's own entries. The
+same session always gives the same bytes, before and after an import. ``docs/log-format.md`` is the
+normative text.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Bundle(msgspec.Struct, frozen=True):
     """A self-contained session.
 
     Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which has no fork.
-    `aliases` are foreign ids of its entries. `stored_ids` are the ids of entries in the store, if
-    they differ: for a fork and for a single branch.
+    `aliases` are the foreign ids of the entries. `stored_ids` are the ids of the entries in the
+    store, if they differ from the ids here, as for a fork and for a single branch.
     """
 
     header: StreamHeader
@@ -94,7 +95,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A content and its name, which is derived from its hash."""
+    """A blob's content, and its name, which is derived from the hash of the content."""
 
     name: str
     content: bytes
@@ -105,7 +106,7 @@ NativeRecord = Entry | Named | Kept
 
 
 def parse(content: bytes, name: str) -> Bundle:
-    """Parse the session in the file `content`, called `name` in errors, all of it in memory.
+    """Parse the session in the file `content` completely in memory; errors call the file `name`.
 
     Raises: as `open_file`.
     """
@@ -167,7 +168,7 @@ def _records(
 
 
 class _Reader:
-    """Reads the lines after the header, and counts them."""
+    """Reads and counts the lines after the header."""
 
     def __init__(self, header: StreamHeader) -> None:
         self._stream = header.id
@@ -208,7 +209,7 @@ class _Reader:
 
 
 def blob_of_line(line: bytes) -> bytes:
-    """Return the content of a line that was checked before."""
+    """Return the blob in a line that was checked before."""
     record = _closing.decode(line)
     assert isinstance(record, _Blob)
     return b64decode(record.base64)
@@ -249,7 +250,7 @@ _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def move_entry(
     entry: Entry, stream: StreamId, seq: int, ids: Mapping[EntryId, EntryId], body: bytes = b""
 ) -> Entry:
-    """Return `entry` as the entry `seq` of `stream`; other entries have the new `ids`.
+    """Return `entry` as the entry `seq` of `stream`; `ids` has the new ids of other entries.
 
     `body` replaces the entry's body, if given.
     """

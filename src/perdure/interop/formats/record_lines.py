@@ -1,4 +1,4 @@
-"""Lines of a session file that is exported to pi or Operator, made by the codec of its format."""
+"""The lines of a session exported to pi or Operator, made by the codec of that format."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RecordLines:
     def of_entry(
         self, entry: Entry, body: Body, own: str, name_of: Callable[[EntryId, int], str]
     ) -> list[bytes]:
-        """Return the lines of `entry`: its first record is `own`, `name_of` names the others."""
+        """Return the lines of `entry`: its first record has the id `own`, others use `name_of`."""
         parent = None if entry.parent_id is None else self._last.get(entry.parent_id)
         lines: list[bytes] = []
         writing = msgspec.structs.replace(self._writing, own=own)
@@ -55,10 +55,10 @@ def changed_labels(
     said: Mapping[EntryId, str],
     last: Mapping[EntryId, str],
 ) -> Iterator[tuple[Entry, str, str | None]]:
-    """Yield side entry, record and text of each label that is new in the file or changed.
+    """Yield the side entry, record and text of each label that is new or changed in the file.
 
-    `newest` maps each entry to its newest side entry; `now` are the current labels, `said` the
-    labels in the file; `last` maps each entry to its record.
+    `newest` maps each entry to its newest label side entry; `now` are the current labels, `said`
+    are the labels in the file; `last` maps each entry to its record.
     """
     for target, note in newest.items():
         if now.get(target) != said.get(target) and target in last:

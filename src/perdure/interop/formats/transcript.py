@@ -1,9 +1,10 @@
-"""A session for display: the tree as numbered lines, parts as plain text, timed results.
+"""A session for display: the tree as numbered lines, parts as plain text, results with times.
 
-This module is pure and contains no format's syntax: Markdown and HTML are both made from it.
-`encode` of a `Transcript` is the data of the HTML page; the page's script reads the names and
-defaults defined here.
-Shape: `number`s count the tree entries from 0 in log order; parents come before their children.
+This module is pure and contains no syntax of an output format: Markdown and HTML are both made from
+a `Transcript`. `encode` of a `Transcript` is the data of the HTML page; the page's script reads the
+names and defaults defined here.
+Shape: each `number` counts the tree entries from 0 in log order; parents come before their
+children.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Thought(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinking"):
 
 
 class Medium(msgspec.Struct, frozen=True, omit_defaults=True, tag="media"):
-    """An image or other bytes; `data` is their base64 if they are stored."""
+    """An image or other bytes; `data` is the base64 text of the bytes if the store has them."""
 
     mime_type: str
     byte_length: int
@@ -208,7 +209,7 @@ def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> 
 
 
 def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
-    """Return the content of `bundle` that a transcript omits; `is_branch`: other branches too."""
+    """Return the content of `bundle` that a transcript omits; `is_branch`: also other branches."""
     states = sum(_is_state(entry) for entry in bundle.entries)
     left = Counter(e.kind for e in bundle.entries if e.lane == "side" and e.kind not in _TOLD)
     lost = Losses()
@@ -267,7 +268,7 @@ def _facts(
 
 
 def _first_words(lines: Iterable[TranscriptLine]) -> str | None:
-    """Return the start of the first user message; prefer messages that are not slash commands."""
+    """Return the start of the first user message that is not a slash command, if there is one."""
     command: str | None = None
     for line in lines:
         if line.role == "user":

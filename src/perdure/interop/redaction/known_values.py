@@ -1,4 +1,4 @@
-"""Find many known values in a text, in time that does not grow with the number of values.
+"""Find many known values in a text; the time does not grow with the number of values.
 
 Pure. A session may name ten thousand users or passwords, so a separate search for each value in
 every text would be too slow.
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 
 class KnownValues:
-    """Finds `values`, each at least `head` characters long; shorter ones are ignored.
+    """Finds `values` of at least `head` characters in texts; shorter values are ignored.
 
     The values are indexed by their first `head` characters, then by their length.
     """
@@ -24,7 +24,7 @@ class KnownValues:
                 by_length.setdefault(len(value), set()).add(value)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield start and end of each occurrence of a value, in the order of the starts."""
+        """Yield the start and end of each occurrence of a value, ordered by start."""
         if not self._by_head:
             return
         head, by_head = self._head, self._by_head

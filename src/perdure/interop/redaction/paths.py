@@ -1,6 +1,6 @@
 """Paths that identify a user: home directories, working directories, user names.
 
-Pure. The rest of a path stays: ``[home-1]/src/table.py`` still names the file.
+Pure. Other parts of a path stay unchanged: ``[home-1]/src/table.py`` still names the file.
 """
 
 from __future__ import annotations
@@ -122,12 +122,12 @@ def is_person(name: str) -> bool:
 
 
 def is_telling(folder: str) -> bool:
-    """Return whether `folder` is specific enough to be replaced everywhere."""
+    """Return whether the name `folder` is specific enough to be replaced in every text."""
     return len(folder.strip("/\\")) > 1 and ("/" in folder or "\\" in folder)
 
 
 def folder_pattern(folders: Iterable[str]) -> re.Pattern[str] | None:
-    """Return a pattern for any of `folders` at the start of a path; the longest first."""
+    """Return a pattern that matches any of `folders`, longest first, at the start of a path."""
     known = sorted({folder.rstrip("/\\") for folder in folders}, key=len, reverse=True)
     if not known:
         return None

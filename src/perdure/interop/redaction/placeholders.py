@@ -1,8 +1,9 @@
 """Replace secrets and identifying paths with placeholders; equal values get equal placeholders.
 
-Pure, in two passes: `Redactor.learn` sees every text first. So a value recognised in one place
-(``password=…``) is replaced in all others, and numbers follow the order in the whole session. A
-number reveals nothing about a value, unlike the hash of a short value.
+Pure, in two passes: `Redactor.learn` sees every text first. So a value that is recognised in one
+place (``password=…``) is replaced in all places, and placeholders are numbered in the order of the
+whole session. The number in a placeholder reveals nothing about the value; the hash of a short
+value would.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LEAST = 6
 class Redactor:
     """Replaces the learned values of the requested kinds, and counts them.
 
-    `folders` are working directories. Texts that are in `kept` as a whole stay unchanged.
+    `folders` are working directories. A text that equals a member of `kept` stays unchanged.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Redactor:
         return "".join((*pieces, text[at:]))
 
     def secret(self, value: str) -> str:
-        """Return the placeholder of a value that is a secret as a whole."""
+        """Return the placeholder for `value`, all of which is a secret."""
         return self._placeholder(value, Find(0, len(value), self._secrets.get(value, "secret")))
 
     def is_for(self, sort: Redaction) -> bool:
@@ -126,7 +127,7 @@ class Redactor:
         ]
 
     def _value_of(self, value: str) -> str:
-        """Return `value` without final punctuation if it also occurs without it.
+        """Return `value` without final punctuation if it also occurs without this punctuation.
 
         Otherwise the punctuation may belong to the secret, so it is replaced too.
         """
@@ -139,7 +140,7 @@ class Redactor:
             yield Find(find.start, find.start + len(value), find.kind)
 
     def _finds(self, text: str) -> tuple[Find, ...]:
-        """Return the secrets in `text`; cached, since there are two passes."""
+        """Return the secrets in `text`; the result is cached, since there are two passes."""
         if text not in self._seen:
             self._seen[text] = tuple(shapes.finds(text))
         return self._seen[text]
@@ -170,8 +171,8 @@ def _matches(shape: re.Pattern[str] | None, text: str, kind: str) -> Iterable[Fi
 def _without_overlap(found: Iterable[Find]) -> list[Find]:
     """Return `found` in order; of overlapping spans the first, or the longest at the same start.
 
-    The rest of a dropped span is joined to the remaining span, so that everything found is
-    replaced.
+    The part of a dropped span outside the other span is joined to that span, so that everything
+    found is replaced.
     """
     joined: list[Find] = []
     for find in sorted(found, key=lambda each: (each.start, -each.end)):

@@ -1,7 +1,7 @@
-"""Redact a whole session of secrets or identifying paths: header, entries, names, files.
+"""Remove secrets or identifying paths from a whole session: header, entries, names, files.
 
 Pure. Redaction inspects every string of every body, field names included; also the title, the
-working directory and the metadata. Import originals are removed: the imported file cannot be
+working directory and the metadata. Import originals are removed, so the imported file cannot be
 rebuilt from the result.
 """
 
@@ -37,7 +37,10 @@ _decoder = msgspec.json.Decoder()
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """Return the fixed words of bodies: names of fields and of choices. They are never secrets."""
+    """Return the fixed words of bodies: names of fields and of choices.
+
+    These words are never secrets.
+    """
     words: set[str] = set(BODIES)
     types = [Message, *BODIES.values()]
     _, components = msgspec.json.schema_components(types, schema_hook=lambda _: {"title": "any"})
@@ -72,8 +75,8 @@ class Redacted(msgspec.Struct, frozen=True):
 def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     """Return `bundle` with placeholders for all values of `sorts`.
 
-    Shape: ids, order and tree stay the same; import originals are replaced by a note. The id of an
-    origin is replaced in `Bundle.stored_ids`, and removed from the header.
+    Shape: ids, order and tree stay the same; import originals are replaced by a note. The id of a
+    fork's origin is replaced in `Bundle.stored_ids`, and removed from the header.
     """
     wanted = set(sorts)
     chosen: tuple[Redaction, ...] = tuple(sort for sort in REDACTIONS if sort in wanted)
@@ -107,7 +110,7 @@ def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
 
 
 def _renamed(id: EntryId, names: Mapping[str, str]) -> EntryId:
-    """Return `id` with its session replaced according to `names`."""
+    """Return the entry id `id` with its session id replaced according to `names`."""
     session, slash, seq = id.rpartition("/")
     return EntryId(names.get(session, session) + slash + seq)
 

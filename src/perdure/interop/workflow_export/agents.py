@@ -1,4 +1,4 @@
-"""The agent of a session, from its snapshot, in the keys of an agent file.
+"""Convert the snapshot of a session's agent to the keys of an agent file.
 
 A snapshot may come from any file, so every value is checked before it is written. Settings
 for which a dialect has no key are reported, never dropped silently.
@@ -77,7 +77,10 @@ _RETRY_OWN: Mapping[str, float] = {"cap_ms": 60_000, "factor": 2, "jitter": 0.2}
 
 
 class ExportedAgent(msgspec.Struct, frozen=True):
-    """An agent of a document. `lost` names the settings that the document lacks."""
+    """An agent as a workflow document contains it.
+
+    `lost` names the settings that the document lacks.
+    """
 
     definition: Mapping[str, object]
     lost: tuple[str, ...] = ()
@@ -149,7 +152,7 @@ def _setting_fields(
     convert: Callable[[object], object],
     key: str | None = None,
 ) -> dict[str, object]:
-    """Return the setting `name` under its `key`; nothing if it is empty or unreadable."""
+    """Return the setting `name` under its `key`; an empty result if it is empty or unreadable."""
     value = snapshot.get(name)
     if value is None or value == DEFAULTS.get(name):
         return {}
@@ -158,7 +161,7 @@ def _setting_fields(
 
 
 def _group(snapshot: Mapping[str, object], names: tuple[str, ...], key: str) -> dict[str, object]:
-    """Return the settings `names`, which a document has below `key`."""
+    """Return the settings `names`, grouped under `key` as in a document."""
     values = {name: snapshot.get(name, DEFAULTS[name]) for name in names}
     is_default = all(values[name] == DEFAULTS[name] for name in names)
     return {} if is_default or _plain(values) is None else {key: values}

@@ -1,7 +1,8 @@
-"""A session as a workflow: pure, so the same session gives the same document.
+"""Convert a session to a workflow. The code is pure: the same session gives the same document.
 
-Each completed turn of the branch is an agent node, in a line from ``input`` to ``output``. The
-metadata contains the whole transcript. Sessions have no conditions or loops: the author adds them.
+Each completed turn of the branch becomes an agent node; the nodes form a line from ``input`` to
+``output``. The metadata contains the whole transcript. Sessions have no conditions or loops: the
+author adds them to the workflow.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
 
 
 def _last_binding(bundle: Bundle) -> SessionStarted | AgentBound | None:
-    """Return the last binding of the session's agent, in its newest workspace, or None."""
+    """Return the last binding of the session's agent, with its newest workspace, or None."""
     bound: SessionStarted | AgentBound | None = None
     for entry in bundle.entries:
         if entry.kind not in (SessionStarted.kind, AgentBound.kind, WorkspaceChanged.kind):
@@ -151,7 +152,7 @@ def _remarks(made: SessionWorkflow) -> list[str]:
 
 
 def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
-    """Return the session's variables, and other names in its instructions, in name order.
+    """Return the session's variables, and further names used in its instructions, in name order.
 
     Values are not templates: a space is inserted into every template opener in a value. The working
     directory is left out, since every run has its own.
@@ -172,8 +173,8 @@ def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
 def with_resolved_prompt(agent: ExportedAgent, bound: SessionStarted | AgentBound) -> ExportedAgent:
     """Return `agent` with the instructions that its model was given, for a format without context.
 
-    If a value looks like ``{{ctx.name}}``, a space is inserted, so that a run does not fill it
-    again.
+    If a value looks like the template ``{{ctx.name}}``, a space is inserted, so that a run does not
+    fill the template.
     """
     prompt = bound.system_prompt
     if prompt is None:

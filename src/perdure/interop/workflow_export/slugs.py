@@ -1,8 +1,8 @@
 """Make ids from titles: Relavium's ASCII slug, and a slug that transliterates non-ASCII titles.
 
-Both kinds of slugs use fixed tables and rules: a title has the same id in every release. Characters
-that
-are not in the tables become their Unicode name, which never changes, or their number.
+Both kinds of slugs use fixed tables and rules, so a title gives the same id in every release. A
+character that is not in the tables is replaced by its Unicode name, which never changes, or by its
+number.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FIRST_SYLLABLE, _LAST_SYLLABLE = "가", "힣"
 
 
 def ascii_slug(title: str) -> str:
-    """Return Relavium's slug of `title`: all non-ASCII characters are gaps."""
+    """Return Relavium's slug of `title`: all non-ASCII characters count as separators."""
     return _join(title.lower())
 
 
@@ -87,7 +87,7 @@ def _syllable(number: int) -> str:
 
 
 def _by_name(letter: str) -> str:
-    """Return the romanization in Unicode's name (``HIRAGANA LETTER KA``: ka), or else the number.
+    """Return the romanization in the Unicode name (``HIRAGANA LETTER KA``: ka), or else its number.
 
     A letter without such a name gets spaces around its number.
     """

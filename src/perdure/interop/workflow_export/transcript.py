@@ -1,4 +1,4 @@
-"""A branch as messages of an agent session: numbered from 0, in path order, complete.
+"""A complete branch as messages of an agent session, numbered from 0 in path order.
 
 Text without a speaker (summaries, messages of extensions) is a ``system`` message. There are no
 provider signatures and no inline media, because the log contains none.

@@ -117,7 +117,7 @@ def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: Turn
 
 
 def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
-    """Record the result; if the tool itself was lost, follow its policy."""
+    """Record the result; if the tool itself was lost, follow the policy of the tool."""
     started = scribe.state.open_tool.started if scribe.state.open_tool is not None else None
     is_stale = happened.error_code == ApprovalStale.code
     if is_stale and started is not None and started.approved is not None:
@@ -149,7 +149,7 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
 def _ask_again(
     scribe: Scribe, started: ToolStarted, happened: inputs.ToolReturned, config: TurnConfig
 ) -> None:
-    """Ask again: the approved target changed before the tool ran, and nothing was done."""
+    """Ask for approval again: the approved target changed before the tool could run."""
     stale = ToolFinished(
         id=started.id,
         tool=started.tool,
@@ -175,13 +175,13 @@ def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
 
 
 def _drop_beside(scribe: Scribe) -> None:
-    """Record the other running tools as lost; their calls become pending again."""
+    """Record the tools that ran in parallel as lost; their calls become pending again."""
     for run in scribe.state.beside:
         _record_lost(scribe, run)
 
 
 def _record_lost(scribe: Scribe, run: OpenTool) -> None:
-    """Record `run`, whose outcome is unknown."""
+    """Record the end of the tool run `run` with an unknown outcome."""
     lost = ToolFinished(
         id=run.started.id,
         tool=run.started.tool,
@@ -219,7 +219,7 @@ def _tell_unknown(scribe: Scribe, config: TurnConfig) -> None:
 def _run_again(
     scribe: Scribe, started: ToolStarted, config: TurnConfig, *, is_allowed: bool = False
 ) -> None:
-    """Run a tool again if the current agent still allows it; `is_allowed`: a person allowed it."""
+    """Run a tool again if the agent still allows the run; `is_allowed`: a person allowed it."""
     call = scribe.state.pending[0]
     is_same = (call.id, call.name, call.args) == (started.id, started.tool, started.input)
     if started.tool not in config.tools or not is_same:
@@ -240,7 +240,7 @@ def _run_again(
 def on_wake(
     scribe: Scribe, happened: inputs.Woken | inputs.Expired | inputs.Lost, config: TurnConfig
 ) -> None:
-    """Act on the answer to the open question, or on the question's expiry."""
+    """Act on the answer to the open question, or on the expiry of that question."""
     asked = scribe.state.question
     assert asked is not None
     if isinstance(happened, inputs.Lost):
@@ -261,7 +261,7 @@ def on_wake(
 
 
 def _spend_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
-    """Make the delayed call, or end the turn; the state already contains the new limit."""
+    """Make the delayed model call, or end the turn; the state already has the new cost limit."""
     if answer.choice != "continue":
         reason = f"{answer.by} would not spend more"
         finish(scribe, "error", failure="budget_exceeded", error=reason)
@@ -293,7 +293,7 @@ def _run_as_told(
 
 
 def _start_if_unchanged(scribe: Scribe, question: Question, config: TurnConfig) -> None:
-    """Start the approved call if everything that the question showed is unchanged; else ask again.
+    """Start the approved call if everything shown in the question is unchanged; else ask again.
 
     The agent, its permissions and its tools may also have changed.
     """

@@ -1,4 +1,4 @@
-"""The end of a turn, and answers to calls that do not run."""
+"""End a turn, and answer tool calls that do not run."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def settle_call(
 
 
 def settle_open(scribe: Scribe, text: str) -> None:
-    """Answer every call that still runs with `text`: its outcome is unknown."""
+    """Give every call that still runs the answer `text`: the outcome of the call is unknown."""
     while scribe.state.open_tool is not None:
         call = scribe.state.pending[0]
         settle_call(scribe, call, "unknown", text, error_code="unknown_outcome")
 
 
 def interrupted_by(partial: Message) -> Interrupted:
-    """Return the part of a cut answer without calls that contain bytes; these calls never ran."""
+    """Return an interrupted answer without the calls that contain bytes; these calls never ran."""
     parts = tuple(
         part
         for part in partial.parts
@@ -88,12 +88,12 @@ def interrupted_by(partial: Message) -> Interrupted:
 
 
 def duration_ms(scribe: Scribe, open_tool: OpenTool) -> int:
-    """Time from the start of a tool until its outcome is recorded; the end itself is unknown."""
+    """Return the time from the start of a tool until now; when the tool ended is unknown."""
     return max(0, scribe.at - open_tool.started.called_at)
 
 
 def refuse_pending(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: str) -> None:
-    """Answer every call that is still pending with `text`."""
+    """Give every call that is still pending the answer `text`."""
     while scribe.state.pending:
         settle_call(scribe, scribe.state.pending[0], outcome, text, error_code=error_code)
 
@@ -101,7 +101,7 @@ def refuse_pending(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: 
 def finish(
     scribe: Scribe, end: TurnEnd, *, failure: Failure | None = None, error: str | None = None
 ) -> None:
-    """End the turn; adopt everything still queued, so that no message is lost.
+    """End the turn; adopt all messages that are still queued, so that none is lost.
 
     An open question is withdrawn.
     """

@@ -1,1 +1,1 @@
-"""Claude Code transcripts, read."""
+"""Read transcripts of Claude Code."""

@@ -1,8 +1,8 @@
-"""Claude Code's messages as perdure's: content blocks, tool results, media, usage, stop reasons.
+"""Convert Claude Code's messages: content blocks, tool results, media, usage, stop reasons.
 
-A line has one content block of an answer (in older versions: all blocks), or user text, or a tool's
-result. Signatures, encrypted reasoning and the tool results in the form that Claude Code displays
-(``toolUseResult``) are only in the import original.
+A line contains one content block of an answer (in older versions all blocks), or user text, or a
+tool's result. Signatures, encrypted reasoning and the tool results in the form that Claude Code
+displays (``toolUseResult``) are only in the import original.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
 def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Message:
     """Return the answer, or the block of an answer, in a record of type ``assistant``.
 
-    The usage of the returned message counts the whole answer. A block is written when it is
-    complete, mostly before the stop reason is known. The stop reason is then derived from the
-    content of the block. An answer that perdure wrote for Claude Code to continue has no usage: its
-    usage counts in its original session.
+    The usage of the returned message counts the whole answer. Claude Code writes a block when the
+    block is complete, mostly before the stop reason is known. The stop reason is then derived from
+    the content of the block. An answer that perdure wrote for Claude Code to continue has no usage:
+    its usage counts in its original session.
     """
     is_ours = text_in(message, "id") == f"{WRITTEN_HERE}{text_in(record, 'uuid')}"
     has_failed = flag_in(record, "isApiErrorMessage")

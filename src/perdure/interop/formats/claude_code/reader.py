@@ -1,10 +1,10 @@
 """Read Claude Code transcripts.
 
 A transcript is a tree by ``uuid`` and ``parentUuid``. Records of the conversation become entries of
-the tree; side chains are separate branches, off the leaf. All other records (progress, snapshots,
-queue operations) become an ``imported_record`` beside the tree. The children of such a record get
-its nearest ancestor as parent. If nearly no record names its parent (in a file written by hand),
-the file is read as one chain.
+the tree; side chains become branches that do not contain the leaf. All other records (progress,
+snapshots, queue operations) become an ``imported_record`` beside the tree. The children of such a
+record get its nearest ancestor in the conversation as parent. If nearly no record names its parent
+(in a file written by hand), the file is read as one chain.
 """
 
 from __future__ import annotations
@@ -119,7 +119,10 @@ class _About:
                 self._missing = [each for each in self._missing if each != key]
 
     def header(self) -> SourceHeader:
-        """Return the first session named. A file of an agent's side chain is a separate session."""
+        """Return the header with the first session id that a record names.
+
+        A file with an agent's side chain becomes a separate session.
+        """
         session = next(iter(self.sessions), None)
         agent = self.metadata.get("agent")
         header = SourceHeader(session, self.created_at, self.cwd, self.metadata)
@@ -269,7 +272,7 @@ class Reader:
         return node
 
     def _follow(self, fields: Fields, number: int, node: int, hung_on: int | None) -> None:
-        """Continue from the item `node`, made of the line `number`."""
+        """Make the item `node`, read from the line `number`, the leaf."""
         is_side = fields.get("isSidechain") is True
         self._leaves[is_side].follow_line(number, node)
         if not is_side:
@@ -278,7 +281,7 @@ class Reader:
             self.roots += 1
 
     def add_message(self, record: Record, hung_on: int | None) -> tuple[Part, ...] | int:
-        """Return the parts of a record's message, or the item that is stored if it has none."""
+        """Return the parts of a record's message; without parts, the item stored instead."""
         message = object_in(record.fields, "message")
         parts = None if message is None else content_of(message, self.draft.media)
         if parts is not None:
@@ -344,7 +347,7 @@ def _answer(reader: Reader, item: Item, fields: Fields, parts: tuple[Part, ...])
 
 
 def _count_usage_once(reader: Reader, item: int, answer_id: str) -> None:
-    """Keep the usage only at the newest block, because every block reports the answer's usage."""
+    """Keep the usage only at the newest block: each block reports the whole answer's usage."""
     former = reader.usage_at.get(answer_id)
     if former is not None:
         reader.draft.items.set_usage(former, None)
@@ -370,7 +373,7 @@ def _user(reader: Reader, record: Record, hung_on: int | None) -> int:
 
 
 def _started_agent(fields: Fields) -> Fields | None:
-    """Return the separate session of the agent that gave this result, if there is one."""
+    """Return the session of the agent that gave this result, if the agent has its own session."""
     session = name_in(fields, "sessionId")
     agent = name_in(object_in(fields, "toolUseResult") or {}, "agentId")
     if session is None or agent is None:

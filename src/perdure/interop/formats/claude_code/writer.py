@@ -1,7 +1,7 @@
 """Write a conversation as a Claude Code transcript, which ``claude --resume`` continues.
 
-Pure. One record per message, in a chain; the title is a record at the end. Claude Code writes one
-record per content block, but can also read several blocks in one record.
+Pure. The file has one record per message, in a chain, and a record with the title at the end.
+Claude Code writes one record per content block, but can also read several blocks in one record.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Codex's response items as perdure's messages: text, reasoning, calls, results, usage.
+"""Convert Codex's response items to messages: text, reasoning, calls, results, usage.
 
-An item is a message, a piece of reasoning, a call or a result; each becomes a separate entry.
+A response item is a message, a piece of reasoning, a call or a result; each item becomes one entry.
 Encrypted reasoning and snapshots of the workspace are only in the import original.
 """
 
@@ -56,7 +56,7 @@ _ALREADY_READ = 1_000_000  # characters of a result that are searched for an exi
 
 
 def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
-    """Convert the response item `item`; None if it has no known content."""
+    """Convert the response item `item` to a body; return None if it has no known content."""
     kind = text_in(item, "type") or ""
     if kind == _MESSAGE or (not kind and "role" in item):  # nearly always with its type
         return _message(item, media, model)
@@ -69,7 +69,7 @@ def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
 
 
 def retained_of(items: Iterable[object], summary: str, media: Media) -> tuple[Message, ...]:
-    """Return the history that replaced earlier messages at a compaction, without the summary."""
+    """Return the messages that replaced the history at a compaction, without the summary."""
     kept: list[Message] = []
     for item in items:
         fields = fields_of(item)
@@ -157,7 +157,7 @@ def _function_call(item: Fields, _media: Media) -> Message | None:
 
 
 def _arguments(written: object) -> Fields:
-    """Parse arguments, which are JSON inside a string; other text is kept unchanged."""
+    """Parse a call's arguments, which are a string with JSON; any other text is kept unchanged."""
     if isinstance(written, str):
         found = fields_of(read_line(written.encode("utf-8", "replace")).value)
         return {"arguments": written} if found is None and written else found or {}

@@ -1,8 +1,9 @@
-"""Read Codex rollouts: lines in an envelope of `type` and `payload`, and older bare lines.
+"""Read Codex rollouts: lines with `type` and `payload`, and lines of older versions without them.
 
 A rollout is one chain: each item follows the previous one, and a rollback moves the leaf to before
-the undone turns. Response items are the conversation. Events repeat it for display and become
-``imported_record`` s, except for the usage, names and rollbacks that only they contain.
+the undone turns. Response items are the conversation. Events repeat the conversation for display
+and become ``imported_record`` entries, except for the usage, names and rollbacks, which only events
+contain.
 Source: openai/codex, ``codex-rs/protocol/src/protocol.rs`` and ``models.rs``.
 """
 
@@ -175,7 +176,7 @@ parse = whole_parser(FORMAT, Reader)
 
 
 def _unwrap_line(fields: Fields) -> tuple[str | None, Fields]:
-    """Return the type and content of a line, also of a bare line of the first versions."""
+    """Return the type and content of a line, including lines of first versions without envelope."""
     kind = name_in(fields, "type")
     if kind in ENVELOPES:
         payload = object_in(fields, "payload")
@@ -260,7 +261,7 @@ def _add_said(reader: Reader, record: Record, body: Message | CustomMessage) -> 
 
 
 def _note_said(reader: Reader, before: int | None, own: int, body: Message | CustomMessage) -> None:
-    """Record facts about the message `body` (item `own` below `before`) for later lines."""
+    """Store facts about the message `body` (item `own` below `before`), needed for later lines."""
     if isinstance(body, Message) and body.role == "assistant":
         reader.unpaid = own
     elif isinstance(body, Message) and body.role == "user":

@@ -1,9 +1,9 @@
-"""Read the chats of Cursor: rows of ``state.vscdb``, one for each message and one for the chat.
+"""Read Cursor's chats: rows of ``state.vscdb``, one for each message and one for the chat.
 
 A chat lists its messages in order. Each answer, thought or tool call is a separate message. If
-Cursor is generating an answer, only the messages before it are read. Keys that encrypt something
-for Cursor's service are removed from the row of the chat.
-Source: descriptions of the database in public programs that read it, as of 2026.
+Cursor is generating an answer, only the messages before it are read. Encryption keys of Cursor's
+service are removed from the row of the chat.
+Source: public programs that read the database, as of 2026.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read the sessions of Goose: rows of ``sessions.db``, and the ``.jsonl`` files used before it.
+"""Read Goose's sessions: rows of ``sessions.db``, and ``.jsonl`` files of earlier versions.
 
 A session is one chain of messages. After a compaction, Goose hides the older messages from the
 model and adds the summary as a message that only the model sees. perdure imports this message as a
@@ -101,7 +101,7 @@ def is_record(fields: Fields) -> bool:
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session in the name of an older file, as in the database."""
+    """Return `header` with the session id from an older file's name, as in the database."""
     if header.session is not None or not _SESSION.fullmatch(path.stem):
         return header
     return msgspec.structs.replace(header, session=path.stem)
@@ -214,7 +214,7 @@ class Reader(LineReader):
         return bodies
 
     def _summary(self, said: list[Part]) -> ItemBody:
-        """Return the compaction, or a message from Goose itself to the model."""
+        """Return the compaction, or a message that Goose itself wrote to the model."""
         text = "\n\n".join(part.text for part in said if isinstance(part, TextPart))
         if self._has_hidden and text:
             self._has_hidden = False

@@ -1,7 +1,7 @@
 """The lines that represent the rows of a database: one JSON object for each row.
 
-A session in a database is read as a file of such lines; these lines are its import original. So
-nothing of a row is lost, and the readers of formats are the same for files and databases.
+A session in a database is read as a file of such lines, and these lines are the import original of
+the session. So no data of a row is lost, and readers work on files and databases in the same way.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def table_of(fields: Fields, format: str) -> str | None:
 
 
 def json_in(row: Fields, column: str) -> object:
-    """Return the JSON value in the text of `column`; None if there is none."""
+    """Parse the text of `column` as JSON; return None if it is not JSON."""
     text = text_in(row, column)
     reading = None if text is None else read_line(text.encode())
     return reading.value if reading is not None and reading.is_json else None

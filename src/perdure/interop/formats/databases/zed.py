@@ -1,8 +1,8 @@
-"""Read the threads of Zed: rows of ``threads.db``, each with one JSON document, mostly compressed.
+"""Read Zed's threads: rows of ``threads.db``; each has a JSON document, mostly compressed.
 
 The messages of the document become lines. The rest of the document becomes the last line, because
-it changes with every message and an import compares the lines before it. Messages are one chain.
-Messages have no times, so each gets the time of the thread's beginning. Subagents' threads are
+it changes with every message and an import compares the lines before it. The messages form one
+chain. Messages have no time, so each gets the time when the thread began. Subagents' threads are
 separate sessions.
 Source: ``db.rs``, ``thread.rs`` and ``legacy_thread.rs`` in ``crates/agent`` of zed-industries/zed,
 and ``request.rs`` in ``crates/language_model_core``, as of 2026.
@@ -198,7 +198,7 @@ def _beginning_of(thread: Fields, row: Fields) -> str | None:
 
 
 def _folder_of(thread: Fields, row: Fields) -> str | None:
-    """Return the thread's first folder; the row stores the folders sorted, with their order."""
+    """Return the thread's first folder; the row stores the folders sorted, and their true order."""
     folders = (name_in(row, "folder_paths") or "").splitlines()
     order = (text_in(row, "folder_paths_order") or "").split(",")
     if folders:
@@ -265,7 +265,7 @@ def _answer_and_results(
 
 
 def _part(item: object, media: Media) -> Part:
-    """Return a piece of content: named by its only key, or before 0.3.0 by its type."""
+    """Return a piece of content; its only key, or before 0.3.0 its field `type`, names its kind."""
     fields = fields_of(item) or {}
     kind, value = next(iter(fields.items()), ("", None))
     inner = fields_of(value) or {}
@@ -292,7 +292,7 @@ def _part(item: object, media: Media) -> Part:
 
 
 def _mentioned(fields: Fields) -> str:
-    """Return a mention's text for the model: its name, and its content at that time."""
+    """Return a mention's text for the model: the name and former content of the mentioned item."""
     (kind, place), *_ = (object_in(fields, "uri") or {"": None}).items()
     told = fields_of(place) or {}
     names = ("abs_path", "name", "url", "skill_file_path", "file_path", "base_ref")
@@ -328,7 +328,7 @@ def _result(fields: Fields, media: Media) -> ToolResultPart | None:
 
 
 def _shown(item: object, media: Media) -> Part | None:
-    """Return a part of a result: a text, or an object with a text or picture (any key case)."""
+    """Return a part of a result: text, or an object with text or a picture (keys in any case)."""
     if isinstance(item, str):
         return TextPart(item)
     fields = {key.lower(): value for key, value in (fields_of(item) or {}).items()}

@@ -1,7 +1,7 @@
 """The index of an archive: one page that lists and searches the pages of many sessions.
 
-Like the pages of the sessions, the index loads nothing: its rows are JSON in the page, and they are
-shown as text nodes.
+Like the pages of the sessions, the index loads no other file: its rows are JSON in the page, and
+are shown as text nodes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HASHED = len("sha256-") + 16
 
 
 class ArchiveRow(msgspec.Struct, frozen=True):
-    """A session of the index. `text` is searched; `facts` are shown below the title."""
+    """One session in the index. `text` is searched; `facts` are shown below the title."""
 
     file: str
     title: str
@@ -63,7 +63,7 @@ def render_index(rows: Sequence[ArchiveRow]) -> bytes:
 
 
 def searched_text(transcript: Transcript) -> str:
-    """Return the text that the index searches: every branch as it was written, not as Markdown.
+    """Return the text that the index searches: all branches, as plain text and not as Markdown.
 
     The text begins with the title and the instructions of the session.
     """

@@ -1,8 +1,9 @@
-"""A transcript as one HTML file that loads nothing: script, style and data are embedded.
+"""A transcript as one HTML file that loads no other file: it embeds script, style and data.
 
 All content of a transcript is data: JSON in the file without a single ``<``, shown as text nodes or
-as Markdown that a sanitizer cleaned. A policy in the page forbids every other script, style, image,
-frame, form and connection, and any conversion of strings to markup except by that sanitizer.
+as Markdown that a sanitizer cleaned. A policy in the page forbids every script, style, image,
+frame, form and connection that is not part of the page, and any conversion of strings to markup
+except by that sanitizer.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def fill(template: str, texts: Mapping[str, str]) -> bytes:
 def embed_json(value: object) -> str:
     """Return `value` as JSON that is safe inside a ``script`` element.
 
-    Shape: no ``<``, ``>`` or ``&``; they only occur inside strings, where they are escaped.
+    Shape: the text has no ``<``, ``>`` or ``&``: JSON has these characters only inside strings,
+    where they are escaped.
     """
     return _UNSAFE.sub(lambda found: _ESCAPES[found[0]], encode(value).decode())
 
@@ -100,11 +102,11 @@ def _script() -> str:
 
 
 def _without_map(script: str) -> str:
-    """Return `script` without its last comment, the address of a map that the page lacks."""
+    """Return `script` without its last comment, which names a missing source map."""
     return script.partition("//# sourceMappingURL=")[0].rstrip()
 
 
 @cache
 def asset(name: str) -> str:
-    """Return a file of the pages."""
+    """Return the content of a file that the pages use."""
     return resources.files(_PACKAGE).joinpath(*_FOLDER, name).read_text(encoding="utf-8")

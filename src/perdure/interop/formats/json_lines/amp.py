@@ -1,9 +1,9 @@
 """Read the threads of Amp: ``threads/T-*.json``, one JSON document with a thread and its messages.
 
 The messages become lines. The rest of the document becomes the last line, because it changes with
-every message and an import compares the lines before it. Messages are one chain. Subagents' threads
-are separate sessions.
-Source: descriptions of the files in public programs that read them, as of 2026.
+every message and an import compares the lines before it. The messages form one chain. Subagents'
+threads are separate sessions.
+Source: public programs that read these files, as of 2026.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FAILED = ("error", "cancelled", "rejected-by-user")
 def gather(path: Path) -> Held:
     """Return the thread in the document `path`, as lines.
 
-    Raises: FormatError if the document is not a thread; LimitExceeded; OSError becomes FormatError.
+    Raises: FormatError if the document cannot be read or is not a thread; LimitExceeded.
     """
     try:
         content = read_named(path, "import_file_bytes", path.name)
@@ -200,7 +200,7 @@ def _usage(used: Fields) -> Usage | None:
 
 
 def _folder_of(thread: Fields) -> str | None:
-    """Return the working folder from its address in the thread."""
+    """Return the working folder; the thread contains the folder's address."""
     initial = object_in(object_in(thread, "env") or {}, "initial") or {}
     for tree in list_in(initial, "trees") or ():
         try:

@@ -1,7 +1,7 @@
 """Read the sessions of GitHub Copilot CLI: ``events.jsonl``, one event per line.
 
-Each event names its predecessor. Events other than messages and tool results are stored outside the
-conversation, like the events of subagents. Reasoning in a separate event belongs to the next
+Each event names its predecessor. Events of subagents, and all events other than messages and tool
+results, are stored outside the conversation. Reasoning in a separate event belongs to the next
 answer. A line without a type is an unknown event, or a message if it has a role and content.
 Source: ``session-events.ts`` of github/copilot-sdk, as of 2026.
 """
@@ -53,7 +53,7 @@ _OF_SUBAGENTS = ("agentId", "parentToolCallId")
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session that the path names, for a file without its first event."""
+    """Return `header` with the session id in the path, for a file without its first event."""
     path = path.absolute()
     name = path.parent.name if path.name == "events.jsonl" else path.stem
     if header.session is not None or not _UUID.fullmatch(name):

@@ -1,9 +1,10 @@
 """Read the sessions of Gemini CLI: ``chats/session-*.jsonl``, one record per line.
 
-A message is written again, under the same id, when its calls have ended. The import adds the new
-calls and results after the parts that are already imported. A message whose text changed begins a
-branch. A record ``$rewindTo`` moves the leaf to before a message; ``$set`` with messages moves it
-to the point where they differ.
+Gemini CLI writes a message again, under the same id, when the calls of the message have ended. The
+import adds the new calls and results after the parts that are already imported. A message whose
+text changed begins a branch. A record ``$rewindTo`` moves the leaf to before a message. A record
+``$set`` with messages moves the leaf to the point where these messages differ from the current
+ones.
 Source: Gemini CLI 0.61, which wrote the fixture, and its published package.
 """
 
@@ -55,7 +56,7 @@ _METADATA = ("projectHash", "kind")
 
 
 class _Told(msgspec.Struct):
-    """The state of a message: a digest of its words, its calls, and the calls with results.
+    """The state of a message: a digest of its text, its calls, and those calls that have a result.
 
     `at` is its place in the chain when it was added; `before` is the leaf at that time.
     """
@@ -178,7 +179,7 @@ class Reader(LineReader):
     # -- messages
 
     def _take_message(self, record: Record, fields: Fields, *, is_moved: bool = False) -> None:
-        """Read a message; with `is_moved`, add it as new even if it exists at another place."""
+        """Read a message; with `is_moved`, add it as new even if it exists elsewhere."""
         own = name_in(fields, "id") or f"{record.line.number}:{self._ordinal}"
         kind = text_in(fields, "type")
         if kind not in ("user", "gemini"):
@@ -279,7 +280,7 @@ parse = whole_parser(FORMAT, Reader)
 
 
 def part_of(fields: Fields, media: Media) -> Part | None:
-    """Return a part in the form of Google's API, other than a call; None for an unknown type."""
+    """Convert a part in the form of Google's API, except a call; None for an unknown type."""
     text = fields.get("text")
     if isinstance(text, str):
         return ThinkingPart(text) if fields.get("thought") is True else TextPart(text)
@@ -310,7 +311,7 @@ def response_of(call_id: str, answered: Fields, media: Media, *, is_error: bool)
 
 
 def _answered_in(call: Fields) -> Fields | None:
-    """Return the response to a call that has ended."""
+    """Return the function response of a call that has ended."""
     for each in list_in(call, "result") or ():
         answered = object_in(fields_of(each) or {}, "functionResponse")
         if answered is not None:

@@ -1,7 +1,8 @@
 """Read the sessions of Kimi CLI: ``context.jsonl``, one message per line.
 
 Everything is one chain, without ids and times; the folder of the file names the session. When Kimi
-CLI reverts or compacts, it renames the file and writes another: each becomes a session.
+CLI reverts or compacts a conversation, it renames the file and writes a new one: each of these
+files becomes a session.
 Source: ``soul/context.py`` and ``kosong/message.py`` of MoonshotAI/kimi-cli, as of 2026.
 """
 
@@ -35,7 +36,7 @@ _MEDIA = ("image_url", "audio_url", "video_url")
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is one of Kimi CLI's own records; its messages have a common form."""
+    """Return whether `fields` is a record, other than a message, that only Kimi CLI writes."""
     return text_in(fields, "role") in _RECORDS and "type" not in fields
 
 

@@ -2,8 +2,8 @@
 
 The events become lines, below a first line with the id and the working folder. Nothing else of
 ``base_state.json`` is read, because it contains settings and keys of the model. Events form one
-chain; events that no model receives are stored outside the conversation. A condensation is a
-compaction.
+chain; events that no model receives are stored outside the conversation. A condensation of
+OpenHands becomes a compaction.
 Source: ``sdk/event`` and ``conversation/persistence_const.py`` of OpenHands/software-agent-sdk, as
 of 2026.
 """
@@ -171,7 +171,7 @@ class Reader(LineReader):
             self._order.append(self._leaf)
 
     def _kept_after(self, forgotten: Iterable[str]) -> int | None:
-        """Return the first item after all `forgotten` events; None if there is none."""
+        """Return the first item after all `forgotten` events; None if no item follows."""
         last = max((self._nodes[each] for each in forgotten if each in self._nodes), default=-1)
         following = bisect_right(self._order, last)
         return self._order[following] if following < len(self._order) else None

@@ -37,7 +37,7 @@ _FOREIGN = "it is not a record of a session of Qwen Code"
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a record of Qwen Code; records of Claude Code have no parts."""
+    """Return whether `fields` is a record of Qwen Code; Claude Code's have no parts."""
     if name_in(fields, "uuid") is None or name_in(fields, "sessionId") is None:
         return False
     message = object_in(fields, "message")
@@ -122,7 +122,7 @@ def _part(fields: Fields, media: Media) -> Part | None:
 
 
 def _usage(counted: Fields | None) -> Usage | None:
-    """Return the usage. Cached tokens are counted as input; thoughts are not counted as output."""
+    """Return the usage. The source counts cached tokens as input, and not thoughts as output."""
     if counted is None:
         return None
     cached = count_in(counted, "cachedContentTokenCount")

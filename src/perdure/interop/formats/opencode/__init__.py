@@ -1,1 +1,1 @@
-"""Exports of opencode, read."""
+"""Read and write exports of opencode."""

@@ -1,4 +1,4 @@
-"""Ids in opencode's form: a kind, 12 hex digits of time and number, 14 letters and digits."""
+"""Ids in opencode's form: kind, 12 hex digits (time and number), then 14 letters and digits."""
 
 from __future__ import annotations
 

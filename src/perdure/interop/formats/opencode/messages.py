@@ -1,8 +1,8 @@
-"""opencode's parts as perdure's messages.
+"""Convert opencode's message parts to perdure's messages.
 
 An opencode answer is one record with all its steps: thinking and text, calls with their results,
-and the usage of each step. In perdure, each step becomes an answer and the message with its
-results. Only the import original contains snapshots, patches and metadata of parts.
+and the usage of each step. In perdure, each step becomes an answer and a message with the results
+of the answer's calls. Only the import original contains snapshots, patches and metadata of parts.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class _Reader:
                 self.draft.report_malformed(line, f"it is not an export of opencode ({reason})")
 
     def take(self, document: _Document) -> None:
-        """Read the whole of it."""
+        """Read the whole document."""
         places = self._places([document.info, *document.messages])
         info = next(places)
         self._info = _fields_in(info)
@@ -94,7 +94,7 @@ class _Reader:
             self._take_message(line)
 
     def _places(self, pieces: list[msgspec.Raw]) -> Iterator[Line]:
-        """Yield the location of each piece in the document, with its content."""
+        """Yield the location and the content of each piece of the document."""
         offset, number = 0, 1
         for piece in pieces:
             written = bytes(piece)
@@ -128,7 +128,7 @@ class _Reader:
             self._add(record, steps_of(info, parts, self.draft.media), subagents_of(parts))
 
     def _note_handover(self, line: Line, info: Fields, parts: list[object]) -> None:
-        """Remember the mark in `parts`, and that the message on `line` was written with it."""
+        """Remember the handover mark in `parts`, and the `line` of the message that has it."""
         at = _created_at(info)
         for part in map(fields_of, parts) if self._mark is None else ():
             self._mark = self._mark or handover_in(object_in(part or {}, "metadata") or {})
@@ -138,7 +138,7 @@ class _Reader:
             self._mark = msgspec.structs.replace(self._mark, lines=line.number)
 
     def _handover(self) -> Handover | None:
-        """Return the mark; None if it belongs to another session."""
+        """Return the handover mark; None if the mark belongs to another session."""
         mark, at = self._mark, _created_at(self._info)
         own = name_in(self._info, "id") or ""
         is_own = mark is not None and at is not None and is_id_of(own, "ses", at, str(mark.id))
@@ -197,5 +197,5 @@ def _created_at(info: Fields) -> int | None:
 
 
 def is_beginning(start: bytes) -> bool:
-    """Return whether an export of opencode begins with `start`."""
+    """Return whether `start` is the beginning of an export of opencode."""
     return _BEGINNING.match(start) is not None

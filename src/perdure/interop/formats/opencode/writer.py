@@ -176,7 +176,7 @@ class _Writer:
         }
 
     def _placed(self, message: str, at: int, parts: Sequence[Fields]) -> list[Fields]:
-        """Return `parts`, without empty ones, with their ids."""
+        """Return the `parts` that are not empty, with their ids."""
         place = {"sessionID": self._session, "messageID": message}
         return [{"id": self._next("prt", at), **place, **part} for part in parts if part]
 

@@ -1,9 +1,10 @@
-"""Read Operator session files: version 3, the form of its documentation, and the legacy one.
+"""Read Operator session files: version 3, the form in its documentation, and the legacy form.
 
 As in pi, an Operator file contains one tree; its labels and names become side entries in perdure. A
 ``leaf`` record moves the leaf and has no children. The legacy form is a line of metadata and one
-message per line, in order. Its lines have no ids and are identified by their content, because each
-save rewrites the whole file. Fields unknown to perdure stay in the import original.
+message per line, in order. Lines of the legacy form have no ids. They are identified by their
+content, because each save rewrites the whole file. Fields unknown to perdure stay in the import
+original.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def _time_of(fields: Fields, message: Fields) -> int | None:
 
 
 def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
-    """Return the entry from which the conversation continues after the ``leaf`` record."""
+    """Return the entry to which the ``leaf`` record moves the leaf."""
     target = name_in(record.fields, "target_id")
     if target is not None and target not in reader.linker.nodes:
         text = f"line {record.line.number}: the leaf it moves to is not here; it stays"
@@ -191,7 +192,7 @@ def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a record of Operator, also of the first versions."""
+    """Return whether `fields` is a record of Operator, including its first versions."""
     kind = name_in(fields, "type")
     if kind == LEGACY_HEADER:
         return name_in(fields, "id") is not None and "created_at" in fields

@@ -1,9 +1,9 @@
-"""Write a whole session as an Operator file: its original file, if any, plus new records.
+"""Write a whole session as an Operator file: its original file, if it has one, plus new records.
 
-Pure. A session that was read from an Operator file and not changed gives the bytes of that file. A
-changed session adds new records. Any other session is written from scratch: first the tree in log
-order, then labels and the title (Operator stores them in the tree too), then a ``leaf`` record that
-moves back to the current leaf.
+Pure. A session that was read from an Operator file and not changed gives the bytes of that file.
+For a changed session, new records are added to these bytes. Any other session is written from
+scratch: first the tree in log order, then labels and the title (Operator stores them in the tree
+too), then a ``leaf`` record that moves back to the current leaf.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """The file a session was read from: its bytes, and the seqs of the entries that store them."""
+    """The file from which a session was read: its bytes, and the seqs of their entries."""
 
     content: bytes
     parts: frozenset[int]
@@ -259,7 +259,7 @@ class _Writer:
 
 
 def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
-    """Return the compactions that a later compaction on their branch keeps."""
+    """Return the compactions that a later compaction on the same branch keeps."""
     by_id = {entry.id: entry for entry in tree}
     found: set[EntryId] = set()
     for entry in by_id.values():

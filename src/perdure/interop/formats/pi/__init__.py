@@ -1,1 +1,1 @@
-"""pi sessions: version 1, 2 and 3 read, version 3 written."""
+"""Read pi sessions of version 1, 2 and 3, and write version 3."""

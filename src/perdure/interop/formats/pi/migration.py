@@ -1,7 +1,7 @@
-"""Records of a pi file with other ids or in a newer version, everything else byte for byte.
+"""Change ids or the version in records of a pi file; all other bytes stay the same.
 
-Works on records as pi's own migration does: replaced fields stay in place, new fields are added at
-the end. A value that is not changed keeps its spelling, numbers included.
+This module changes records as pi's own migration does: replaced fields stay in place, new fields
+are added at the end. A value that is not changed keeps its bytes; this includes numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def version_of(content: bytes) -> float:
 
 
 def migrate(content: bytes, ids: Mapping[int, str]) -> bytes:
-    """Convert the file `content` to version 3. `ids` are for records without an id, by offset."""
+    """Convert the file `content` to version 3.
+
+    `ids` maps the offset of a record without an id to its new id.
+    """
     migration = _Migration(ids)
     lines = [migration.line(line.offset, line.content) for line in lines_of(content)]
     return b"\n".join(lines) + (b"\n" if content.endswith(b"\n") else b"")
@@ -56,7 +59,7 @@ def replace_keys(line: bytes, changes: Mapping[str, object], removed: str | None
 
 
 def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
-    """Rename the role of hook messages to version 3's custom role."""
+    """Change the role of hook messages to the role `custom` of version 3."""
     message = bytes(fields.get("message", b""))
     if _OLD_ROLE not in message:
         return
@@ -67,7 +70,7 @@ def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
 
 
 def _splice(line: bytes, changes: Mapping[str, object]) -> bytes:
-    """Insert `changes` before the last brace of `line`, which only lenient readers accept."""
+    """Insert `changes` before the last brace of `line`, a line that only lenient readers accept."""
     end = line.rfind(b"}")
     return line[:end] + b"," + encode(dict(changes))[1:-1] + line[end:]
 
@@ -80,7 +83,7 @@ class _Migration:
         self._has_header = False
 
     def line(self, offset: int, content: bytes) -> bytes:
-        """Return one line in version 3; lines that are not records stay unchanged."""
+        """Convert one line to version 3; lines that are not records stay unchanged."""
         fields = fields_of(read_line(content).value)
         if fields is None or name_in(fields, "type") is None:
             return content

@@ -27,7 +27,7 @@ class Content(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in errors."""
+        """The name of the source in errors."""
         ...
 
     @property
@@ -38,7 +38,7 @@ class Content(Protocol):
     def read(self, offset: int, length: int) -> bytes:
         """Return the `length` bytes from `offset` on; fewer only at the end.
 
-        Raises: FormatError if the bytes cannot be read, or no longer exist.
+        Raises: FormatError if the bytes cannot be read or no longer exist.
         """
         ...
 
@@ -154,7 +154,7 @@ def line_number_at(content: Content, offset: int) -> int:
 
 
 def end_of_lines(content: Content) -> int:
-    """Return the end of the last complete line; 0 if there is none."""
+    """Return the end of the last complete line; 0 if no line is complete."""
     end = content.length
     while end > 0:
         begin = max(0, end - CHUNK_BYTES)
@@ -166,7 +166,7 @@ def end_of_lines(content: Content) -> int:
 
 
 def batches_in(content: Content) -> Iterator[tuple[list[bytes], bool]]:
-    """Yield batches of lines without LF, and whether an LF ended them.
+    """Yield batches of lines without their LF, and whether an LF ended these lines.
 
     Shape: a line without an LF comes last, and alone.
     """
@@ -195,5 +195,5 @@ def lines_in(content: Content) -> Iterator[Line]:
 
 
 def first_line(content: Content) -> bytes:
-    """Return the first line that is not blank; empty if there is none."""
+    """Return the first line that is not blank; empty bytes if every line is blank."""
     return next((line.content for line in lines_in(content) if not line.is_blank), b"")

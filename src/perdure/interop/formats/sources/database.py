@@ -1,8 +1,8 @@
-"""An SQLite file of another program: its tables are read, nothing in it is trusted or changed.
+"""Read tables of another program's SQLite file; nothing in the file is trusted or changed.
 
-Invariant: every query has a limit of work and of the size of a value. Views, virtual tables and
-generated columns, which could run something, are no tables here. Text that is no UTF-8 and binary
-values are returned as base64, so every value can be written as JSON.
+Invariant: every query has a limit for its work and for the size of a value. Views, virtual tables
+and generated columns could run code, so this module does not read them. Text that is no UTF-8 and
+binary values are returned as base64, so every value can be written as JSON.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Database:
     ) -> Iterator[Row]:
         """Yield the rows of `table`, by default with all columns.
 
-        `where` and `order` are SQL of ours.
-        Raises: FormatError if they cannot be read; LimitExceeded for a value above the limit.
+        `where` and `order` are SQL text from perdure's own code.
+        Raises: FormatError if the rows cannot be read; LimitExceeded for a value above the limit.
         """
         columns = self._columns[table] if columns is None else columns
         wanted = ", ".join(f"typeof({name}), {_bytes_of(name)}" for name in map(_quoted, columns))
@@ -131,7 +131,7 @@ class Database:
 
 
 def _open(path: Path) -> Connection:
-    """Open the file at `path` without leaving a file beside it."""
+    """Open the file at `path` without creating another file in its folder."""
     beside = [path.with_name(path.name + end) for end in _BESIDE]
     sizes = [status_of(each).st_size for each in beside if each.exists() or each.is_symlink()]
     # Without a log there is nothing to lock for, and nothing is created in the program's folder.

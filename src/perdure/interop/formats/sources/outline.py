@@ -1,10 +1,10 @@
-"""Storage of a source's items during reading: complete, or only their outline.
+"""Store the items of a source while it is read: complete, or only their outline.
 
 A small source is read once, and its items stay in memory completely (`Whole`). A larger source is
-read twice: first for its `Outline`, which uses about sixty bytes plus the id per item, regardless
-of the length of its line; then for its items, which are passed on one by one (`PassingItems`). The
-outline then includes the changes of earlier items by later lines (their usage, the session's
-title).
+read twice. The first reading builds its `Outline`, which uses about sixty bytes plus the id per
+item, regardless of the length of the item's line. The second reading passes the items on one by one
+(`PassingItems`). At the second reading, the outline already contains the changes that later lines
+make to earlier items (their usage, the session's title).
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class Items(Protocol):
     """Receives the items of a source."""
 
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
-        """Add the next item; return its position. `otherwise`: its body if it is chosen later."""
+        """Add the next item; return its position.
+
+        `otherwise` is the other body of the item, used if the item is chosen later (`choose`).
+        """
         ...
 
     def __len__(self) -> int: ...
@@ -67,7 +70,7 @@ class Items(Protocol):
         ...
 
     def choose(self, position: int) -> None:
-        """Give the item at `position` its other body; it is then about the session."""
+        """Give the item at `position` its other body; the item is then about the session."""
         ...
 
 
@@ -102,7 +105,7 @@ class Whole:
 
 
 class Outline(Sequence[Item]):
-    """The places of all items of a source; their bodies are reduced to their kind.
+    """The places of all items of a source; of each body, only its kind is stored.
 
     Shape: `opaque` has the digests of opaque bytes.
     """
@@ -191,7 +194,7 @@ class Outline(Sequence[Item]):
 
 
 class PassingItems:
-    """The items of the source of `outline`, in the same order; they are passed on one by one."""
+    """Passes on the items of the source of `outline`, one by one and in the same order."""
 
     def __init__(self, outline: Outline, name: str) -> None:
         self.waiting_bytes = 0
@@ -241,7 +244,7 @@ class PassingItems:
 
 
 def with_usage(item: Item, usage: Usage | None) -> Item:
-    """Return `item` with `usage` if it is a message, else unchanged."""
+    """Return `item` with `usage` if it is a message; otherwise return it unchanged."""
     if not isinstance(item.body, Message):
         return item
     body = msgspec.structs.replace(item.body, usage=usage)

@@ -3,8 +3,8 @@
 A record may name a parent that comes later in the file, is missing, or is part of a cycle. Each
 record is placed once, after its parent if there is one. For a waiting record, only its place in the
 file is stored (``SourceDraft.release_line``); the record is read again when its parent is placed.
-Free records are placed one at a time (`Linker.place_next`), so that the caller can process items in
-between. This module does not depend on a format.
+Records that no longer wait are placed one at a time (`Linker.place_next`), so that the caller can
+process items in between. This module does not depend on a format.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ ReadMessage = Callable[[Fields, Fields, Media], MessageFields]
 
 
 class Leaf:
-    """The item of the last line of a conversation, for any order in which lines are placed."""
+    """The item of a conversation's last line, whatever the order in which lines are placed."""
 
     def __init__(self) -> None:
         self.node: int | None = None
         self._number = 0
 
     def follow(self, record: Record, node: int | None) -> None:
-        """Move to `node`, the item of `record`, if no later line was placed before."""
+        """Make `node`, the item of `record`, the leaf unless a later line was already placed."""
         self.follow_line(record.line.number, node)
 
     def follow_line(self, number: int, node: int | None) -> None:
-        """Move to `node`, the item of the line `number`."""
+        """Make `node`, the item of line `number`, the leaf unless a later line was placed."""
         if number >= self._number:
             self.node, self._number = node, number
 
 
 class Linker:
-    """Places records below their parents, in file order as far as the parents allow it."""
+    """Places records below their parents, in file order if the parents come first in the file."""
 
     def __init__(self, draft: SourceDraft, place: Place) -> None:
         self.nodes: dict[str, int | None] = {}
@@ -101,7 +101,7 @@ class Linker:
     def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
         """Place `record` as `add` does; if it has no ids, place it below `leaf`.
 
-        Shape: True if the gap of unreadable lines before the record remains.
+        Shape: True if the gap of unreadable lines before the record still exists.
         """
         if has_gap:
             record.fallback = leaf
@@ -141,7 +141,7 @@ class Linker:
             self._free += [(each, own) for each in reversed(waited) if not each.is_placed]
 
     def place_next(self) -> bool:
-        """Place one free record; return False if there is none."""
+        """Place one record that no longer waits; return False if there is none."""
         while self._free:
             record, node = self._free.pop()
             if not record.is_placed:
@@ -164,7 +164,7 @@ class Linker:
     def item(
         self, record: Record, said: Said, parent: int | None, referred: Referred
     ) -> int | None:
-        """Make `record` with the content `said` an item; return the parent for its children.
+        """Make an item of `record` with the content `said`; return the parent for its children.
 
         `referred` returns the item that a field of the body names, by the field and its id.
         """

@@ -41,8 +41,8 @@ class Record(msgspec.Struct, gc=False):
     """A record of a source, ready to be placed.
 
     `id` and `parent` are foreign ids. `parent` None is a root; `fallback` is the position of its
-    parent item if the file has no record `parent`. `shed_bytes` is the length of its line if the
-    line is not in memory, else None.
+    parent item if the file has no record `parent`. `shed_bytes` is the length of the record's line
+    if the line is not in memory, otherwise None.
     """
 
     line: Line
@@ -126,7 +126,7 @@ class SourceDraft:
             self._warnings.setdefault(sort, []).append(text)
 
     def check_version(self, line: Line, version: float | None, newest: int) -> None:
-        """Report that the header at `line` has an unknown `version`."""
+        """Report that the header at `line` has the unknown version `version`."""
         if version is not None and version not in range(1, newest + 1):
             text = (
                 f"line {line.number}: it says version {version:g}, and perdure knows {newest} and "
@@ -146,9 +146,9 @@ class SourceDraft:
         group: str | None = None,
         otherwise: ItemBody | None = None,
     ) -> int:
-        """Make `record` an item, below or about the item at `hangs_on`; returns its position.
+        """Make an item of `record`, below or about the item at `hangs_on`; return its position.
 
-        `otherwise` is the body of the item if it is chosen (``Items.choose``) later.
+        `otherwise` is the body that the item gets if it is chosen later (``Items.choose``).
         """
         known = None
         if references is not None:
@@ -185,7 +185,7 @@ class SourceDraft:
         return leaf
 
     def put(self, item: Item) -> int:
-        """Add `item`, made of a plain line, at less cost than `add`; return its position."""
+        """Add `item`, made of a plain line, faster than `add` does; return its position."""
         if item.at is None:
             item.at = self.at
         else:
@@ -193,7 +193,7 @@ class SourceDraft:
         return self.items.add(item)
 
     def next_below(self, ancestor: int | None, leaf: int | None) -> int | None:
-        """Return the item after `ancestor` on the branch to `leaf`; None if it is not on it."""
+        """Return the item after `ancestor` on the branch to `leaf`; None if it is elsewhere."""
         following = None
         while leaf is not None and leaf != ancestor:
             following, leaf = leaf, self.items[leaf].parent
@@ -205,7 +205,7 @@ class SourceDraft:
         return self.finish(SourceHeader(cwd=cwd), leaf)
 
     def finish(self, header: SourceHeader, leaf: int | None) -> ParsedSource:
-        """Return what was read. Call it at the end of the source."""
+        """Return the parsed source. Call it at the end of the source."""
         items = self.items
         return ParsedSource(
             format=self.format,

@@ -1,4 +1,4 @@
-"""A source read with the reader of its format: at once if it is small, else in two passes.
+"""Read a source with the reader of its format: a small one at once, a larger one in two passes.
 
 Invariant: for a source longer than `Bounds.whole_bytes`, only its outline, the current line, and
 the items to be passed on next are in memory.
@@ -35,7 +35,7 @@ BOUNDS = Bounds()
 
 
 class Reader(Protocol):
-    """Reader of a format: takes lines, puts items into its draft."""
+    """The reader of a format: it takes lines and puts items into its draft."""
 
     draft: SourceDraft
 
@@ -46,13 +46,14 @@ class Reader(Protocol):
 
     @property
     def instead(self) -> Make | None:
-        """The reader to use instead, determined after the whole source was read, or None."""
+        """The reader to use instead of this one, known after the whole source was read; or None."""
         ...
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
         """Fast path: add the line `fields` if it has the most common form, else return False.
 
-        The result is the same as that of `take`, at less cost. The call frees no waiting records.
+        The result is the same as the result of `take`, but the call is faster. The call places no
+        waiting records.
         """
         ...
 
@@ -66,7 +67,10 @@ class Reader(Protocol):
 
 
 class LineReader:
-    """A reader without a fast path. It reads one chain if it does not set a `linker`."""
+    """A reader without a fast path.
+
+    It reads the records as one chain if it does not set a `linker`.
+    """
 
     linker: Linker | None = None
     instead: Make | None = None
@@ -86,9 +90,9 @@ Make = Callable[[SourceDraft], Reader]
 class Stretch(msgspec.Struct, frozen=True):
     """The result of reading a source from the end of the last stretch to `end` (bytes).
 
-    Shape: `items` continue the items of the last stretch; their lines may come earlier. `blobs` are
-    the media that the items reference. `malformed` are numbers of lines. `is_last` marks the last
-    stretch; its `end` is the end of the source.
+    Shape: `items` follow the items of the last stretch; their lines may come earlier in the source.
+    `blobs` are the media that the items reference. `malformed` are numbers of lines. `is_last`
+    marks the last stretch; its `end` is the end of the source.
     """
 
     end: int
@@ -99,7 +103,10 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A source that was read once. `again` reads the items again if `parsed` lacks bodies."""
+    """A source that was read once.
+
+    `again` reads the items a second time if `parsed` lacks their bodies.
+    """
 
     content: Content
     parsed: ParsedSource
@@ -140,7 +147,7 @@ def read_source(
     progress: Progress | None = None,
     bounds: Bounds = BOUNDS,
 ) -> Source:
-    """Read `content`: the bodies of its items if it is small, otherwise only their places."""
+    """Read `content`: for a small source the bodies of its items, otherwise only their places."""
     if content.length <= bounds.whole_bytes:
         content = Held(content.read(0, content.length), content.name)
         return Source(content, _parse(content, format, make, Whole, progress)[0])
