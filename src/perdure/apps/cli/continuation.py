@@ -68,6 +68,7 @@ async def continue_in(
         perdure continue-in 01jd claude-code --leaf 12  # from an earlier entry
 
     Exit codes:
+        0  the file is there; warnings name what the command still needs, such as a missing folder
         2  the session has no messages
         3  session or entry not found
         4  another file is in its place
