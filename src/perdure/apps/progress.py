@@ -1,4 +1,4 @@
-"""Progress of long work, shown on stderr at a terminal."""
+"""Progress of long operations, shown on stderr if it is a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BAR_CELLS = 30
 
 
 def progress_bar(name: str) -> Callable[[int, int], None]:
-    """Return a callback that shows a bar `name` at a terminal, and nothing elsewhere."""
+    """Return a callback that shows a progress bar `name` on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():
         return _untold
     shown_at = 0.0
@@ -33,7 +33,7 @@ def progress_bar(name: str) -> Callable[[int, int], None]:
 
 
 def line(name: str, done: int, total: int) -> str:
-    """Return one state of the bar."""
+    """Return the text of the bar in one state."""
     share = min(1.0, done / total) if total else 1.0
     cells = min(_BAR_CELLS, max(5, shutil.get_terminal_size().columns - len(name) - 30))
     full = int(share * cells)
@@ -41,4 +41,4 @@ def line(name: str, done: int, total: int) -> str:
 
 
 def _untold(_done: int, _total: int) -> None:
-    """Ignore progress without a terminal."""
+    """Ignore the progress, because there is no terminal."""

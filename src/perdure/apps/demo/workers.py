@@ -53,7 +53,7 @@ _LOCAL = frozenset({"jsonl", "memory", "sqlite"})
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """The shared state of the acts: the stage, the store, and the workers by process id."""
+    """The shared state of the steps: the stage, the store, and the workers by process id."""
 
     stage: Stage
     store: Store
@@ -61,7 +61,7 @@ class Shift(msgspec.Struct, frozen=True):
     workers: dict[int, asyncio.subprocess.Process]
 
     def taken(self) -> list[tuple[int, str]]:
-        """Return the orders in the file, each with the process that took it."""
+        """Return the orders in the file, each with the id of the process that took it."""
         file = self.folder / NOTEBOOK
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         pairs = (line.split(" ", 1) for line in lines)
@@ -79,7 +79,7 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 def require_shared(address: str) -> None:
-    """Raises: UsageMistake for the address of a store that several machines cannot share."""
+    """Raises: UsageMistake if several machines cannot share the store at this address."""
     if address.partition(":")[0] in _LOCAL:
         raise UsageMistake(
             f"{address} is no PostgreSQL: --cluster needs --store postgresql://…, or no --store"
@@ -119,7 +119,7 @@ def postgres(folder: Path) -> Generator[str]:
 
 
 class _LastError(logging.Handler):
-    """Keeps the last error that the package of the server logs: its exceptions give no reason."""
+    """Keeps the last error that the server's package logs: its exceptions give no reason."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -148,9 +148,11 @@ def _reason(error: Exception, logged: str) -> str:
 
 
 async def play(stage: Stage, address: str, namespace: str, folder: Path) -> str:
-    """Run the acts on the store at `address`. Return the address of the store without a password.
+    """Run the steps of the demonstration on the store at `address`.
 
-    Raises: ConfigError for a store that several machines cannot share.
+    Return the address of the store without a password.
+
+    Raises: ConfigError if several machines cannot share the store.
     """
     async with (
         writable_store(address, namespace) as store,
@@ -227,7 +229,7 @@ def _log_of(number: int) -> str:
 
 
 def _order(name: str, seconds: float) -> str:
-    """Return the message that makes the offline model call the tool."""
+    """Return the message that makes the offline model call the tool with an order."""
     arguments = msgspec.json.encode({"order": name, "seconds": seconds}).decode()
     return f"/tool {take_order.name} {arguments}"
 
@@ -274,7 +276,7 @@ async def _take_over(shift: Shift, turns: Mapping[str, tuple[Chat, Turn]]) -> No
 
 
 async def _answer(shift: Shift, name: str, question: OpenQuestion) -> None:
-    """Check whether the order `name` was taken, and answer like a person."""
+    """Check whether the order `name` was taken, and answer the question as a person would."""
     is_there = any(order == name for _, order in shift.taken())
     choice, found = ("done", "has") if is_there else ("retry", "lacks")
     shift.stage.say(f"Was {name} taken? {NOTEBOOK} {found} it, so the answer is: {choice}")
@@ -283,7 +285,7 @@ async def _answer(shift: Shift, name: str, question: OpenQuestion) -> None:
 
 
 async def _count(shift: Shift, turns: Sequence[Turn]) -> None:
-    """Compare the effects of the tools with the log."""
+    """Compare the side effects of the tools with the log."""
     answered = [not turn.is_running and (await turn).end == "stop" for turn in turns]
     shift.stage.claim(
         f"{sum(answered)} of {len(turns)} turns ended with an answer", holds=all(answered)
@@ -295,7 +297,7 @@ async def _count(shift: Shift, turns: Sequence[Turn]) -> None:
 
 
 async def _dismiss(shift: Shift) -> None:
-    """Ask the remaining workers to exit."""
+    """Ask the remaining workers to exit, and wait for them."""
     left = [each for each in shift.workers.values() if each.returncode is None]
     for process in left:
         process.send_signal(signal.SIGTERM)

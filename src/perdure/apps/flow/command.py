@@ -1,4 +1,4 @@
-"""``perdure flow``: its commands, in the order of the help."""
+"""``perdure flow``: the commands of the group, in the order of the help page."""
 
 from __future__ import annotations
 

@@ -85,7 +85,10 @@ async def role_compacted(
 
 
 async def _model_of(typed: RunSettings) -> str | None:
-    """Return the model for a summary, as `typed`; None: the role's model. Raises: ConfigError."""
+    """Return the model for a summary: `typed`, or the role's model if `typed` is None.
+
+    Raises: ConfigError.
+    """
     if typed.model is not None or typed.scenario is None:
         return typed.model
     scenario = await asyncio.to_thread(scenario_in, Path(typed.scenario))

@@ -27,7 +27,7 @@ Decide = Callable[[Flow], Awaitable[FlowState]]
 
 
 async def _decide(common: CommonOptions, flow: str, decide: Decide, told: str) -> None:
-    """Open the flow, record the decision, and print it."""
+    """Open the flow, record a person's decision, and print the decision."""
     async with opened_flow(common, flow) as (_, handle):
         state = await decide(handle)
     if common.as_json:
@@ -282,7 +282,7 @@ async def configure(
 
 
 def _check_tools(role: str, names: Sequence[str]) -> None:
-    """Raises: ConfigError for a tool that roles of a command line cannot have."""
+    """Raises: ConfigError for a tool that roles in flows from the command line cannot have."""
     unknown = [name for name in names if name not in BUILTIN]
     if unknown:
         told = no_tool(role, unknown, BUILTIN)

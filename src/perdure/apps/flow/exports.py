@@ -67,7 +67,7 @@ async def export(
 
 
 def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
-    """Write all `files`, or none if one exists or another export writes there."""
+    """Write all `files`, or none if one of them exists or another export writes there."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(folder):

@@ -1,4 +1,4 @@
-"""Read the files of a workflow: its graph, or its errors."""
+"""Read the files of a workflow: the result is its graph or its errors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ else:
 
 
 def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
-    """Return the graph of `file`, merged with the canonical workflow of the project.
+    """Return the graph in `file`, merged with the project's canonical workflow.
 
-    Raises: InvalidWorkflow with every error and its line; ConfigError.
+    Raises: InvalidWorkflow, which lists every error with its line; ConfigError.
     """
     found = document_in(file)
     if found is not None:
@@ -41,7 +41,7 @@ def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
 def faults_of(
     file: Path, workspace: Path, project: str | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the errors that prevent a flow of `file`, and the warnings."""
+    """Return the errors in `file` that prevent starting a flow, and the warnings."""
     try:
         found = document_in(file)
         if found is not None:
@@ -57,7 +57,7 @@ def faults_of(
 
 
 def _undescribed(graph: Graph, library: Library) -> Iterator[str]:
-    """Name the roles without a folder in a project that describes its roles."""
+    """Name the roles without a folder, if the project describes its roles in folders."""
     roles = library.project / DOCS / "roles"
     for role in dict.fromkeys(base_role(role) for role in graph.roles) if roles.is_dir() else ():
         if not (roles / role).is_dir():

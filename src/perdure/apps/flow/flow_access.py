@@ -1,4 +1,4 @@
-"""Open the flows of a store for a command, with agents for their roles."""
+"""Open the flows of a store for a command, with agents for the roles."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from perdure.client.store import Store
 async def flows_of(
     store: Store, acting: RoleOptions | None = None, *, is_run: bool = False
 ) -> AsyncGenerator[Flows]:
-    """Open the flows of `store`; `acting` provides the agents of their roles.
+    """Open the flows of `store`; `acting` provides the agents for the roles.
 
-    With `is_run`, models without a price are reported if their roles have a budget.
+    With `is_run`, models without a known price are reported if their roles have a budget.
     """
     if acting is None:
         async with Flows(Runtime(store, runner="embedded")) as flows:
@@ -52,7 +52,7 @@ async def flows_of(
 
 
 async def _remark_unpriced(host: Host) -> None:
-    """Report once each model without a price that a budget cannot count."""
+    """Report, once, each model without a known price, because a budget cannot count its cost."""
     warnings = [await host.unpriced_warning(a, host.budget_of(a)) for a in host.agents.values()]
     for warning in dict.fromkeys(warnings):
         if warning is not None:
@@ -61,9 +61,9 @@ async def _remark_unpriced(host: Host) -> None:
 
 @asynccontextmanager
 async def opened_flow(common: CommonOptions, id: str) -> AsyncGenerator[tuple[Store, Flow]]:
-    """Open an existing flow for a decision, wherever its files are.
+    """Open an existing flow for a person's decision, wherever the flow's files are.
 
-    Its roles have the agents of a command line without options.
+    The roles have the agents that a command line without options gives them.
     Raises: FlowNotFound, AmbiguousId.
     """
     async with common.existing_store() as opened, flows_of(opened) as flows:

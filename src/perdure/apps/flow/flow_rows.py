@@ -47,9 +47,9 @@ async def list_flows(*, common: CommonOptions) -> None:
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A flow; without `state` it cannot be opened, and `problem` gives the reason.
+    """A flow in the list; if `state` is None, the flow cannot be opened and `problem` says why.
 
-    `workers` are the processes that run its nodes.
+    `workers` are the processes that run the flow's nodes.
     """
 
     flow: str

@@ -38,9 +38,9 @@ from perdure.workflow.reader import is_document
 
 
 class FolderOutcome(msgspec.Struct, frozen=True):
-    """The result for a folder; without `error` its flow is in the store.
+    """The result for one folder; if `error` is None, the flow of the folder is in the store.
 
-    `is_erased`: the flow was erased before, and nothing was imported.
+    `is_erased` means that the flow was erased before, and nothing was imported.
     """
 
     folder: Path
@@ -82,10 +82,10 @@ async def import_flows(
 async def import_folder(
     store: Store, folder: Path, readable: Readable | None = None, *, again: bool = False
 ) -> FolderOutcome:
-    """Import the flow in `folder`; a failure is the `error` of the outcome.
+    """Import the flow in `folder`; if that fails, the outcome contains the `error`.
 
-    Reads only `readable` files, by default all files of `folder`. A flow that was erased stays
-    erased; with `again` it is imported under its own id.
+    Only the `readable` files are read; by default, all files in `folder` are readable. A flow that
+    was erased is not imported again, unless `again` is set: then it is imported under its own id.
     """
     try:
         read = await asyncio.to_thread(read_folder, folder, readable)
@@ -109,7 +109,10 @@ async def import_folder(
 
 
 def _order(read: FlowFolder, graph: Graph) -> Graph | None:
-    """Return the order of the improvement if it had begun; the order follows from the graph."""
+    """Return the order of the improvement if improvement has begun.
+
+    The graph determines the order.
+    """
     phase = msgspec.convert(read.run, FlowRun).improvement_phase
     if phase is None or phase.mode is None or phase.mode == "none":
         return None
@@ -119,7 +122,7 @@ def _order(read: FlowFolder, graph: Graph) -> Graph | None:
 def _graph(folder: Path, read: FlowFolder) -> Graph:
     """Return the flow's workflow from its record. Blocks.
 
-    The project's canonical workflow is used only if its workspace may be read.
+    The project's canonical workflow is used only if reading the project's workspace is allowed.
     """
     if read.record_folder is None or not (read.record_folder / WORKFLOW).is_file():
         raise FormatError(
@@ -169,7 +172,7 @@ def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
 
 
 def _message(outcome: FolderOutcome, error: PerdureError) -> str:
-    """Return the message of `error` with its folder."""
+    """Return the message of `error`, with the folder it concerns."""
     if isinstance(error, SessionExists):
         return f"{outcome.folder}: {_why_taken(safe(outcome.flow), error)}"
     place = str(outcome.folder)
@@ -178,7 +181,7 @@ def _message(outcome: FolderOutcome, error: PerdureError) -> str:
 
 
 def _why_taken(flow: str, error: SessionExists) -> str:
-    """Explain why the ids of `flow` are taken, and what to do."""
+    """Explain why the ids of `flow` are in use, and what the user can do."""
     session, elsewhere = safe(error.stream), "import the flow into another store: --store ADDRESS"
     if session == flow and not error.is_erased:
         return f"flow {flow!r} is in this store already; `perdure flow show {flow}` prints it"

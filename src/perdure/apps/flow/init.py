@@ -112,14 +112,17 @@ _WORK: dict[Mode, tuple[str, ...]] = {
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A file of the scaffold. `is_new`: the file was written now; otherwise it existed before."""
+    """A file of the scaffold.
+
+    `is_new` is True if the file was written now, False if it existed before.
+    """
 
     path: str
     is_new: bool
 
 
 def scaffold(folder: Path) -> tuple[Made, ...]:
-    """Write the missing files. Raises: OSError."""
+    """Write the files that are missing. Raises: OSError."""
     templates = files("perdure") / "data" / "flows" / "scaffold"
     made: list[Made] = []
     for template, path in FILES:
@@ -130,6 +133,6 @@ def scaffold(folder: Path) -> tuple[Made, ...]:
 
 
 def initialization(mode: Mode) -> Graph:
-    """Return the workflow of a project's first flow: the owner alone."""
+    """Return the workflow of a project's first flow, which contains only the owner."""
     node = FlowNode("owner-intake", "owner", _WORK[mode])
     return Graph(f"Initialization ({mode})", (node,))

@@ -1,4 +1,4 @@
-"""Options of flow commands, and the name of the person who decides."""
+"""Options of flow commands, and the name of the person who makes a decision."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ WaitOption = Annotated[
 
 
 def person(by: str | None) -> str:
-    """Return the name of the deciding person."""
+    """Return the name of the person who makes the decision."""
     return by or getpass.getuser()

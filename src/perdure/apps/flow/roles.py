@@ -1,6 +1,6 @@
-"""The agents that a flow command runs: one for each role of the flow.
+"""The agents that a flow command uses: one for each role of the flow.
 
-Instances of a role, such as ``owner_2``, have the agent of their role (``graph.base_role``).
+Instances of a role, such as ``owner_2``, use the agent of the base role (``graph.base_role``).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ your instructions say. Say what you looked at and what you changed; say so when 
 
 
 class RoleOptions(msgspec.Struct, frozen=True):
-    """The roles, their model, and the limits of their permissions.
+    """The roles, the model they use, and the limits of their permissions.
 
-    `offered` are the models that a person can choose for a role.
+    `offered` lists the models that a person can choose for a role.
     """
 
     roles: Sequence[str]
@@ -58,7 +58,7 @@ def roles_of(graph: Graph) -> tuple[str, ...]:
 
 
 def roles_in(words: Sequence[str]) -> dict[str, RoleConfiguration]:
-    """Return the settings of role instances; each of `words` is a role and a choice.
+    """Return the settings of role instances; each of `words` names a role and a choice.
 
     Raises: ConfigError.
     """
@@ -85,7 +85,7 @@ _DIMENSIONS: dict[str, Dimension] = {each: each for each in DIMENSIONS}
 
 
 def configuring_in(words: str) -> dict[Dimension, Configuring]:
-    """Parse who configures roles: ``auto`` for everything, or ``model=auto,skills=ask``.
+    """Parse who configures roles: ``auto`` for all dimensions, or ``model=auto,skills=ask``.
 
     Raises: UsageMistake.
     """
@@ -113,7 +113,7 @@ def is_choosing(configuring: Mapping[Dimension, Configuring]) -> bool:
 def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
     """Return the default model of roles.
 
-    `model`, or the first of `others`, or the model of the user's settings.
+    This is `model`, or the first of `others`, or the model in the user's settings.
     Raises: UsageMistake when there is no model.
     """
     if model is not None or others:
@@ -142,14 +142,14 @@ async def models_before(store: Store, state: FlowState) -> tuple[str, ...]:
 
 
 def role_agents(acting: RoleOptions) -> list[Agent]:
-    """Return an agent for each role, and for the role that writes feedback."""
+    """Return an agent for each role, and one for the role that writes feedback."""
     if acting.agents:
         return list(acting.agents)
     return [role_agent(acting, role) for role in (*acting.roles, FEEDBACK_ROLE)]
 
 
 def role_agent(acting: RoleOptions, role: str) -> Agent:
-    """Return the agent of the base role `role`, also of a role added during the flow."""
+    """Return the agent of the base role `role`, which may have been added during the flow."""
     model = acting.model
     configuration = Configuration(Path(), os.environ)
     if model is None and acting.scenario is not None:

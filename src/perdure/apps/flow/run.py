@@ -197,7 +197,7 @@ ECHOES = (
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """The display of a running flow, and whether the command waits for answers of people."""
+    """How a running flow is displayed, and whether the command waits for people's answers."""
 
     is_watching: bool
     is_waiting: bool
@@ -244,14 +244,14 @@ async def _start_and_run(common: CommonOptions, file: Path, said: Given, shown: 
 
 
 def _require_providers(acting: RoleOptions, chosen: Mapping[str, RoleConfiguration]) -> None:
-    """Reject models of unknown providers before writing anything. Raises: ConfigError."""
+    """Reject models of unknown providers before anything is written. Raises: ConfigError."""
     if acting.scenario is None:
         of_roles = (each.model for each in chosen.values())
         require_providers((acting.model, *acting.offered, *of_roles))
 
 
 def _prepare_roles(file: Path, said: Given) -> Prepared:
-    """Read the workflow of roles in `file`, and choose the model of its roles. Blocks."""
+    """Read a workflow of roles from `file`, and choose the model of its roles. Blocks."""
     graph, acting = graph_in(file, said.workspace, said.project), said.acting
     used = acting.model
     if acting.scenario is None:
@@ -310,10 +310,10 @@ async def resumed_flow(
     *,
     is_for_one_call: bool = False,
 ) -> AsyncGenerator[Flow]:
-    """Open the flow at `state` with its stored settings and the `typed` settings.
+    """Open the flow at `state` with its stored settings, changed by the `typed` settings.
 
-    With `is_for_one_call` the settings are not stored. The typed model then applies to this call
-    only, and only to roles whose model is not set elsewhere.
+    With `is_for_one_call`, the changed settings are not stored. The typed model then applies only
+    to this call, and only to roles whose model no other setting determines.
     """
     settings = resumed_settings(state.settings, typed, os.environ)
     acting = await asyncio.to_thread(acting_of, settings, os.environ)
@@ -344,7 +344,7 @@ async def resumed_flow(
 
 
 async def run_and_show(store: Store, flow: Flow, shown: Shown) -> int:
-    """Run `flow`, show it, and return the exit code."""
+    """Run `flow`, display its progress, and return the exit code."""
     running = asyncio.ensure_future(flow.run(until_completed=shown.is_waiting))
     is_drawn = shown.is_watching and not shown.as_json and sys.stdout.isatty()
     beside = [asyncio.ensure_future(_wait_until_blocked(store, flow))]
@@ -375,7 +375,7 @@ async def run_and_show(store: Store, flow: Flow, shown: Shown) -> int:
 
 
 async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> int:
-    """Show the state of `flow` after it stopped here, and return the exit code."""
+    """Show the state of `flow` after this process stopped running it, and return the exit code."""
     state = await flow.state()
     waiting = await flow.waiting()
     outputs = await outputs_of(store.backend, state)
@@ -402,7 +402,7 @@ async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) 
 
 
 async def _announce_waits(store: Store, flow: Flow, *, as_json: bool) -> None:
-    """Print each new wait for a person once."""
+    """Print each new question or decision that waits for a person, only once."""
     known: set[str | None] = set()
     async for _ in changes_of(store):
         for each in await flow.waiting():
@@ -418,7 +418,7 @@ async def _announce_waits(store: Store, flow: Flow, *, as_json: bool) -> None:
 
 
 async def _wait_until_blocked(store: Store, flow: Flow) -> None:
-    """Return when every running role waits for consent, so the process can end."""
+    """Wait until every running role waits for consent; then the process can exit."""
     async for _ in changes_of(store):
         if is_blocked(await flow.state(), await flow.waiting()):
             return

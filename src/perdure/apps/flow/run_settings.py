@@ -1,4 +1,4 @@
-"""The stored settings of ``perdure flow run``, and their reuse by ``resume``."""
+"""The settings that ``perdure flow run`` stores, and that ``resume`` uses again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def typed_settings(
     domains: Sequence[str] | None,
     offered: Sequence[str] | None = None,
 ) -> RunSettings:
-    """Return the settings of a command line; the scenario is an absolute path.
+    """Return the settings from a command line; the path of the scenario is made absolute.
 
     Raises: UsageMistake if the command line names both a model and a scenario.
     """
@@ -54,7 +54,9 @@ def typed_settings(
 
 
 def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSettings:
-    """Return the settings of a new flow: `typed`, or else commands and hosts of the settings.
+    """Return the settings of a new flow: `typed`.
+
+    Commands and hosts that `typed` does not contain come from the user's settings.
 
     Raises: ConfigError.
     """
@@ -75,8 +77,8 @@ def resumed_settings(
 ) -> RunSettings:
     """Return the stored settings `kept`, changed by the command line.
 
-    A model replaces a scenario, and a scenario replaces a model. If the given commands and hosts
-    are already allowed, the flow is limited to them; otherwise they are added.
+    A model replaces a scenario, and a scenario replaces a model. If all given commands and hosts
+    are already allowed, only the given ones stay allowed; otherwise, the given ones are added.
     Raises: ConfigError.
     """
     if kept is None:
@@ -97,7 +99,9 @@ def resumed_settings(
 
 
 def permissions_in(settings: RunSettings, environment: Mapping[str, str]) -> Permissions:
-    """Return the permissions of roles; the flow's consent decides which of them need no question.
+    """Return the permissions of roles.
+
+    The consent setting of the flow decides which calls need no question.
 
     Raises: ConfigError.
     """
@@ -107,7 +111,10 @@ def permissions_in(settings: RunSettings, environment: Mapping[str, str]) -> Per
 
 
 def acting_of(settings: RunSettings, environment: Mapping[str, str]) -> RoleOptions:
-    """Return the role options of `settings`, without roles. Raises: ConfigError."""
+    """Return the role options from `settings`, without the roles themselves.
+
+    Raises: ConfigError.
+    """
     permissions = permissions_in(settings, environment)
     scenario = scenario_of(settings)
     return RoleOptions((), settings.model, scenario, permissions, offered=settings.offered)
@@ -127,7 +134,10 @@ def scenario_of(settings: RunSettings) -> Scenario | None:
 
 
 def scenario_folder(scenario: Scenario) -> str | None:
-    """Return the only visible folder of all `write_file` calls of `scenario`; None without one."""
+    """Return the only visible folder that all `write_file` calls of `scenario` use.
+
+    Returns None if there is none.
+    """
     steps = [step for rule in (*scenario.rules, *scenario.sequence) for step in rule.steps]
     calls = [call for step in steps if isinstance(step, CallTools) for call in step.calls]
     folders: set[str] = set()
@@ -147,7 +157,7 @@ class _Written(msgspec.Struct):
 
 
 async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: str) -> None:
-    """Grant the missing commands and hosts of `acting` to the roles that have begun.
+    """Grant commands and hosts of `acting` to the roles that have begun and do not have them yet.
 
     A role with an open turn receives the grants at the next resume.
     Raises: ConfigError.

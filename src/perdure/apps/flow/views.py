@@ -1,4 +1,4 @@
-"""``perdure flow show`` and ``graph``, which change nothing."""
+"""``perdure flow show`` and ``graph``, which only read."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def _picture(store: Store, flow: Flow) -> None:
 
 
 async def _is_left_alone(flow: Flow) -> bool:
-    """Whether the flow could continue and no process runs it."""
+    """Whether the flow can continue although no process runs it."""
     for _ in range(LOOKS):  # a process that waits for people starts within that time
         if not can_continue(await flow.state()) or await flow.workers():
             return False
@@ -210,7 +210,10 @@ async def graph(
 
 
 async def graph_faults(state: FlowState) -> tuple[str, ...]:
-    """Return the errors of an unused workflow file; empty if it is used or irrelevant now."""
+    """Return the errors in a workflow file that was not used yet.
+
+    The result is empty if the file was used or is irrelevant now.
+    """
     run = state.run
     is_fixed = state.document is not None or run.status != "running"
     if is_fixed or not state.is_place_in_force:
@@ -230,7 +233,7 @@ async def graph_faults(state: FlowState) -> tuple[str, ...]:
 
 
 def graph_fault_lines(faults: Sequence[str], style: Style) -> Iterator[str]:
-    """Return the lines that report `faults` of the workflow file."""
+    """Return lines that report `faults` of the workflow file."""
     if faults:
         yield ""
         yield style.paint(f"The flow keeps its graph; {WORKFLOW} of its record:", "warning")

@@ -1,4 +1,4 @@
-"""``perdure store backup``: a snapshot of a store in a folder with a manifest."""
+"""``perdure store backup``: copies a store into a folder with a manifest."""
 
 from __future__ import annotations
 
@@ -73,15 +73,16 @@ async def back_up(
     key: bytes | str | StoreKey | None = None,
     on_progress: Report | None = None,
 ) -> Manifest:
-    """Back up the store at `address` to the new `folder`, while other processes write to it.
+    """Back up the store at `address` to the new `folder`; other processes can write meanwhile.
 
-    An SQLite store is copied with all namespaces, encrypted with its own key. From any other store,
-    `namespace` is copied into an SQLite store, encrypted with `key` if given. Every hash of the
-    backup is checked. The store records the location of the backup, for the certificates of
-    erasures.
-    Durable: `folder` appears when it is complete and on disk; after a kill, no folder appears.
-    Raises: StoreExists when `folder` is not empty; StoreCorrupt when the store is damaged;
-    StoreFull; as `perdure.open`.
+    For an SQLite store, the backup contains all namespaces and is encrypted with the store's own
+    key. For any other store, only `namespace` is copied, into an SQLite store, which is encrypted
+    with `key` if that is given. Every hash of the backup is checked. The store records the location
+    of the backup, so that certificates of erasures can list it.
+    Durable: `folder` appears only when it is complete and on disk; if the process is killed, no
+    folder appears.
+    Raises: StoreExists if `folder` is not empty; StoreCorrupt if the store is damaged; StoreFull;
+    the errors of `perdure.open`.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     report = on_progress or untold
@@ -102,7 +103,7 @@ async def back_up(
 
 
 async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
-    """Record the backup in the store; a read-only store does not record it."""
+    """Record the backup in the store, unless the store is read-only."""
     with suppress(StoreReadOnly, StoreFull, Unsupported):
         async with open_store(address, namespace=namespace, key=key) as store:
             await store.backend.retention.remember_backup(backup)
@@ -111,7 +112,7 @@ async def _remember(address: str, namespace: str, key: StoreKey | None, backup: 
 async def _snapshot(
     address: str, key: bytes | str | StoreKey | None, file: Path, report: Report
 ) -> StoreKey | None:
-    """Copy the SQLite store to `file`; return the key of both."""
+    """Copy the SQLite store to `file`; return the key, which is the same for both."""
     address, path = place_of(address, "backups")
     keys = await present_keys(address, path, key)
     if keys == (None,) and configured_key(key, os.environ, address) is not None:
@@ -133,7 +134,7 @@ async def _snapshot(
 async def _collect(
     address: str, namespace: str, file: Path, key: StoreKey | None, report: Report
 ) -> None:
-    """Copy a namespace of another kind of store into a new SQLite store in `file`."""
+    """Copy a namespace of a store that is not SQLite into a new SQLite store in `file`."""
     async with (
         open_store(address, namespace=namespace) as source,
         open_store(SQLITE + str(file), namespace=namespace, key=key, durability="normal") as there,
@@ -144,7 +145,7 @@ async def _collect(
 
 
 def check_copied(done: CopyReport, store: str) -> None:
-    """Raises: StoreCorrupt, CopyConflict when a copy is incomplete."""
+    """Raises: StoreCorrupt or CopyConflict if the copy is incomplete."""
     for each in done.streams:
         if each.outcome == "damaged":
             raise StoreCorrupt(store, f"session {each.stream}: {each.reason}")
@@ -184,9 +185,10 @@ def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
 
 @contextmanager
 def _partial(folder: Path) -> Generator[Path]:
-    """Create a folder that is later renamed to `folder`; first clear one left by a killed backup.
+    """Create a folder to be renamed to `folder` later; first delete one that a killed backup left.
 
-    Raises: StoreExists, also during another backup to the same folder; StoreFull, StoreUnavailable.
+    Raises: StoreExists if `folder` exists or another backup writes to it; StoreFull,
+    StoreUnavailable.
     """
     try:
         _check_free(folder)
@@ -234,7 +236,11 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def folder_named(text: str) -> Path:
-    """Return `text` as a path. Empty text (an unset variable) does not mean the current folder."""
+    """Return `text` as a path.
+
+    Empty text, for example from an unset variable, is an error; it does not mean the current
+    folder.
+    """
     if not text:
         raise typer.BadParameter("an empty path names nothing; name a folder")
     return Path(text)

@@ -44,10 +44,10 @@ async def vacuum(*, common: CommonOptions) -> None:
 async def planned_migration(
     address: str | None = None, *, key: bytes | str | None = None
 ) -> MigrationPlan:
-    """Try the migration that opening the store would run, and roll it back.
+    """Run the migration that opening the store would run, and roll it back.
 
-    Raises: as `perdure.open`; ConfigError for routes, which are several databases; Unsupported for
-    stores without schemas.
+    Raises: the errors of `perdure.open`; ConfigError for routes, which are several databases;
+    Unsupported for stores without schemas.
     """
     address = one_database(address_or_default(address, os.environ, sys.platform))
     if address.partition(":")[0] in ("postgres", "postgresql"):

@@ -1,4 +1,4 @@
-"""``perdure store copy``: copy sessions between stores of any kind."""
+"""``perdure store copy``: copies sessions between stores of any kind."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ async def copy_sessions(
     sessions: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> CopyReport:
-    """Copy all sessions and flows of `source`'s namespace, or `sessions`, to `target`'s namespace.
+    """Copy the sessions and flows of `source`'s namespace, or only `sessions`, to `target`'s.
 
     The copy contains the entries that existed at its start; other processes can write to both
-    stores meanwhile. A repeated copy continues and adds new entries. Entries keep ids, salts,
-    digests and hashes; forks stay pointers, and their origins are copied, too. If the target cannot
-    store a session in this way, the copy computes new hashes and reports this. Leases and
-    idempotency keys are not copied.
+    stores meanwhile. Repeating a copy continues it and adds entries that are new in the source.
+    Entries keep their ids, salts, digests and hashes; forks stay references, and their origins are
+    copied, too. If the target cannot store a session in this way, the copy computes new hashes, and
+    the report says so. Leases and idempotency keys are not copied.
     Shape: `sessions` are whole ids.
-    Durable: each part after its commit; everything on return.
-    Raises: SessionNotFound for `sessions`; Unsupported; errors of reading and writing. The report
-    lists damaged sessions, and sessions that differ in the target.
+    Durable: each part after its commit; everything when this returns.
+    Raises: SessionNotFound if one of `sessions` does not exist; Unsupported; errors of reading and
+    writing. The report lists sessions that are damaged, and sessions that differ between source and
+    target.
     """
     giving, taking = source.backend, target.backend
     moment = await giving.maintenance.segment_states()
@@ -130,7 +131,7 @@ async def copy(
 
 
 async def _chosen(source: Store, named: Sequence[str], *, has_forks: bool) -> list[StreamId]:
-    """Return the ids of the `named` sessions, and of their forks."""
+    """Return the ids of the `named` sessions and of the forks of these sessions."""
     found = [await source.find(each) for each in named]
     if not has_forks:
         return found
@@ -150,7 +151,7 @@ async def _copy(
 
 
 def exit_of(report: CopyReport) -> int:
-    """Return the exit code of a copy."""
+    """Return the exit code for the report of a copy."""
     if any(each.outcome == "conflict" for each in report.streams):
         return CONFLICT
     return DONE if report.is_whole else FAILED

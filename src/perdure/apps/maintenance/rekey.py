@@ -1,8 +1,7 @@
 """``perdure store rekey``: encrypt or decrypt a store, or change its key.
 
-A new key is stored in a file or in the keyring before the store uses it, so after a kill at any
-moment the key of the store exists. The new key is never shown, and is never an argument of the
-command.
+A new key is stored in a file or in the keyring before the store uses it, so that a kill at any
+moment never loses the key. The new key is never shown, and is never an argument of the command.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from perdure.stores.key import KEY_BYTES, StoreKey
 
 @dataclass(frozen=True)
 class Wanted:
-    """The arguments about the new key."""
+    """The arguments that describe the new key."""
 
     file: Path | None
     is_generated: bool
@@ -55,9 +54,9 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Change:
-    """The new key of a store, and its location: ``file``, ``keyring`` or ``environment``.
+    """The new key of a store, and where it is stored: ``file``, ``keyring`` or ``environment``.
 
-    `made` is the file created for the key.
+    `made` is the file that was created for the key.
     """
 
     key: StoreKey | None
@@ -73,13 +72,15 @@ async def rekey_store(
     key: bytes | str | StoreKey | None = None,
     on_progress: Report | None = None,
 ) -> None:
-    """Encrypt the store at `address` with `new_key`, or decrypt it with None.
+    """Encrypt the store at `address` with `new_key`; None decrypts it.
 
-    Its current key is `key`, or the key that `perdure.open` finds. The caller must store the new
-    key before the call: after the return, only the new key opens the store. Needs space for a copy.
-    Durable: when this returns; after a kill one of the two keys opens the complete store.
-    Raises: StoreInUse while another process has the store open; KeyMissing, KeyWrong; as
-    `perdure.open`; ValueError for an invalid key; Unsupported for a store without encryption.
+    The current key is `key`; without it, the key that `perdure.open` finds. The caller must store
+    the new key before the call, because only the new key opens the store afterwards. The call needs
+    disk space for a copy of the store.
+    Durable: when this returns; after a kill, either the old or the new key opens the complete
+    store.
+    Raises: StoreInUse if another process has the store open; KeyMissing, KeyWrong; the errors of
+    `perdure.open`; ValueError for an invalid key; Unsupported if the store has no encryption.
     """
     address, path = place_of(address, "encryption")
     new = StoreKey.of(new_key) if isinstance(new_key, bytes | str) else new_key
@@ -185,7 +186,7 @@ def _generate_key(address: str, file: Path | None) -> Change:
 
 
 def _settle(address: str, change: Change) -> None:
-    """Store the key in the keyring, or remove it."""
+    """Store the new key in the keyring, or remove the old key from it."""
     if change.place == "keyring" and change.key is not None:
         keep_key(address, change.key)
     else:
@@ -219,7 +220,7 @@ def _tell(address: str, change: Change) -> None:
 
 
 def _progress(done: int, total: int) -> None:
-    """Show the progress at a terminal."""
+    """Show the progress if stderr is a terminal."""
     if sys.stderr.isatty():
         end = "\r\033[K" if done == total else ""
         sys.stderr.write(f"\rrekey: {100 * done // max(total, 1)} %{end}")

@@ -68,16 +68,17 @@ async def repair_store(
 ) -> RepairReport:
     """Repair the damaged store at `address` in place, or into a new store at `to`.
 
-    Every readable entry keeps its id, place and digest. For a damaged body, the digest and the
-    chain do not change. A placeholder replaces a lost entry, and the chain is computed again from
-    there. The search index is rebuilt. The damaged store is moved aside; with `to`, it is not
-    changed. A store without damage is not changed. An SQLite file is repaired with all namespaces.
-    Another store is repaired only in `namespace`, and always into an empty `to`. `on_progress` gets
-    the progress of each step: the check, the copy, the check of the copy.
-    Durable: on return; after a kill the store is unchanged.
-    Raises: StoreInUse while another process has it open; StoreExists when `to` is not empty;
-    KeyMissing; KeyWrong when `key` opens no page of the file; ConfigError for a missing or
-    unsuitable `to`; Unsupported for a store that cannot be repaired.
+    Every readable entry keeps its id, its position and its digest. If only the body of an entry is
+    damaged, its digest and the hash chain stay the same. A placeholder replaces a lost entry, and
+    the hash chain is computed again from there. The search index is rebuilt. The damaged store is
+    moved aside; if `to` is given, the damaged store is not changed. A store without damage is not
+    changed. For an SQLite file, all namespaces are repaired. For any other store, only `namespace`
+    is repaired, and always into an empty store at `to`. `on_progress` receives the progress of each
+    step: checking the store, copying it, checking the copy.
+    Durable: when this returns; after a kill, the store is unchanged.
+    Raises: StoreInUse if another process has the store open; StoreExists if `to` is not empty;
+    KeyMissing; KeyWrong if `key` decrypts no page of the file; ConfigError if `to` is missing or
+    unsuitable; Unsupported if the store cannot be repaired.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     _check_target(address, to)
@@ -108,7 +109,7 @@ async def repair_store(
 
 
 def _check_target(address: str, to: str | None) -> None:
-    """Raises: ConfigError when the repaired store of `address` cannot be written to `to`."""
+    """Raises: ConfigError if the repaired store of `address` cannot be written to `to`."""
     if to is None:
         return
     if to.partition(":")[0] not in _HOLDING:
@@ -152,7 +153,7 @@ async def _write_repaired(
     target: SessionStore,
     on_progress: Report | None,
 ) -> RepairReport:
-    """Write the salvaged data into `target`, an origin before its forks, and check it."""
+    """Write the salvaged data into `target`, each origin before its forks, and check `target`."""
     if await target.maintenance.segment_states():
         raise StoreExists(target.address)
     named = {*parents_in(row for each in found.streams for row in each.rows.values())}
@@ -189,7 +190,10 @@ async def _write_repaired(
 
 
 class _Contents:
-    """The contents of a damaged store, each yielded once. `lost` lists the damaged contents."""
+    """The contents of a damaged store; each content is yielded once.
+
+    `lost` lists the contents that are damaged.
+    """
 
     def __init__(self, source: SessionStore) -> None:
         self._source = source
@@ -197,7 +201,7 @@ class _Contents:
         self.lost: list[str] = []
 
     async def of(self, sealed: StreamSegment) -> AsyncIterator[bytes]:
-        """Return the contents to which entries of `sealed` refer."""
+        """Return the contents that entries of `sealed` refer to."""
         names = {
             name.decode()
             for row in sealed.entries()
@@ -277,7 +281,10 @@ def _repair_lines(done: RepairReport) -> Iterator[str]:
 
 
 def _losses(losses: Iterable[Problem]) -> Iterator[tuple[str, str]]:
-    """Yield place and problem of each loss; merge consecutive entries with the same problem."""
+    """Yield place and problem of each loss.
+
+    Consecutive entries with the same problem are one loss.
+    """
     runs: list[tuple[Problem, int | None]] = []
     for loss in losses:
         first, last = runs[-1] if runs else (None, None)

@@ -1,4 +1,4 @@
-"""``perdure store restore``: restore a backup, optionally to an earlier moment."""
+"""``perdure store restore``: restores a backup, optionally as of an earlier time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FOREVER_MS = 2**53
 
 
 class RestoreReport(msgspec.Struct, frozen=True):
-    """The result of a restore. `aside` is the folder with the replaced store."""
+    """The result of a restore. `aside` is the folder that contains the replaced store."""
 
     store: str
     streams: int
@@ -68,14 +68,14 @@ class RestoreReport(msgspec.Struct, frozen=True):
 
 
 class _Bound(msgspec.Struct, frozen=True):
-    """The end of a restore: a time, or an entry of a namespace; None: everything."""
+    """Where a restore ends: at a time, or at an entry of a namespace; None restores everything."""
 
     until: datetime | str | None
     namespace: str
 
 
 class _Fetched(msgspec.Struct, frozen=True):
-    """The checked copy of a backup, and the key that opens it."""
+    """The verified copy of a backup, and the key that opens the copy."""
 
     path: Path
     key: StoreKey | None
@@ -91,15 +91,15 @@ async def restore_backup(
     is_forced: bool = False,
     on_progress: Report | None = None,
 ) -> RestoreReport:
-    """Restore the backup in `folder` to `address`, after checking it against its manifest.
+    """Restore the backup in `folder` to `address`, after checking the backup against its manifest.
 
-    `until` is a time or the id of an entry of `namespace`. The restored store ends with the last
-    commit at that time, or with the commit of that entry. An existing store is an error; with
-    `is_forced` it is moved aside. Restoring to a store that is not SQLite copies the sessions;
-    existing sessions remain.
-    Durable: on return; after a kill the existing store is unchanged.
+    `until` is a time, or the id of an entry in `namespace`. The restored store ends with the last
+    commit up to that time, or with the commit of that entry. An existing store is an error; with
+    `is_forced`, the existing store is moved aside. If `address` is not an SQLite store, the
+    sessions are copied into it, and its existing sessions remain.
+    Durable: when this returns; after a kill, the existing store is unchanged.
     Raises: BackupDamaged; StoreExists, StoreInUse, CopyConflict; EntryNotFound; KeyMissing,
-    KeyWrong; as `perdure.open`.
+    KeyWrong; the errors of `perdure.open`.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     if not address.startswith(SQLITE) and is_forced:
@@ -124,7 +124,7 @@ async def restore_backup(
 
 
 def _path_of(address: str) -> Path | None:
-    """Return the file of an SQLite store; None for another kind."""
+    """Return the file of an SQLite store; None for a store of another kind."""
     if not address.startswith(SQLITE):
         return None
     return Path(address.removeprefix(SQLITE)).absolute()
@@ -132,7 +132,7 @@ def _path_of(address: str) -> Path | None:
 
 @contextmanager
 def _alone(path: Path) -> Generator[None]:
-    """Lock `path` against other restores, which use the same temporary files.
+    """Lock `path` against other restores, because they would use the same temporary files.
 
     Raises: StoreInUse, StoreUnavailable.
     """
@@ -150,7 +150,7 @@ def _alone(path: Path) -> Generator[None]:
 async def _keys_of(
     manifest: Manifest, address: str, key: bytes | str | StoreKey | None
 ) -> Sequence[StoreKey | None]:
-    """Return the keys that might open the backup, the likeliest first."""
+    """Return the keys that might open the backup, the most likely first."""
     if not manifest.is_encrypted:
         return (None,)
     return await likely_keys(address, key, "the backup")
@@ -163,7 +163,7 @@ async def _fetched(
     keys: Sequence[StoreKey | None],
     report: Report,
 ) -> _Fetched:
-    """Copy the backup beside `path`, and check it."""
+    """Copy the backup to a file next to `path`, and check the copy."""
     restoring = upkeep_of_sqlite("restore")
     try:
         copy = await asyncio.to_thread(restoring.fetch, folder, path, report)
@@ -204,7 +204,7 @@ async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> Restore
 
 
 async def _earlier(fetched: _Fetched, path: Path, bound: _Bound) -> Path:
-    """Create a store beside `path` with the content of the backup at an earlier moment."""
+    """Create a store next to `path` with the content that the backup had at an earlier time."""
     earlier: Path = upkeep_of_sqlite("restore").earlier_store(path)
     await asyncio.to_thread(upkeep_of_sqlite("restore").remove_with_logs, earlier)
     moments = await asyncio.to_thread(_moments, fetched, bound)
@@ -239,7 +239,7 @@ def _counted(file: Path, key: StoreKey | None) -> tuple[int, int]:
 
 
 def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentState]]]:
-    """Return each namespace of the backup with the heads of its streams."""
+    """Return each namespace of the backup with the head of each stream."""
     content = upkeep_of_sqlite("backup").Content(fetched.path, fetched.key)
     try:
         if isinstance(bound.until, str):
@@ -254,7 +254,7 @@ def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentSt
 
 
 def _clear_beside(path: Path) -> None:
-    """Remove the temporary files of a restore."""
+    """Remove the temporary files of a restore that lie next to the store."""
     restoring = upkeep_of_sqlite("restore")
     for left in (restoring.unfinished_restore(path), restoring.earlier_store(path)):
         restoring.remove_with_logs(left)
@@ -315,7 +315,7 @@ async def restore(
 
 
 def _moment(until: str | None) -> datetime | str | None:
-    """Parse a time (local without a zone), or the id of an entry."""
+    """Parse a time (local if it has no zone), or the id of an entry."""
     if until is None or "/" in until:
         return until
     try:

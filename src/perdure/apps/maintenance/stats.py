@@ -34,10 +34,10 @@ from perdure.stores.session_store import SessionStore
 
 
 async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
-    """Return sizes, the largest sessions, and the growth in the last `days`.
+    """Return sizes, the largest sessions, and the growth over the last `days` days.
 
-    Covers the open namespace; file sizes cover all namespaces. Memory stores and session files are
-    read completely; other stores maintain counts.
+    The figures cover the open namespace; file sizes cover all namespaces. Memory stores and session
+    files are read completely; other stores maintain these counts.
     """
     since = store.outside.clock.now_ms() - days * DAY_MS
     with suppress(Unsupported):

@@ -71,7 +71,7 @@ async def trust(
 async def trust_store(address: str, namespace: str) -> TrustedStore:
     """Trust the current content of the store at `address`.
 
-    Raises: ConfigError when the user's data folder cannot be used; as `perdure.open`.
+    Raises: ConfigError if the user's data folder cannot be used; the errors of `perdure.open`.
     """
     folder, at = trust_folder(), SystemClock().now_ms()
     async with existing_store(address, namespace) as opened:

@@ -1,4 +1,4 @@
-"""The file and the keys of a store that is maintained as a whole."""
+"""The file and the keys of a store, for maintenance of the whole store."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ SQLITE = "sqlite:///"
 
 
 def upkeep_of_sqlite(name: str) -> Any:
-    """Load a module of the SQLite backend when it is needed."""
+    """Load a module of the SQLite backend only when it is needed."""
     return importlib.import_module(f"perdure.stores.sqlite.maintenance.{name}")
 
 
 async def is_encrypted(address: str | None = None) -> bool:
     """Whether the store at `address` needs a key.
 
-    Raises: Unsupported for a store without encryption; as `perdure.open` when it is not a store.
+    Raises: Unsupported if the store has no encryption; the errors of `perdure.open` if it is not a
+    store.
     """
     address, path = place_of(address, "encryption")
     return await asyncio.to_thread(upkeep_of_sqlite("rekey").is_encrypted, path)
@@ -38,7 +39,10 @@ async def is_encrypted(address: str | None = None) -> bool:
 async def present_keys(
     address: str, path: Path, key: bytes | str | StoreKey | None
 ) -> tuple[StoreKey | None, ...]:
-    """Return the keys that might open the store, the likeliest first; (None,) if it is plain."""
+    """Return the keys that might open the store, the most likely first.
+
+    Returns (None,) if the store is not encrypted.
+    """
     if not await asyncio.to_thread(upkeep_of_sqlite("rekey").is_encrypted, path):
         return (None,)
     return await likely_keys(address, key, address)
@@ -47,9 +51,9 @@ async def present_keys(
 async def likely_keys(
     address: str, key: bytes | str | StoreKey | None, encrypted: str
 ) -> tuple[StoreKey | None, ...]:
-    """Return the configured key of the store at `address`, or the keys in the keyring.
+    """Return the configured key of the store at `address`; without one, the keys in the keyring.
 
-    Raises: KeyMissing, which names `encrypted`.
+    Raises: KeyMissing, whose text names `encrypted`.
     """
     configured = configured_key(key, os.environ, address)
     if configured is not None:
@@ -61,7 +65,10 @@ async def likely_keys(
 
 
 def place_of(address: str | None, capability: str) -> tuple[str, Path]:
-    """Return the address and the file it names. Raises: Unsupported for another kind of store."""
+    """Return the address, and the file that the address names.
+
+    Raises: Unsupported for another kind of store.
+    """
     address = address_or_default(address, os.environ, sys.platform)
     if not address.startswith(SQLITE):
         raise Unsupported(capability, address.partition(":")[0])

@@ -1,7 +1,9 @@
-"""The requests of an MCP client to a store: each method is a tool, described by its docstring.
+"""The requests of an MCP client to a store: each method is a tool.
 
-Every answer is text for a model: bounded, with everything that looks like a secret masked. Sessions
-out of scope do not exist for the client.
+Its docstring is the tool's description.
+
+Every answer is text for a model: its length is limited, and everything that looks like a secret is
+masked. For the client, sessions out of its scope do not exist.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ _LOOKED_AT = 4
 
 
 class Scope:
-    """The sessions that a client sees: those of `subject`, or with `is_all` those of all subjects.
+    """The sessions that a client sees: those of `subject`, or those of all subjects if `is_all`.
 
-    With `agent`, the client sees only sessions of this agent.
+    If `agent` is given, the client sees only sessions of this agent.
     """
 
     def __init__(self, subject: str | None, *, is_all: bool, agent: str | None = None) -> None:
@@ -58,12 +60,12 @@ class Scope:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there may be sessions that the client does not see."""
+        """Whether sessions may exist that the client does not see."""
         return not self.is_all or self.agent is not None
 
     @property
     def name(self) -> ScopeName:
-        """What memory calls it."""
+        """The name of this scope in the memory API."""
         if not self.is_all:
             return "subject"
         return "namespace" if self.agent is None else "agent"
@@ -76,7 +78,7 @@ class Scope:
 
 
 class History:
-    """The tools that read."""
+    """The tools that only read."""
 
     def __init__(
         self, store: Store, scope: Scope, embedder: Embedder | EmbedderName | None = None
@@ -180,11 +182,11 @@ class History:
         return found
 
     async def text_of(self, session: str) -> str:
-        """Return the current branch of a session as text: the content of its resource."""
+        """Return the current branch of a session as text, for the session's resource."""
         return await self.read_session(session, last=MOST_MESSAGES)
 
     async def newest(self, limit: int, query: str = "") -> list[SessionInfo]:
-        """Return sessions in scope, the last active first, with `query` in their title or id."""
+        """Return sessions in scope with `query` in the title or id, the last active first."""
         shown: list[SessionInfo] = []
         page: list[SessionInfo] | None = None
         while page is None or (len(page) == limit * _LOOKED_AT and len(shown) < limit):
@@ -198,7 +200,7 @@ class History:
         return shown[:limit]
 
     async def _whole(self, hit: MemoryHit) -> str:
-        """Return the whole text of a hit's passage; "" if it was erased meanwhile."""
+        """Return the whole text of a hit's passage; "" if it was erased in the meantime."""
         if hit.kind != "fact":
             return await self._said(hit.entry_id)
         with suppress(FactNotFound):
@@ -206,13 +208,13 @@ class History:
         return ""
 
     async def _said(self, entry: str) -> str:
-        """Return the text of an entry that was found; "" if it was erased meanwhile."""
+        """Return the text of an entry that was found; "" if it was erased in the meantime."""
         with suppress(EntryNotFound, SessionNotFound, Erased):
             return _text_of(await self._store.entry(entry))
         return ""
 
     async def _shown_hits(self, query: str, wanted: int) -> list[Hit]:
-        """Return the best hits in scope; read more while hits out of scope fill the list."""
+        """Return the best hits in scope; if hits out of scope fill the list, more hits are read."""
         limit = wanted
         while True:
             limit *= _LOOKED_AT
@@ -245,7 +247,7 @@ class History:
 
 
 class Notebook:
-    """The tools that write, offered only if the person who starts the server allows it."""
+    """The tools that write; they are offered only if the person who starts the server allows it."""
 
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store = store
@@ -279,7 +281,10 @@ class Notebook:
         return "Forgotten."
 
     async def _own(self, fact: str) -> str:
-        """Return the id of a fact of the subject. Raises: FactNotFound."""
+        """Return the id of a fact, after checking that it is a fact of the subject.
+
+        Raises: FactNotFound.
+        """
         known = await self._store.memory.facts(
             subject=self._scope.subject, agent=self._scope.agent, include_past=True
         )
@@ -289,7 +294,7 @@ class Notebook:
 
 
 def _recalled(hit: MemoryHit, whole: str) -> str:
-    """Return `hit` as text, masked within `whole`: a passage may begin or end inside a secret."""
+    """Return `hit` as text, masked within `whole`: passages may begin or end inside a secret."""
     head = f"{minute(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  "
     head += hit.author or hit.role
     if hit.kind == "fact":
@@ -328,13 +333,13 @@ def _message(entry: Entry) -> str | None:
 
 
 def _text_of(entry: Entry) -> str:
-    """Return the text of an entry, or the summary of the episode that it records."""
+    """Return the text of an entry; if the entry records an episode, the summary of the episode."""
     found = searchable_of(entry) or summary_of(entry)
     return "" if found is None else found.text
 
 
 def _newest_that_fit(texts: Sequence[str]) -> list[str]:
-    """Return the first of `texts`, and the last of the other texts that fit into an answer."""
+    """Return the first of `texts`, and as many of the last other texts as fit into an answer."""
     head, *rest = texts
     left, kept = MOST_CHARACTERS - len(head), list[str]()
     for text in reversed(rest):

@@ -1,6 +1,6 @@
-"""The MCP server over a history: its tools, its resources, and how it runs on stdio.
+"""The MCP server for a history: its tools, its resources, and how it runs on stdio.
 
-Over HTTP the server runs in ``perdure serve``: ``apps/server/routes/mcp.py``.
+In ``perdure serve``, the server runs over HTTP: ``apps/server/routes/mcp.py``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ async def serve(
 ) -> None:
     """Serve `store` on stdin and stdout until stdin ends. Raises: ConfigError without the extra.
 
-    SIGINT ends the process at once: the library waits for the next line of stdin before it stops.
+    SIGINT ends the process at once, because the library would wait for the next line of stdin
+    before it stops.
     """
     server = await server_of(store, scope, is_writable=is_writable, embedder=embedder)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -46,7 +47,10 @@ async def serve(
 
 
 def load_library() -> Any:
-    """Return the module with the server of the library. Raises: ConfigError without the extra."""
+    """Return the library's module that contains the server.
+
+    Raises: ConfigError without the extra.
+    """
     try:
         return importlib.import_module("mcp.server.mcpserver")
     except ModuleNotFoundError as error:
@@ -60,7 +64,10 @@ async def server_of(
     is_writable: bool,
     embedder: Embedder | EmbedderName | None = None,
 ) -> Any:
-    """Return the server: an ``MCPServer`` of the library. Raises: ConfigError without the extra."""
+    """Return the server as an ``MCPServer`` of the library.
+
+    Raises: ConfigError without the extra.
+    """
     server = load_library().MCPServer(
         "perdure",
         instructions=_INSTRUCTIONS,
@@ -96,9 +103,9 @@ def _add(server: Any, tool: Callable[..., Awaitable[str]], *, is_reading: bool) 
 def _explained(
     tool: Callable[..., Awaitable[str]], kind: str = "ToolError"
 ) -> Callable[..., Awaitable[str]]:
-    """Return `tool` wrapped: perdure's errors reach the client as a sentence, with secrets masked.
+    """Wrap `tool`: perdure's errors reach the client as a sentence with masked secrets.
 
-    `kind` is the error type of the library that replaces perdure's errors.
+    `kind` is the library's error type that replaces perdure's errors.
     """
     error_type = getattr(importlib.import_module("mcp.server.mcpserver.exceptions"), kind)
 

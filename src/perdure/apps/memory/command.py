@@ -459,7 +459,7 @@ async def _episode(opened: Store, named: str) -> Episode:
 
 
 async def _whole_id(opened: Store, named: str) -> str:
-    """Return the id of the fact that `named` identifies; `named` itself if no fact matches.
+    """Return the id of the fact that `named` identifies; if no fact matches, `named` itself.
 
     Raises: AmbiguousId.
     """
@@ -472,7 +472,7 @@ async def _whole_id(opened: Store, named: str) -> str:
 
 
 async def _matching(opened: Store, named: str) -> tuple[str, ...]:
-    """Return the ids of the facts that match `named`, a part of an id."""
+    """Return the ids of the facts that match `named`, which is a part of an id."""
     every = await opened.memory.facts(scope="namespace", include_past=True, limit=None)
     return tuple(fact.id for fact in every if _is_named(fact.id, named))
 

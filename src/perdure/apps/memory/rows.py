@@ -26,7 +26,7 @@ _TITLE = 40
 
 
 def hit_data(hit: MemoryHit, titles: Mapping[StreamId, str]) -> dict[str, object]:
-    """Return the JSON of a hit; `titles` contains the titles of sessions."""
+    """Return a hit as JSON data; `titles` contains the titles of sessions."""
     return {
         "session": hit.session_id,
         "title": titles.get(hit.session_id) or None,
@@ -46,7 +46,7 @@ def hit_data(hit: MemoryHit, titles: Mapping[StreamId, str]) -> dict[str, object
 def hit_lines(
     hits: Sequence[MemoryHit], titles: Mapping[StreamId, str], width: int, style: Style
 ) -> Iterator[str]:
-    """Return the lines of hits for people; `titles` contains the titles of sessions."""
+    """Format hits as lines for people; `titles` contains the titles of sessions."""
     for hit in hits:
         title = one_line(titles.get(hit.session_id, ""), _TITLE)
         named = [f"“{title}”"] if title else []
@@ -84,14 +84,14 @@ def _why(why: Why) -> Iterator[str]:
 
 
 def fact_data(fact: Fact) -> dict[str, object]:
-    """Return the JSON of a fact."""
+    """Return a fact as JSON data."""
     data = msgspec.structs.asdict(fact)
     data["history"] = [_times(msgspec.structs.asdict(version)) for version in fact.history]
     return _times(data)
 
 
 def episode_data(episode: Episode) -> dict[str, object]:
-    """Return the JSON of an episode."""
+    """Return an episode as JSON data."""
     return _times(msgspec.structs.asdict(episode))
 
 
@@ -105,7 +105,7 @@ def _times(data: dict[str, object]) -> dict[str, object]:
 
 
 def fact_rows(found: Sequence[Fact]) -> Iterator[str]:
-    """Return the table of facts; output for a program contains each text in full."""
+    """Return a table of facts; if the output is for a program, each text is complete."""
     columns = [
         Column("ID", "strong"),
         Column("AT", "faint"),
@@ -128,7 +128,7 @@ def fact_rows(found: Sequence[Fact]) -> Iterator[str]:
 
 
 def episode_rows(found: Sequence[Episode]) -> Iterator[str]:
-    """Return the table of episodes."""
+    """Return a table of episodes."""
     columns = [
         Column("ID", "strong"),
         Column("ENDED", "faint"),

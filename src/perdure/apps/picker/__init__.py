@@ -1,1 +1,1 @@
-"""The choice of a session with the keyboard: the matching of typed text, and the screen."""
+"""Choosing a session with the keyboard: matching the typed text, and the screen."""

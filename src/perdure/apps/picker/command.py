@@ -73,9 +73,9 @@ async def pick_session(
     is_all: bool = False,
     hidden: Collection[StreamId] = (),
 ) -> SessionInfo | None:
-    """Return the session that the person chooses, those of `folder` first; None: no choice.
+    """Return the session that the user chooses; sessions of `folder` come first; None: no choice.
 
-    Sessions with an id in `hidden` are not offered. Raises: NothingToPick; NoTerminal.
+    Sessions whose ids are in `hidden` are not offered. Raises: NothingToPick; NoTerminal.
     """
     listed = await store.recent(None, scope="all" if is_all else "listed")
     found = [info for info in listed if info.id not in hidden]

@@ -1,7 +1,7 @@
-"""The user's terminal, independent of stdin and stdout, in raw mode during the choice.
+"""The user's terminal, independent of stdin and stdout; it is in raw mode during the choice.
 
-Draws on the alternate screen, so the previous content returns afterwards. The terminal is always
-restored.
+The picker draws on the alternate screen, so the terminal shows its previous content afterwards. The
+state of the terminal is always restored.
 """
 
 from __future__ import annotations
@@ -60,14 +60,17 @@ def choose(state: State) -> Choice | None:
 
 
 class _Keys:
-    """The decoded input of the terminal `descriptor`."""
+    """The decoded key input from the terminal `descriptor`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def read_key(self) -> str:
-        """Return the input; "" after a while without input. Key sequences are never split."""
+        """Return the next input; "" if there is no input for a while.
+
+        The escape sequence of a key is never split.
+        """
         if not self._is_ready(_LOOK_S):
             return ""
         text = self._read()
@@ -106,7 +109,7 @@ def _terminal() -> Generator[TextIO]:
 
 
 def _draw(screen: TextIO, lines: Iterable[str], state: State) -> None:
-    """Draw the lines from the top, and the cursor after the typed text."""
+    """Draw the lines from the top of the screen, and the cursor after the typed text."""
     text = "\r\n".join(f"{line}\x1b[K" for line in lines)
     column = 3 + cell_len(safe(state.query))
     screen.write(f"\x1b[H{text}\x1b[J\x1b[1;{column}H")

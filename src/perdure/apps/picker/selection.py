@@ -62,7 +62,10 @@ _PIECES = re.compile(
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A session to choose. `texts` are its name, id and folder in the form of `fold()`."""
+    """A session that the user can choose.
+
+    `texts` are the session's name, id and folder, each normalized with `fold()`.
+    """
 
     info: SessionInfo
     texts: tuple[str, ...]
@@ -88,7 +91,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """The final choice; None: the user left without a choice."""
+    """The user's final choice; None means that the user left without choosing."""
 
     choice: Choice | None
 
@@ -107,7 +110,7 @@ def first_state(choices: tuple[Choice, ...], folder: str, query: str = "") -> St
 
 
 def keys_in(text: str) -> Iterator[Key | str]:
-    """Split input into keys and the text between them. Unknown sequences are dropped."""
+    """Split input into keys and the text between them. Unknown escape sequences are dropped."""
     for piece in _PIECES.findall(text):
         if piece in _SEQUENCES:
             yield _SEQUENCES[piece]
@@ -146,7 +149,7 @@ def _move(state: State, key: str) -> int:
 
 
 def _refit(state: State) -> State:
-    """Return `state` with its matches; the best match is selected."""
+    """Return `state` with new matches for its text; the best match is selected."""
     offered = [
         choice for choice in state.choices if state.is_everywhere or choice.info.cwd == state.folder
     ]
@@ -175,19 +178,19 @@ _Score = Callable[[str, str], int | None]
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A query: `words` match fuzzily, `phrases` exactly. Both are folded."""
+    """A parsed query: `words` match fuzzily, `phrases` match exactly. Both are folded."""
 
     words: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether the query is empty, so everything matches."""
+        """Whether the query is empty, so that everything matches."""
         return not self.words and not self.phrases
 
 
 class Match(msgspec.Struct, frozen=True):
-    """The quality of a match. Shape: `index` is its place in the input."""
+    """The quality of a match. Shape: `index` is the position of the matched item in the input."""
 
     index: int
     score: int
@@ -206,16 +209,16 @@ def wanted_of(query: str) -> Wanted:
 
 
 def fold(text: str) -> str:
-    """Return `text` without letter case and accents, with single spaces."""
+    """Return `text` in lower case, without accents, and with single spaces."""
     apart = unicodedata.normalize("NFKD", text.casefold())
     return " ".join("".join(c for c in apart if not unicodedata.combining(c)).split())
 
 
 def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
-    """Return the matches of `texts`, best first; matches with equal scores in the given order.
+    """Return the matches of `texts`, best first; matches with equal scores keep their order.
 
-    Shape: each item has the folded texts of one session, the most important first; every word and
-    phrase must match one of them.
+    Shape: each item contains the folded texts of one session, the most important text first; every
+    word and phrase must match one of these texts.
     """
     found: list[Match] = []
     for index, fields in enumerate(texts):
@@ -227,7 +230,7 @@ def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
 
 
 def score_of(fields: Sequence[str], wanted: Wanted) -> int | None:
-    """Return the score of the folded `fields`; None without a match."""
+    """Return the score of the folded `fields`; None if they do not match."""
     total = 0
     for word in wanted.words:
         best = _best(fields, word, fuzzy_score)
@@ -252,7 +255,7 @@ def _best(fields: Sequence[str], word: str, score: _Score) -> int | None:
 
 
 def phrase_score(text: str, phrase: str) -> int | None:
-    """Return the score of `phrase` in `text`; None without a match."""
+    """Return the score of `phrase` in `text`; None if `text` does not contain it."""
     at = text.find(phrase)
     if at < 0:
         return None
@@ -262,10 +265,11 @@ def phrase_score(text: str, phrase: str) -> int | None:
 
 
 def fuzzy_score(text: str, word: str) -> int | None:
-    """Return how well `text` contains the letters of `word` in their order; None if it does not.
+    """Return how well `text` contains the letters of `word` in this order; None if it does not.
 
-    Uses the best occurrence of the whole word, or else the nearest letters before the end of the
-    leftmost match. Linear in the text, without backtracking.
+    The score uses the best occurrence of the whole word; if there is none, the closest letters
+    before the end of the leftmost match. The time is linear in the length of the text, without
+    backtracking.
     """
     whole = phrase_score(text, word)
     if whole is not None:
@@ -285,7 +289,7 @@ def fuzzy_score(text: str, word: str) -> int | None:
 
 
 def _nearest(text: str, word: str) -> list[int] | None:
-    """Return the positions of the nearest letters before the leftmost end of a match of `word`."""
+    """Return the positions of the closest letters before the end of `word`'s leftmost match."""
     end = -1
     for letter in word:
         end = text.find(letter, end + 1)

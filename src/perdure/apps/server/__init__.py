@@ -1,1 +1,1 @@
-"""The server: a JSON API with live events over one runtime, the console and the chat widget."""
+"""The server: a JSON API with live events over one runtime, the web console and the chat widget."""

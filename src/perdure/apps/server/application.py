@@ -1,4 +1,4 @@
-"""The ASGI application of a runtime: its routes, its access, its problems."""
+"""The ASGI application for a runtime: routes, access control, and error answers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ AnySend = Callable[[AnyScope], Awaitable[None]]
 
 
 class Access(NamedTuple):
-    """The parts that control access: the tokens, the codes of the console, and the rates."""
+    """The parts of access control: the tokens, the codes of the console, and the rate limits."""
 
     tokens: TokenFile
     codes: SignIn
@@ -121,8 +121,8 @@ class Services(NamedTuple):
 class Server:
     """The server of a runtime as an ASGI application. Made by `app`.
 
-    Its background work begins with its lifespan. If it is mounted in an application that does not
-    forward the lifespan, the work begins with the first request.
+    The server's background work starts with the ASGI lifespan. If the server is mounted in an
+    application that does not forward the lifespan, the work starts with the first request.
     """
 
     def __init__(
@@ -159,11 +159,11 @@ class Server:
             await self._guarded(*connection)
 
     def drain(self) -> None:
-        """Answer ``/readyz`` with 503 from now on, so that a balancer sends requests elsewhere."""
+        """Answer ``/readyz`` with 503 from now on, so that a load balancer uses other servers."""
         self._services.readiness.is_draining = True
 
     def stop(self) -> None:
-        """End the open event streams, which otherwise prevent the server process from exiting."""
+        """End the open event streams, because they prevent the server process from exiting."""
         self.drain()
         self._services.readiness.is_stopping = True
 
@@ -172,7 +172,7 @@ class Server:
         await self._routes(scope, receive, send)
 
     async def _live(self, receive: AnyReceive, send: AnySend) -> None:
-        """Run the background work from the start of the application to its end."""
+        """Run the background work while the application runs."""
         await receive()
         self._begin()
         await send({"type": "lifespan.startup.complete"})
@@ -211,14 +211,14 @@ def app(
     """Return the server of `runtime` as an ASGI application, to run or to mount.
 
     The application serves the API under ``/v1`` and the console under ``/``. `tokens` finds the
-    caller of each request. `hosts` are the host names of the server, besides those of loopback.
-    `signing_in` accepts the one-time codes of the console; without it people sign in with a token.
-    `projects` are the folders in which flows can be started, also below them: by default none.
-    `limits` apply to each caller. `embedder` compares the meaning of questions in recalls and at
-    ``/mcp``; default: the first embedder of an agent of the runtime (`MemoryConfig`).
-    While the application runs, it continues interrupted turns, sends messages that are due, and
-    ends idle sessions and expired questions. The caller of this function closes the runtime and its
-    store, after the application has ended.
+    caller of each request. `hosts` are the host names of the server, in addition to those of
+    loopback. `signing_in` accepts the one-time codes of the console; without `signing_in`, people
+    sign in with a token. `projects` are folders; flows can be started in them and below them; by
+    default, there are none. `limits` apply to each caller. `embedder` compares the meaning of
+    questions in recalls and at ``/mcp``; the default is the first embedder that an agent of the
+    runtime has (`MemoryConfig`). While the application runs, it resumes interrupted turns, sends
+    messages that are due, ends idle sessions, and closes expired questions. The caller of this
+    function closes the runtime and its store, after the application has ended.
     """
     outside = runtime.host.store.outside
     codes = signing_in or sign_in_of(runtime.host.store, tokens)
@@ -228,7 +228,7 @@ def app(
 
 
 def _embedder_of(runtime: Runtime) -> Embedder | EmbedderName | None:
-    """Return the embedder of the first agent with an embedder."""
+    """Return the embedder of the first agent that has one."""
     memories = (agent.memory for agent in runtime.host.agents.values())
     found = (each.embedder for each in memories if each is not None)
     return next((each for each in found if each not in (None, "program")), None)
@@ -242,9 +242,9 @@ def sign_in_of(store: Store, tokens: TokenFile) -> SignIn:
 
 @cache
 def _routes() -> Litestar:
-    """Return the routes of all servers of this process: Litestar takes 80 ms to make them.
+    """Return the routes for all servers of this process: creating them takes Litestar 80 ms.
 
-    The routes find the server of a request in the scope of the request.
+    Each route finds the server of a request in the request's scope.
     """
     return Litestar(
         [
@@ -272,7 +272,7 @@ def _routes() -> Litestar:
 
 
 def _services(scope: Scope) -> Services:
-    """Return the services of the server that got a request."""
+    """Return the services of the server that a request was sent to."""
     return cast("Any", scope)[_SERVICES]
 
 
@@ -341,7 +341,7 @@ async def _caller_of(request: Request[Any, Any, Any]) -> Caller:
 
 
 async def _look_after(runtime: Runtime) -> None:
-    """Continue interrupted turns; send due messages; end idle sessions and expired questions."""
+    """Resume interrupted turns; send due messages; end idle sessions; close expired questions."""
     await runtime.resume_all()
     async with Scheduler(runtime):
         while True:

@@ -1,4 +1,4 @@
-"""API values about a context: the messages that a model receives, and omitted content."""
+"""API values for a context: the messages that a model receives, and the content left out."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ContextPart(Value, frozen=True, kw_only=True):
 class SentTool(Value, frozen=True, kw_only=True):
     """A tool that a request declared.
 
-    Without `is_loaded` the server has no tool of this name with the schema that the session
+    If `is_loaded` is False, the server has no tool with this name and the schema that the session
     recorded: an MCP server is not connected, or the program has changed since. The log contains no
-    descriptions: they come from the program as it is loaded now.
+    descriptions of tools: they come from the program that is loaded now.
     """
 
     name: str
@@ -32,7 +32,7 @@ class SentTool(Value, frozen=True, kw_only=True):
 
 
 class SentOptions(Value, frozen=True, kw_only=True):
-    """The options of a request besides its model; null: the default of the provider."""
+    """The options of a request besides its model; null means the default of the provider."""
 
     temperature: float | None = None
     max_output_tokens: int | None = None
@@ -42,7 +42,7 @@ class SentOptions(Value, frozen=True, kw_only=True):
 class OverflowView(Value, frozen=True, kw_only=True):
     """A context with more `tokens` than the `budget`: its required messages do not fit.
 
-    `code` is the stable code of the error for such a request.
+    `code` is the stable error code of such a request.
     """
 
     code: str
@@ -52,9 +52,11 @@ class OverflowView(Value, frozen=True, kw_only=True):
 
 
 class TrimmedView(Value, frozen=True, kw_only=True):
-    """The content omitted from a request. `limit` names the limit; `tokens` is the size it allows.
+    """The content that was left out of a request.
 
-    `recalled` counts the recalled texts that were left out.
+    `limit` names the limit that was exceeded; `tokens` is the size that it allows.
+
+    `recalled` counts the recalled texts that were left out of the request.
     """
 
     dropped: int

@@ -1,1 +1,1 @@
-"""Workflow documents on the command line: start, resume, outputs."""
+"""Workflow documents on the command line: starting and resuming them, and their outputs."""

@@ -1,8 +1,8 @@
-"""The agents of a workflow document: from the document, from agent files, or made for the run.
+"""The agents of a workflow document: from the document, from agent files, or created for the run.
 
-The command line limits an agent of the document. Nodes may refer to an undefined agent, as exports
-of imported sessions do. If the command line names a model, such an agent is created with the
-existing tools that its nodes name.
+The command line limits the permissions of an agent from the document. Nodes may refer to an
+undefined agent, as exports of imported sessions do. If the command line names a model, such an
+agent is created; it gets those existing tools that its nodes name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ given; your answer, as you write it, is what the next step gets."""
 
 
 class Cast(msgspec.Struct, frozen=True):
-    """The agents, and the workflow that they can run; `remarks` list differences from the file."""
+    """The agents, and the workflow that they can run.
+
+    `remarks` list where it differs from the file.
+    """
 
     agents: tuple[Agent, ...]
     located: LocatedWorkflow
@@ -42,7 +45,9 @@ class Cast(msgspec.Struct, frozen=True):
 
 
 def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
-    """Return the agents of `found`. The check of the document reports missing or invalid agents.
+    """Return the agents of `found`.
+
+    The validation of the document reports missing or invalid agents.
 
     Raises: InvalidAgentFile; ConfigError for an agent file that cannot be used.
     """
@@ -75,7 +80,7 @@ def _is_defined(found: LocatedWorkflow, ref: str) -> bool:
 
 
 def _acting(agent: Agent, acting: RoleOptions) -> Agent:
-    """Return `agent` with the model of the command line, if one is named."""
+    """Return `agent` with the model of the command line, if the command line names one."""
     model = _model_for_all(acting)
     return agent if model is None else msgspec.structs.replace(agent, model=model, fallbacks=())
 
@@ -88,7 +93,7 @@ def _model_for_all(acting: RoleOptions) -> str | None:
 
 
 def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOptions) -> Agent:
-    """Create an undefined agent with the existing tools that its nodes name."""
+    """Create an undefined agent with those existing tools that the agent's nodes name."""
     named = [
         tool
         for node in found.workflow.nodes
@@ -111,7 +116,7 @@ def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOption
 def _without_unknown(
     found: LocatedWorkflow, made: Mapping[str, Agent]
 ) -> tuple[LocatedWorkflow, tuple[str, ...]]:
-    """Remove unknown tools from the nodes of `made` agents; return the result and remarks."""
+    """Remove unknown tools from the nodes of `made` agents; return the new workflow and remarks."""
     missing: dict[str, None] = {}
     nodes = list(found.workflow.nodes)
     for number, node in enumerate(nodes):
@@ -127,12 +132,13 @@ def _without_unknown(
 
 
 def recast(document: DocumentBound, acting: RoleOptions, *, is_foreign: bool) -> tuple[Agent, ...]:
-    """Return the agents of an existing flow, completed from agent files.
+    """Return the agents of an existing flow; missing parts come from agent files.
 
-    Agents of a received flow get only the permissions of the command line and the settings.
+    The agents of a flow that was received from elsewhere get only the permissions of the command
+    line and the settings.
 
-    Raises: ConfigError when this version cannot read the agents, or when another model is
-    requested: the models were set when the flow began.
+    Raises: ConfigError if this version cannot read the agents, or if another model is requested,
+    because the models were set when the flow began.
     """
     if acting.model is not None:
         raise ConfigError(

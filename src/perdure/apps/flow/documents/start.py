@@ -1,4 +1,4 @@
-"""``perdure flow run`` of a workflow document, recognized by its content."""
+"""``perdure flow run`` for a workflow document, which is recognized by its content."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ InputsOption = Annotated[
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The command line of a new flow.
+    """The command line that starts a new flow.
 
     `configuring` and `roles` apply only to flows of roles; `settings` are stored for `resume`.
     """
@@ -48,7 +48,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A valid workflow: a file for roles, or a document with its agents and inputs."""
+    """A valid workflow: a file for roles, or a document with the agents and inputs it needs."""
 
     workflow: Path | LocatedWorkflow
     acting: RoleOptions
@@ -57,9 +57,9 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def prepare(found: LocatedWorkflow, given: Given) -> Prepared:
-    """Check the document `found` before its flow exists. Blocks.
+    """Validate the document `found` before its flow is created. Blocks.
 
-    Raises: InvalidWorkflow with every error; ConfigError; UsageMistake.
+    Raises: InvalidWorkflow, which lists every error; ConfigError; UsageMistake.
     """
     inputs = from_texts(found.workflow, named_values(given.inputs, "--input"))
     cast = cast_of(found, given.acting)
@@ -83,7 +83,7 @@ def faults_in(found: LocatedWorkflow, workspace: Path) -> tuple[tuple[str, ...],
 
 
 def output_lines(outputs: Mapping[str, object], style: Style) -> Iterator[str]:
-    """Format `outputs`, each below its name."""
+    """Format `outputs`, each below the name of the output."""
     for name, value in outputs.items():
         yield ""
         yield style.paint(safe(name), "strong")
@@ -92,7 +92,7 @@ def output_lines(outputs: Mapping[str, object], style: Style) -> Iterator[str]:
 
 
 def output_data(state: FlowState, outputs: Mapping[str, object]) -> dict[str, object]:
-    """Return the outputs as a JSON field; none for a flow of roles."""
+    """Return the outputs as a JSON field; a flow of roles has no such field."""
     return {} if state.document is None else {"outputs": dict(outputs)}
 
 

@@ -1,1 +1,1 @@
-"""The display of a flow: its graph, its feeds, and its waits for people."""
+"""How a flow is displayed: its graph, its feeds, and what waits for people."""

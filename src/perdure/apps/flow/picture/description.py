@@ -1,4 +1,4 @@
-"""A flow for people: its header, its graph, and its waits with the commands that answer them."""
+"""Formats a flow for people: header, graph, and open questions with their answer commands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def picture(
     width: int,
     said: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """Format everything about a flow."""
+    """Format all information about a flow."""
     yield from head(state, style)
     yield ""
     yield from lines(state.graph, style, width, state, said)
@@ -76,7 +76,7 @@ def _looking_back(state: FlowState, style: Style) -> Iterator[str]:
 
 
 def _reflecting(phase: ImprovementPhase, role: str, style: Style) -> str:
-    """Return the status of a role in improvement."""
+    """Return the status of a role during the improvement phase."""
     stands: NodeStanding = "pending"
     told = ""
     if role in phase.completed_roles:
@@ -94,7 +94,7 @@ def _reflecting(phase: ImprovementPhase, role: str, style: Style) -> str:
 def waits(
     flow: str, waiting: Sequence[FlowWait], said: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Format each wait for a person with the command that answers it."""
+    """Format each question that waits for a person, with the command that answers it."""
     for each in waiting:
         yield f"  {safe(each.text)}"
         words = _said_before(each, said or {})
@@ -104,13 +104,13 @@ def waits(
 
 
 def _said_before(each: FlowWait, said: Mapping[str, str]) -> str:
-    """Return the text of the agent before its question."""
+    """Return the text that the agent wrote before its question."""
     is_asking = each.topic == "prompt-human" and each.text.endswith(ASKS)
     return said.get(each.role or "", "") if is_asking else ""
 
 
 def answer(flow: str, each: FlowWait) -> str:
-    """Return the answer command: of the inbox for a question of a session, otherwise of flows."""
+    """Return the answer command: for a session's question of the inbox, otherwise of flows."""
     if each.session is not None or (each.topic == "consent" and each.question is not None):
         return f"perdure inbox answer {each.question} {'|'.join(each.choices)}"
     target = shlex.quote(each.target or "")
@@ -156,7 +156,7 @@ def spoken(text: str) -> str:
 
 
 def lost_lines(lost: Mapping[str, str], style: Style) -> Iterator[str]:
-    """Return the lines that report the `lost` roles with reasons."""
+    """Return lines that report the `lost` roles, each with the reason."""
     for role, why in lost.items():
         yield ""
         yield style.paint(f"{safe(role)}: {safe(why)}", "warning")

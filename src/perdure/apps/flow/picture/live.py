@@ -1,6 +1,6 @@
 """``--watch``: redraw the graph of a flow at each change, or print a line per change.
 
-Everything shown is read from the log, so it does not matter which process runs the flow.
+Everything shown is read from the log, so any process may run the flow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAUSE_S = 0.1
 
 
 class Followed:
-    """The state of a flow and its roles' feeds, read incrementally."""
+    """The state of a flow and the feeds of its roles, read incrementally."""
 
     def __init__(self, store: Store, flow: Flow) -> None:
         self.flow = flow
@@ -51,7 +51,7 @@ class Followed:
         return [*found.values()]
 
     async def passed_states(self, state: FlowState) -> list[FlowState]:
-        """Return the states between the last call and `state`, oldest first."""
+        """Return the states that followed the last call, up to `state`, oldest first."""
         known, backend = self._known, self._backend
         entries = await backend.entries(self.flow.id, after=-1 if known is None else known.head)
         states: list[FlowState] = []
@@ -68,7 +68,7 @@ class Followed:
 
     @property
     def newest_lines(self) -> dict[str, str]:
-        """Role instance -> the newest line of its feed."""
+        """For each role instance, the newest line of its feed."""
         return {role: newest_words([*items.values()]) for role, items in self._items.items()}
 
 
@@ -144,7 +144,7 @@ def _tell_changes(status: str, changed: Mapping[str, str], *, as_json: bool) -> 
 async def _states(
     store: Store, flow: Flow, is_ended: Callable[[], bool]
 ) -> AsyncIterator[FlowState]:
-    """Yield the state of the flow now, after every change, and at the end."""
+    """Yield the state of the flow now, after each change, and at the end."""
     async for _ in changes_of(store):
         was_ended = is_ended()
         state = await flow.state()
@@ -154,7 +154,7 @@ async def _states(
 
 
 async def changes_of(store: Store) -> AsyncIterator[None]:
-    """Yield at once, after every change of the store, and periodically."""
+    """Yield at once, then after each change of the store, and also periodically."""
     changes = store.backend.changes()
     changed: asyncio.Future[None] = asyncio.ensure_future(_next(changes))
     try:

@@ -1,4 +1,4 @@
-"""Render a workflow with its state, as terminal lines, Mermaid or dot."""
+"""Renders a workflow and its state as terminal lines, Mermaid or dot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def render(
     width: int,
     state: FlowState | None = None,
 ) -> Iterator[str]:
-    """Render `graph` in `format`, with the `state` if given."""
+    """Render `graph` in `format`, with its `state` if that is given."""
     if format == "text":
         return lines(graph, style, width, state)
     return _mermaid(graph, state) if format == "mermaid" else _dot(graph, state)
@@ -47,7 +47,7 @@ def lines(
     state: FlowState | None = None,
     said: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """Render each node and its edges as lines. `said` is the newest text of each role."""
+    """Render each node and its edges as lines. `said` contains the newest text of each role."""
     ids = max((len(node.id) for node in graph.nodes), default=0)
     roles = max((len(node.role) for node in graph.nodes), default=0)
     for node in _in_order(graph):
@@ -61,7 +61,7 @@ def lines(
 
 
 def _words(node: FlowNode, state: FlowState, said: Mapping[str, str]) -> str:
-    """Return the queued reply for `node`, or else the newest text of its role."""
+    """Return the queued reply for `node`; if there is none, the newest text of its role."""
     queued = state.run.pending_human_inputs.get(node.id)
     if queued is not None:
         return f"reply queued: {queued.text}"
@@ -107,7 +107,7 @@ def _edge(source: str, target: str, style: Style, width: int, state: FlowState |
 
 
 def _in_order(graph: Graph) -> Sequence[FlowNode]:
-    """Return the nodes in topological order; nodes of a cycle are last, in file order."""
+    """Return the nodes in topological order; nodes in a cycle come last, in file order."""
     left = list(graph.nodes)
     ordered: list[FlowNode] = []
     while left:
@@ -171,8 +171,9 @@ COLOURS: dict[NodeStanding, Meaning] = {
 def standing(state: FlowState, node: FlowNode) -> NodeStanding:
     """Return the status of `node`.
 
-    ``backward``: the node requested better work and waits, or it must deliver better work.
-    ``completed``: the node has worked, and handed over along all its edges.
+    ``backward`` means that the node asked an earlier node to improve its work and waits, or that
+    the node itself must improve its work. ``completed`` means that the node has run and handed over
+    along all its edges.
     """
     run, id = state.run, node.id
     if id in run.running_nodes:
@@ -189,9 +190,10 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
 
 
 def overlaid(state: FlowState, waiting: Iterable[FlowWait]) -> FlowState:
-    """Return `state` in which nodes whose roles ask for consent wait for a person.
+    """Return `state` with changed nodes: those whose roles ask for consent wait for a person.
 
-    In the flow's own state such a node runs, because the question belongs to its turn.
+    In the flow's own state, such a node counts as running, because the question belongs to the
+    node's turn.
     """
     asked = {each.target: each.text for each in waiting if each.session is not None}
     run = state.run
@@ -223,9 +225,9 @@ def _after(state: FlowState, id: str) -> tuple[str, ...]:
 
 
 def along(state: FlowState, source: str, target: str) -> tuple[str, bool]:
-    """Return the newest artifact from `source` to `target`, and whether it is unread.
+    """Return the newest artifact sent from `source` to `target`, and whether it is unread.
 
-    Shape: "" without one.
+    Shape: the artifact is "" if nothing was sent.
     """
     key = edge_key(source, target)
     sent = state.run.history_handoff.get(key, ())

@@ -1,1 +1,1 @@
-"""Access control: tokens, and the caller to which a request belongs."""
+"""Access control: tokens, and finding the caller of a request."""

@@ -1,4 +1,4 @@
-"""The caller of a request: the caller is found by its token, which limits its rights."""
+"""The caller of a request: the request's token identifies the caller and limits its rights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_HEAD = 2**62
 
 
 class Callers:
-    """Finds the callers of a server of `store` by their `tokens`, and counts their requests."""
+    """Finds the callers of a server of `store` by `tokens`, and counts their requests."""
 
     def __init__(self, store: Store, tokens: Tokens, rates: Rates) -> None:
         self._store = store
@@ -76,9 +76,9 @@ class Callers:
 
 
 class Authentication(AbstractAuthenticationMiddleware):
-    """Finds the caller by the ``Authorization`` header, which all routes but the open ones need.
+    """Finds the caller by the ``Authorization`` header, which all but the open routes require.
 
-    `callers_of` returns the `Callers` of the server that received a request.
+    `callers_of` returns the `Callers` of the server that a request was sent to.
     """
 
     def __init__(self, app: ASGIApp, callers_of: Callable[[Scope], Callers]) -> None:
@@ -91,7 +91,7 @@ class Authentication(AbstractAuthenticationMiddleware):
 
 
 def _require_visit(connection: AnyConnection, principal: Principal) -> None:
-    """Raises: Problem 403 for a page of another origin, and for actions forbidden to visitors."""
+    """Raises: Problem 403 for requests from another origin, or actions forbidden to visitors."""
     if connection.headers.get("origin") not in principal.origins:
         raise Problem(403, "origin_refused", "this token is for pages of other origins")
     if not connection.route_handler.opt.get(FOR_VISITORS):
@@ -99,7 +99,7 @@ def _require_visit(connection: AnyConnection, principal: Principal) -> None:
 
 
 def require_own_origin(connection: AnyConnection) -> None:
-    """Raises: Problem 403 for a request from a page of another site."""
+    """Raises: Problem 403 if a page of another site sent the request."""
     origin = connection.headers.get("origin")
     host = connection.headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host:
@@ -118,10 +118,12 @@ def _require_own_page(connection: AnyConnection) -> None:
 
 
 class Caller:
-    """The permissions of one caller in a store. Sessions outside its rights do not exist for it.
+    """The permissions of one caller in a store.
 
-    A change requires that the session's head is one of `heads`; without `heads` any head is valid.
-    `is_valid` returns whether the token is still valid; answers that last long use it.
+    For the caller, sessions outside of its rights do not exist.
+
+    A change requires that the session's head is one of `heads`; if `heads` is None, any head is
+    valid. `is_valid` returns whether the token is still valid; long-running answers check it.
     """
 
     def __init__(
@@ -151,33 +153,38 @@ class Caller:
 
     @property
     def sees_all(self) -> bool:
-        """Whether the caller may see every session of its namespace."""
+        """Whether the caller may see every session of the caller's namespace."""
         own = self.principal
         return own.subject is None and own.agent is None and not own.is_visitor
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a change needs the head that the request names."""
+        """Whether a change requires the head that the request names in ``If-Match``."""
         return self._heads is not None
 
     def require_unconditional(self) -> None:
-        """Raises: Problem 400 for an ``If-Match`` that the change could not check in its commit."""
+        """Raises: Problem 400 for an ``If-Match`` that the change cannot check in its commit."""
         if self.is_conditional:
             detail = "this change has no commit that could check If-Match; send it without"
             raise Problem(400, "if_match_unsupported", detail)
 
     @property
     def key(self) -> str | None:
-        """The idempotency key of the request for a commit of the library; None without a key."""
+        """Return the request's idempotency key in the form for a library commit.
+
+        Returns None without a key.
+        """
         return None if self.keyed is None else self.keyed.name
 
     @property
     def may_see_server(self) -> bool:
-        """Whether texts for the caller may name files and addresses of the server's machine."""
+        """Whether texts for the caller may contain file names and addresses of the server."""
         return self.sees_all and self.principal.may("admin")
 
     def subject_or(self, asked: str | None) -> str | None:
-        """Return the only subject whose records the caller may see; `asked` if it may see all.
+        """Return the only subject whose records the caller may see.
+
+        If it may see all, return `asked`.
 
         Raises: Problem 403 if the caller's token is for a person other than `asked`.
         """
@@ -190,22 +197,22 @@ class Caller:
 
     @property
     def mark(self) -> dict[str, object] | None:
-        """The metadata that marks a session as begun by this visitor."""
+        """The metadata that marks a session as started by this visitor."""
         return {MADE_BY: self.principal.token} if self.principal.is_visitor else None
 
     def require(self, role: Role) -> None:
-        """Raises: Problem 403 if the caller lacks the rights of `role`."""
+        """Raises: Problem 403 if the caller does not have the rights of `role`."""
         if not self.principal.may(role):
             detail = f"this needs a token with the role {role!r}, yours has {self.principal.role!r}"
             raise Problem(403, "role_missing", detail)
 
     def require_all(self) -> None:
-        """Raises: Problem 403 if the caller may not see every session of its namespace."""
+        """Raises: Problem 403 if the caller may not see every session of the caller's namespace."""
         if not self.sees_all:
             raise Problem(403, "token_restricted", "this covers sessions that yours may not see")
 
     def require_agent(self, agent: str) -> None:
-        """Raises: Problem 403 if the caller may only use an agent other than `agent`."""
+        """Raises: Problem 403 if the caller is restricted to an agent other than `agent`."""
         if self.principal.agent not in (None, agent):
             raise Problem(403, "agent_refused", "your token is for another agent")
 
@@ -214,13 +221,13 @@ class Caller:
     ) -> Session:
         """Open the session `id`, which must be the whole id.
 
-        For a change, the key of the request is recorded. `is_repeatable` has the same meaning as in
-        `claim`.
-        With an ``If-Match``, the first commit of the change needs that head.
-        Raises: Replayed if the request was answered before; Problem 403; HeadChanged for a change
-        if the request's ``If-Match`` is outdated; SessionNotFound, also for a session of another
-        person or agent; Erased for a caller that sees all sessions, because the log no longer
-        records the owner of an erased session.
+        If the request makes a change, its key is recorded. `is_repeatable` has the same meaning as
+        in `claim`. If the request has an ``If-Match``, the first commit of the change requires that
+        head.
+        Raises: Replayed if the request was answered before; Problem 403; HeadChanged if the
+        request's ``If-Match`` is outdated; SessionNotFound, also for a session of another person or
+        agent; Erased if the caller may see all sessions (for other callers the session does not
+        exist, because the log no longer records the owner of an erased session).
         """
         self.require(role)
         try:

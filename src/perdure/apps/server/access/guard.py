@@ -1,7 +1,7 @@
-"""Check the ``Host`` of every request, and add the headers of every answer.
+"""Checks the ``Host`` of every request, and adds headers to every answer.
 
-In a DNS rebinding attack, a name server points the name of another site to this server. A page of
-that site then sends the site's own ``Host``.
+In a DNS rebinding attack, the name server of another site makes the site's host name point to this
+server. A page of that site then sends requests to this server with the site's ``Host``.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ BODY_S = 60.0
 
 
 class Guard:
-    """Rejects requests for other hosts, and adds the headers that protect a browser to answers.
+    """Rejects requests for unknown hosts, and adds the headers that protect browsers to answers.
 
-    A header that a route sets itself is not replaced. The server stops waiting for a client that
-    does not send the rest of its request.
+    A header that a route sets itself stays as it is. If a client does not send the rest of its
+    request, the server stops waiting for it.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
@@ -80,7 +80,10 @@ class Guard:
 
 
 class _Patience:
-    """Receives a request; afterwards it waits for the end of the connection without a limit."""
+    """Receives a request within a time limit.
+
+    Afterwards, waits for the end of the connection without a limit.
+    """
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

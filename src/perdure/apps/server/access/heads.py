@@ -1,4 +1,4 @@
-"""A session whose next commit needs a head that the ``If-Match`` of a request names."""
+"""A session whose next commit requires one of the heads in the ``If-Match`` of a request."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def etag_of(head: int) -> str:
 
 
 def heads_in(name: str, lines: Iterable[str], *, is_weak: bool = False) -> frozenset[int] | None:
-    """Return the heads that the header `name` lists in its `lines`; None for ``*`` and no lines.
+    """Return the heads that the header `name` lists in its `lines`; None for ``*`` or no lines.
 
-    With `is_weak` weak tags count too. A tag in another format names no head.
+    With `is_weak`, weak tags are accepted too. A tag in another format contributes no head.
     Raises: Problem 400 if the header is not a list of entity tags (RFC 9110, 8.8.3).
     """
     given = list(lines)
@@ -45,9 +45,9 @@ def heads_in(name: str, lines: Iterable[str], *, is_weak: bool = False) -> froze
 
 
 async def at_head(store: Store, session: Session, head: int) -> Session:
-    """Return a handle on `session` whose first commit fails if the head differs from `head`.
+    """Return a handle on `session` whose first commit fails if the session's head is not `head`.
 
-    The commit itself checks the head, so one of two concurrent requests fails.
+    The commit itself checks the head, so if two requests run concurrently, one of them fails.
     """
     backing = _AtHead(store.backend, session.id, head)
     state = await backing.log.state(session.id)
@@ -55,7 +55,7 @@ async def at_head(store: Store, session: Session, head: int) -> Session:
 
 
 class _AtHead(StoredSession):
-    """The storage of one session at a head."""
+    """The storage of one session, which requires a head for the next commit."""
 
     def __init__(self, store: SessionStore, session: StreamId, head: int) -> None:
         super().__init__(store)
@@ -63,7 +63,7 @@ class _AtHead(StoredSession):
         self._head: int | None = head
 
     async def commit(self, commit: Commit) -> CommitResult:
-        """Commit. Raises: HeadChanged, which no retry of the library suppresses."""
+        """Commit. Raises: HeadChanged, which the library does not retry."""
         forked = [each.create.fork for each in commit.writes if each.create and each.create.fork]
         if self._head is not None and forked and forked[0].head != self._head:
             raise HeadChanged(forked[0].head)  # what it is of was read before

@@ -1,8 +1,9 @@
-"""Requests with an ``Idempotency-Key``: each runs once, and a repetition gets the same answer.
+"""Requests with an ``Idempotency-Key``: each runs once; if it is repeated, it gets the same answer.
 
-The log of the session contains two notes: one with the key, committed before the effect, and one
-with the answer. The keyed commit of the first note decides between two concurrent requests, also of
-two servers. Both notes are erased with the session. A store keeps keys for 30 days at least.
+For each request, the log of the session contains two notes: one with the key, committed before the
+effect, and one with the answer. If two requests run concurrently, also on two servers, the commit
+of the first note decides which one runs. When the session is erased, both notes are erased. A store
+keeps idempotency keys for at least 30 days.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ _POLLS, _POLL_S = 20, 0.1
 
 
 class KeyedRequest:
-    """One request with a key, from its arrival to its answer.
+    """One request with an idempotency key, from its arrival to its answer.
 
-    `unknown_since` is the seq of the claim of an earlier request with this key, which got no answer
-    because its process was killed. Its effect may have happened after that entry.
+    `unknown_since` is set if an earlier request with this key got no answer because its process was
+    killed: it is the seq of the first note of that request. That request may have taken effect
+    after this entry.
     """
 
     def __init__(self, method: str, path: str, key: str, token: str, presented: str) -> None:
@@ -69,22 +71,25 @@ class KeyedRequest:
 
     @property
     def session_id(self) -> str:
-        """The id of the session that this request creates: only its caller can compute it."""
+        """The id of the session that this request creates.
+
+        Only the caller of the request can compute it.
+        """
         made = hmac.digest(self._secret, self.name.encode(), hashlib.sha256)
         return f"k{made.hex()[:40]}"
 
     def read(self, query: bytes, body: bytes) -> None:
-        """Compute the digest of the request."""
+        """Read the body, and compute the digest of the request."""
         asked = (self._method, self._path, query, body)
         self._digest = hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()
 
     async def claim(self, session: Session, *, is_repeatable: bool = False) -> None:
-        """Record the request in `session`, before its effect.
+        """Record the request in `session`, before the request takes effect.
 
-        Durable: when this returns. With `is_repeatable`, an unknown outcome sets
-        `unknown_since` and does not raise.
-        Raises: Replayed if the request was answered; IdempotencyMismatch for another request with
-        this key; Problem 409 if it is unknown whether the request ran.
+        Durable: when this returns. With `is_repeatable`, an unknown outcome sets `unknown_since`
+        instead of raising an error.
+        Raises: Replayed if the request was answered before; IdempotencyMismatch if the key was used
+        for another request; Problem 409 if it is unknown whether the request took effect.
         """
         if self._claim is not None:
             return
@@ -107,9 +112,11 @@ class KeyedRequest:
             raise Replayed(answer)
 
     async def answered(self, start: Message, body: bytes) -> Message:
-        """Record the answer; return its start, whose ``ETag`` includes the record.
+        """Record the answer.
 
-        A rejected request had no effect, so a later request with the same key runs again.
+        Return the start of the answer, with an ``ETag`` that includes the record.
+
+        A rejected request had no effect, so it runs again if it is repeated with the same key.
         """
         status = cast("HTTPResponseStartEvent", start)["status"]
         session, claim = self._session, self._claim
@@ -130,7 +137,7 @@ class KeyedRequest:
         return start
 
     async def _answer(self) -> Mapping[str, Any] | None:
-        """Return the newest answer to the claim; None if no answer arrives in time."""
+        """Return the newest answer to the recorded request; None if no answer arrives in time."""
         assert self._session is not None
         assert self._claim is not None
         for _ in range(_POLLS):
@@ -148,9 +155,9 @@ Locks = WeakValueDictionary[str, asyncio.Lock]
 
 
 class Idempotency(ASGIMiddleware):
-    """Serves requests with the same key one after the other, and records their answers.
+    """Processes requests with the same key one after the other, and records their answers.
 
-    `locks_of` returns the locks of the server that received a request.
+    `locks_of` returns the locks of the server that a request was sent to.
     """
 
     scopes = (ScopeType.HTTP,)
@@ -176,13 +183,13 @@ class Idempotency(ASGIMiddleware):
 
 
 def presented(request: Request[Any, Any, Any]) -> str:
-    """Return the token of `request`."""
+    """Return the token that `request` presents."""
     bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
     return bearer or request.cookies.get(COOKIE, "")
 
 
 async def keyed_of(request: Request[Any, Any, Any]) -> KeyedRequest | None:
-    """Return the key of `request` with the requested change; None without a key."""
+    """Return the key of `request` together with the requested change; None without a key."""
     keyed: KeyedRequest | None = request.state.get(_STATE)
     if keyed is not None:
         keyed.read(request.scope["query_string"], await request.body())
@@ -190,12 +197,12 @@ async def keyed_of(request: Request[Any, Any, Any]) -> KeyedRequest | None:
 
 
 def keeps_keys(options: Mapping[str, Any], path_parameters: Container[str]) -> bool:
-    """Whether writes of a route with these `options` may have a key."""
+    """Whether requests to a route with these `options` may have an idempotency key."""
     return options.get(KEYED, "session_id" in path_parameters)
 
 
 def _check(request: Request[Any, Any, Any], key: str) -> None:
-    """Raises: Problem 400 for an invalid key, and on a route that does not support keys."""
+    """Raises: Problem 400 if the key is invalid, or if the route does not support keys."""
     if not (0 < len(key) <= LONGEST and key.isascii() and key.isprintable()):
         detail = f"an Idempotency-Key has 1 to {LONGEST} printable ASCII characters"
         raise Problem(400, "idempotency_key_invalid", detail)
@@ -208,7 +215,7 @@ def _check(request: Request[Any, Any, Any], key: str) -> None:
 
 
 def _recording(keyed: KeyedRequest, send: Send) -> Send:
-    """Return a `send` that records the whole answer before its first byte is sent."""
+    """Return a `send` function that records the whole answer before it sends the first byte."""
     held: list[Message] = []
 
     async def recording(message: Message) -> None:

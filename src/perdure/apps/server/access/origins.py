@@ -1,4 +1,4 @@
-"""Resources for pages of other origins: the files of the widget, and the API for its tokens."""
+"""What pages of other origins may use: the widget's files, and the API with their tokens."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _OPEN = {"access-control-allow-origin": "*", "cross-origin-resource-policy": "cr
 
 
 class Origins:
-    """Adds CORS headers: files of the widget allow all origins, the API only those of tokens.
+    """Adds CORS headers: widget files allow every origin, the API only the origins of tokens.
 
-    No answer allows credentials, so no page of another site uses the cookie of the console.
+    No answer allows credentials, so no page of another site can use the console's cookie.
     """
 
     def __init__(self, app: ASGIApp, tokens: TokenFile) -> None:
@@ -77,7 +77,7 @@ class Origins:
 
 
 def path_of(scope: Scope) -> str:
-    """Return the path of a request below the place where the server is mounted."""
+    """Return the path of a request, relative to where the server is mounted."""
     path = scope["path"]
     root = str(cast("dict[str, object]", scope).get("root_path") or "")
     return path.removeprefix(root) if root and path.startswith(f"{root}/") else path

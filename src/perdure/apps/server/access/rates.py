@@ -1,7 +1,7 @@
 """Rate limits: how many requests and open streams one caller may have.
 
-Each process counts for itself, from its start. Tokens are too long to guess, so requests with a
-wrong token are not counted.
+Each process has its own counters, which start at zero. Requests with a wrong token are not counted,
+because tokens are too long to guess.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ AnyConnection = ASGIConnection[Any, Any, Any, State]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one caller may do. Units: requests a minute, streams at once.
+    """The limits for one caller. Units: requests per minute; streams open at the same time.
 
-    A caller is a token. The visitors of a page share one token, so their limits apply per token and
-    address.
+    Each token is one caller. The visitors of a page share one token, so for them each pair of token
+    and network address is one caller.
     """
 
     requests: int = 30_000
@@ -41,7 +41,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rates:
-    """The requests and streams of a server's callers. `steady_s` returns the time in seconds."""
+    """Counts the requests and streams of a server's callers.
+
+    `steady_s` returns a monotonic time in seconds.
+    """
 
     def __init__(self, limits: Limits, steady_s: Callable[[], float]) -> None:
         self._limits = limits
@@ -51,7 +54,10 @@ class Rates:
         self._streams: Counter[str] = Counter()
 
     def count(self, principal: Principal, address: str) -> None:
-        """Count a request. Raises: Problem 429 over the limit; such a request is not counted."""
+        """Count a request.
+
+        Raises: Problem 429 over the limit; a rejected request is not counted.
+        """
         caller = _caller(principal, address)
         limits = self._limits
         most = limits.visitor_requests if principal.is_visitor else limits.requests

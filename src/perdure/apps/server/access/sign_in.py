@@ -1,8 +1,8 @@
-"""Signing in to the console: a one-time code, or a token, becomes a cookie.
+"""Signing in to the console: a one-time code or a token is exchanged for a cookie.
 
-The cookie contains its own token, which signing out revokes. A page of another site cannot use the
-cookie: browsers send it with requests of this site only, and changes need a header that only a
-script of this site can set.
+The cookie contains a token of its own; signing out revokes that token. A page of another site
+cannot use the cookie: browsers send it only with requests of this site, and changes need a header
+that only a script of this site can set.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SIGNED_IN_S = 30 * 24 * 3600
 
 
 class SignIn:
-    """Makes and accepts one-time codes. `randomness` returns the given number of random bytes.
+    """Creates and accepts one-time codes. `randomness` returns the given number of random bytes.
 
-    The tokens that it makes are for `namespace`.
+    The tokens that a sign-in creates are for `namespace`.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class SignIn:
         self._codes: dict[bytes, int] = {}
 
     def code(self) -> str:
-        """Return a code that signs in once, within `CODE_S` seconds."""
+        """Return a code that can be used for one sign-in, within `CODE_S` seconds."""
         code = self._randomness(16).hex()
         self._codes[_digest(code)] = self._now_ms() + CODE_S * 1000
         return code
 
     def by_code(self, code: str) -> str:
-        """Return the token of a console that was opened with `code`.
+        """Return the token for a console that was opened with `code`.
 
-        A code is used up only when its token is stored.
-        Raises: Problem 401 for a code that is unknown, used or expired; Problem 503 when the token
-        cannot be stored.
+        The code is used up only when the token is stored.
+        Raises: Problem 401 if the code is unknown, used or expired; Problem 503 if the token cannot
+        be stored.
         """
         now = self._now_ms()
         known = next(
@@ -95,9 +95,9 @@ class SignIn:
         return token
 
     def out(self, token: str) -> None:
-        """Revoke `token` if a console made it at its sign-in.
+        """Revoke `token` if it was created by a sign-in to the console.
 
-        Raises: Problem 503 when the revocation cannot be stored.
+        Raises: Problem 503 if the revocation cannot be stored.
         """
         principal = principal_of(self.tokens, token, self._now_ms())
         with _is_available():
@@ -107,7 +107,7 @@ class SignIn:
 
 
 def principal_of(tokens: Tokens, token: str, at: int) -> Principal | None:
-    """Return the caller that `token` belongs to at `at`; None if the token is invalid.
+    """Return the caller that `token` belongs to at the time `at`; None if the token is invalid.
 
     Raises: Problem 503 when the tokens cannot be read.
     """
@@ -117,7 +117,7 @@ def principal_of(tokens: Tokens, token: str, at: int) -> Principal | None:
 
 @contextmanager
 def _is_available() -> Generator[None]:
-    """Raises: Problem 503 if the tokens are unavailable; the reason is only in the log."""
+    """Raises: Problem 503 if the tokens are unavailable; only the log contains the reason."""
     try:
         yield
     except TokensUnavailable as error:

@@ -1,9 +1,10 @@
-"""Bearer tokens of the API: made, checked and revoked.
+"""Bearer tokens of the API: creates, checks and revokes them.
 
-Only a hash of each token is stored, and the key with which the host of a page signs for its
-visitors.
+A file stores only a hash of each token, and the key with which the host of a page signs tokens for
+its visitors.
 
-A token is random text of 256 bits, so that one fast hash protects it. Its file is of one store.
+A token is random text of 256 bits, so a fast hash protects it well enough. Each file of tokens
+belongs to one store.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _FILE_LIMIT = 4 * 1024 * 1024
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """A caller: the permissions of the token of its request.
+    """A caller: the permissions of the token that a request presents.
 
-    `agent` and `subject` restrict the caller to sessions of that agent and of that person. With
-    `origins` the caller is a visitor of a page of one of these origins. It sees the sessions that
-    it began, or the session `visit` that the host signed.
+    `agent` and `subject` restrict the caller to sessions of that agent and of that person. If
+    `origins` is given, the caller is a visitor of a page from one of these origins. A visitor sees
+    only the sessions that the visitor started, or the session `visit` that the host signed.
     """
 
     token: str
@@ -51,7 +52,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def is_visitor(self) -> bool:
-        """Whether the caller's token is published in a page."""
+        """Whether the caller's token is one that is published in a page."""
         return bool(self.origins)
 
     def may(self, role: Role) -> bool:
@@ -60,9 +61,11 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The stored part of a token. Units: Unix milliseconds; `hash` is SHA-256 in hex.
+    """The data that is stored about a token.
 
-    A publishable token has `origins`, and a `signing_key` for tokens of single visitors.
+    Units: times are Unix milliseconds; `hash` is SHA-256 in hex.
+
+    A publishable token has `origins`, and a `signing_key` that signs tokens for single visitors.
     """
 
     id: str
@@ -79,17 +82,20 @@ class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     signing_key: str = ""
 
     def is_valid(self, at: int) -> bool:
-        """Whether the token is neither revoked nor expired at `at`."""
+        """Whether the token is neither revoked nor expired at the time `at`."""
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
 
     @property
     def principal(self) -> Principal:
-        """The caller that presents the token."""
+        """The caller with the permissions of this token."""
         return Principal(self.id, self.role, self.namespace, self.agent, self.subject, self.origins)
 
 
 class TokensUnavailable(ConfigError):
-    """The file of tokens cannot be read or written. Its text names the file: not for callers."""
+    """The file of tokens cannot be read or written.
+
+    The error's text names the file, so callers must not see it.
+    """
 
 
 class TokenNotFound(ConfigError):
@@ -103,7 +109,7 @@ class TokenNotFound(ConfigError):
 
 
 class Tokens(Protocol):
-    """Finds the caller of a token."""
+    """Finds the caller that a token belongs to."""
 
     def principal(self, token: str, at: int) -> Principal | None:
         """Return the caller that `token` belongs to at `at`; None if the token is invalid."""
@@ -111,7 +117,7 @@ class Tokens(Protocol):
 
 
 class TokenFile:
-    """The tokens in a file, which is read again when it was changed."""
+    """The tokens in a file, which is read again when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -150,13 +156,13 @@ class TokenFile:
         return frozenset(o for each in self._records().values() for o in each.origins)
 
     def records(self) -> list[TokenRecord]:
-        """Return all tokens, oldest first, also those that are revoked or expired."""
+        """Return all tokens, oldest first, including revoked and expired ones."""
         return list(self._records().values())
 
     def create(self, record: TokenRecord, secret: bytes) -> str:
-        """Add `record` with the hash of its token, and return the token: it is shown only once.
+        """Store `record` with a hash of its token, and return the token, which is shown only once.
 
-        `secret` is random, at least 32 bytes. Durable: when this returns.
+        `secret` contains at least 32 random bytes. Durable: when this returns.
         Raises: TokensUnavailable.
         """
         assert len(secret) >= _SECRET_BYTES
@@ -183,7 +189,7 @@ class TokenFile:
 
     @contextmanager
     def _in_turn(self) -> Generator[None]:
-        """Lock the file against other processes, so that no process undoes a revocation."""
+        """Lock the file against other processes, so that no write of theirs undoes a revocation."""
         with ExitStack() as held:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,8 +1,8 @@
-"""Visitors of a host page: their permissions, and the tokens that the host signs for them.
+"""Visitors of a host's page: their permissions, and the tokens that the host signs for them.
 
-A signed token is ``pdv_ID.PAYLOAD.MAC``: ID is the id of the publishable token, PAYLOAD the JSON of
-a `Visitor` and MAC the HMAC-SHA256 of ``pdv_ID.PAYLOAD`` under its signing key, both in base64url
-without padding.
+A signed token is ``pdv_ID.PAYLOAD.MAC``: ID is the id of the publishable token; PAYLOAD is a
+`Visitor` as JSON; MAC is the HMAC-SHA256 of ``pdv_ID.PAYLOAD`` with the token's signing key.
+PAYLOAD and MAC are base64url without padding.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHOWN = frozenset(("session:turn_started", "session:turn_completed"))
 
 
 class Visitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The statement of a host about its visitor. Units: `exp` is Unix seconds."""
+    """What a host states about a visitor of its page. Units: `exp` is Unix seconds."""
 
     session: str
     exp: int
@@ -47,7 +47,7 @@ def sign_visitor(
 
     `key` is the signing key that ``perdure token create --publishable`` printed; keep it on your
     server. `subject` names the person in memory and lists. `now_s` is ``time.time()``.
-    Raises: WrongArgument for a key of another form, or a time over `LONGEST_S`.
+    Raises: WrongArgument if the key has another format, or the time is over `LONGEST_S`.
     """
     id, _, secret = key.removeprefix(KEY).partition("_")
     if not key.startswith(KEY) or not secret:
@@ -60,12 +60,15 @@ def sign_visitor(
 
 
 def token_id_of(signed: str) -> str:
-    """Return the id of the publishable token to which a signed token belongs."""
+    """Return the id of the publishable token that a signed token was made with."""
     return signed.removeprefix(SIGNED).partition(".")[0]
 
 
 def visitor_of(signed: str, key: str, at: int) -> Visitor | None:
-    """Return the visitor of a signed token at `at` (Unix milliseconds); None if it is invalid."""
+    """Return the visitor of a signed token at `at` (Unix milliseconds).
+
+    Returns None if the token is invalid.
+    """
     head, _, mac = signed.rpartition(".")
     if not key or len(signed) > _MOST or not signed.isascii():
         return None
@@ -82,7 +85,7 @@ def visitor_of(signed: str, key: str, at: int) -> Visitor | None:
 
 
 def visible(event: AnyEvent) -> Mapping[str, object] | None:
-    """Return the part of `event` that a visitor sees: texts and turns, no tools or reasoning."""
+    """Return the part of `event` that a visitor may see: texts and turns, no tools or reasoning."""
     match event:
         case Event(type="agent:message", payload={"role": "user" | "assistant" as role}):
             told = {"role": role, "text": _said(event.payload.get("parts"))}
