@@ -23,7 +23,12 @@ from perdure.interop.formats.conversation import conversation_of
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator.writer import SourceFile, file_of
-from perdure.interop.formats.transcript import losses_of, transcript_of
+from perdure.interop.formats.transcript import (
+    losses_of,
+    transcript_of,
+    without_instructions,
+    without_tools,
+)
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.source_files import content_of, originals_of
 from perdure.session.codec import new_side
@@ -60,13 +65,16 @@ class ExportSelection(msgspec.Struct, frozen=True):
     `leaf` alone selects the branch that ends there. With `has_all_branches`, everything is
     exported, and the current branch is the one that ends at `leaf`, if given. Without `leaf` and
     `has_all_branches`, everything is exported; Markdown and workflows then contain the current
-    branch. `dialect` is the program that reads the workflow.
+    branch. `dialect` is the program that reads the workflow. Markdown can omit tool calls with
+    their results, and the instructions.
     """
 
     leaf: EntryId | None = None
     has_all_branches: bool = False
     redact: Collection[Redaction] = ()
     dialect: Dialect = "perdure"
+    has_tools: bool = True
+    has_instructions: bool = True
 
 
 _EVERYTHING = ExportSelection()
@@ -160,6 +168,10 @@ def _write_format(
             return workflow.render_workflow(bundle, leaf_of(bundle.entries), selection.dialect)
         case "markdown":
             transcript = transcript_of(bundle, counts)
+            if not selection.has_tools:
+                transcript = without_tools(transcript)
+            if not selection.has_instructions:
+                transcript = without_instructions(transcript)
             has_all = selection.has_all_branches
             content = markdown.render_markdown(transcript, has_all_branches=has_all)
             warnings = losses_of(bundle, is_branch=not has_all)

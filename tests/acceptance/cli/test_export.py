@@ -268,3 +268,16 @@ def test_file_with_an_unknown_extension_is_refused(sample: World) -> None:
         assert not (sample.folder / name).exists()
     sample.ok("export", SAMPLE_ID, "--format", "markdown", "-o", "trip.txt")
     sample.ok("export", "--all", "--format", "html", "-o", "pages.2026")
+
+
+def test_markdown_export_omits_tools_and_instructions(world: World) -> None:
+    (world.folder / "a.txt").write_text("content of the file")
+    world.ok("chat", "-p", '/tool read_file {"path": "a.txt"}')
+    id = world.ok("sessions", "list", "--json").json[0]["id"]
+    words = ("export", id, "--format", "markdown")
+    whole = world.ok(*words).out
+    assert "<summary>read_file a.txt" in whole
+    assert "<summary>Instructions</summary>" in whole
+    assert "<summary>Instructions</summary>" in world.ok(*words, "--no-tools").out
+    assert "<details>" not in world.ok(*words, "--no-tools", "--no-instructions").out
+    assert world.run("export", id, "--no-tools").code == 2

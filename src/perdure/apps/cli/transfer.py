@@ -31,6 +31,7 @@ from perdure.interop.exports import ExportSelection, export_session, note_export
 from perdure.interop.redaction.placeholders import REDACTIONS
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.workflow_export import session as workflow
+from perdure.session.ids import EntryId
 from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
@@ -132,6 +133,41 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(filters, scope="all", among=family)
 
 
+class FormatOptions(msgspec.Struct, frozen=True):
+    """The options of a workflow, and those that omit parts of Markdown."""
+
+    dialect: DialectOption = None
+    has_no_tools: Annotated[
+        bool, typer.Option("--no-tools", help="Markdown without tool calls and their results.")
+    ] = False
+    has_no_instructions: Annotated[
+        bool, typer.Option("--no-instructions", help="Markdown without the agent's instructions.")
+    ] = False
+
+    def selection(
+        self, leaf: EntryId | None, sorts: tuple[Redaction, ...], *, has_all_branches: bool
+    ) -> ExportSelection:
+        """Return the content to export."""
+        return ExportSelection(
+            leaf,
+            has_all_branches,
+            sorts,
+            self.dialect or "perdure",
+            has_tools=not self.has_no_tools,
+            has_instructions=not self.has_no_instructions,
+        )
+
+    def require(self, format: ExportFormat, *, has_all_branches: bool) -> None:
+        """Raises: UsageMistake if an option has no effect in `format`, or is not possible."""
+        name = "--no-tools" if self.has_no_tools else "--no-instructions"
+        if format != "markdown" and (self.has_no_tools or self.has_no_instructions):
+            raise UsageMistake(f"{name} is about Markdown: add --format markdown, or -o FILE.md")
+        if format != workflow.FORMAT and self.dialect is not None:
+            raise UsageMistake("--dialect is about workflows: add --format workflow")
+        if format == workflow.FORMAT and has_all_branches:
+            raise UsageMistake("a workflow is one branch: leave --all-branches out")
+
+
 def add_to(program: typer.Typer) -> None:
     """Register ``perdure export``."""
     program.command("export")(export)
@@ -146,9 +182,9 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     leaf: LeafOption = None,
     has_all_branches: AllBranchesOption = False,
     redact: RedactOption = None,
-    dialect: DialectOption = None,
     output: OutputOption = None,
     is_forced: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    options: FormatOptions,
     many: ArchiveOptions,
     common: CommonOptions,
 ) -> None:
@@ -164,6 +200,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     Examples:
         perdure export 01jd -o trip.html
         perdure export 01jd --format markdown --leaf 12 --redact secrets,paths
+        perdure export 01jd -o trip.md --no-tools  # only what you and the model said
         perdure export 01jd -o trip.jsonl  # everything, for another perdure
         perdure export --all -o archive --redact secrets
 
@@ -176,7 +213,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     if common.as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
     _require_file(output, format, many)
-    _require_workflow(format, dialect, has_all_branches=has_all_branches)
+    options.require(format, has_all_branches=has_all_branches)
     output = None if output == _STDOUT else output
     if many.is_chosen or session is None:
         folder = _archive_folder(session, many, named, output, leaf)
@@ -186,7 +223,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         at = None if leaf is None else await handle.find(leaf)
-        selection = ExportSelection(at, has_all_branches, sorts, dialect or "perdure")
+        selection = options.selection(at, sorts, has_all_branches=has_all_branches)
         exported = await export_session(opened.backend, handle.id, format, selection)
         file = _output_file(output, exported, selection)
         if file is not None:
@@ -309,15 +346,6 @@ def _tell(exported: Exported, file: Path | None, sorts: tuple[Redaction, ...]) -
         show_file(exported.content)
     else:
         remark(f"{safe(str(file))}: {size(len(exported.content))}")
-
-
-def _require_workflow(
-    format: ExportFormat, dialect: Dialect | None, *, has_all_branches: bool
-) -> None:
-    if format != workflow.FORMAT and dialect is not None:
-        raise UsageMistake("--dialect is about workflows: add --format workflow")
-    if format == workflow.FORMAT and has_all_branches:
-        raise UsageMistake("a workflow is one branch: leave --all-branches out")
 
 
 def _output_file(

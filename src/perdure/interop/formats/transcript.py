@@ -196,6 +196,33 @@ class Transcript(msgspec.Struct, frozen=True):
         return [line.number for line in self.lines if line.number not in parents]
 
 
+def without_tools(transcript: Transcript) -> Transcript:
+    """Return `transcript` without tool calls and results, and without the lines of nothing else."""
+    replace = msgspec.structs.replace
+    told: list[TranscriptLine] = []
+    renumbered: dict[int | None, int | None] = {None: None}  # a dropped line: to the one above it
+    for line in transcript.lines:
+        pieces = tuple(each for each in line.pieces if not isinstance(each, Called | Result))
+        above = renumbered.get(line.parent)
+        if line.pieces and not pieces and not line.error:
+            renumbered[line.number] = above
+            continue
+        renumbered[line.number] = len(told)
+        told.append(replace(line, pieces=pieces, parent=above, number=len(told)))
+    lines = (
+        each if each.first_kept is None else replace(each, first_kept=renumbered[each.first_kept])
+        for each in told
+    )
+    leaf = renumbered.get(transcript.leaf)
+    return Transcript(transcript.facts, tuple(lines), leaf)
+
+
+def without_instructions(transcript: Transcript) -> Transcript:
+    """Return `transcript` without the instructions of its agent."""
+    facts = msgspec.structs.replace(transcript.facts, system_prompt=None)
+    return msgspec.structs.replace(transcript, facts=facts)
+
+
 def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> Transcript:
     """Return the session in `bundle`; `redacted` are the counts of its replacements."""
     standing = standing_of(bundle)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from perdure.interop.formats import markdown
-from perdure.interop.formats.transcript import transcript_of
+from perdure.interop.formats.transcript import transcript_of, without_tools
 from perdure.session.kinds import Compaction, CustomMessage, ModelChange
 from perdure.session.messages import (
     MediaPart,
@@ -54,6 +54,22 @@ def test_markdown_shows_the_conversation_from_top_to_bottom() -> None:
         "<details>\n<summary>read t.py · result: entry 4</summary>\n\n"
         '```json\n{\n  "path": "t.py"\n}\n```\n\n```text\n1\n2\n```\n\n</details>\n\n'
         "## 5 · Assistant · 15:06:46\n\n### Done\nAll green.\n"
+    )
+
+
+def test_transcript_without_tools_keeps_what_people_and_models_said() -> None:
+    making = Making()
+    making.say(user("Mend it."))
+    making.say(assistant("On it.", tool_call("c", "read", {"path": "t.py"})))
+    making.say(tool_result("c", "1\n2"))
+    making.say(assistant(tool_call("d", "read", {"path": "u.py"})))
+    making.say(tool_result("d", "3"))
+    making.say(assistant("Done."))
+    text = markdown.render_markdown(without_tools(transcript_of(making.made()))).decode()
+    assert text.partition("---\n\n")[2] == (
+        "## 0 · User · 15:06:41\n\n> Mend it.\n\n"
+        "## 1 · Assistant · 15:06:42\n\nOn it.\n\n"
+        "## 5 · Assistant · 15:06:46\n\nDone.\n"
     )
 
 
