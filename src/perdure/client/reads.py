@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.client.amounts import amount
-from perdure.errors import EntryNotFound, Erased, InvalidEntry
+from perdure.errors import AmbiguousId, EntryNotFound, Erased, InvalidEntry
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
@@ -177,8 +177,17 @@ class SessionReader:
                 return await self.log.find_entry(self.id, prefix)
             except EntryNotFound:
                 if not is_number(prefix):
-                    raise
+                    return await self._labelled(prefix)
         return await self._shared(number)
+
+    async def _labelled(self, label: str) -> EntryId:
+        """Return the entry with this label. Raises: EntryNotFound, AmbiguousId."""
+        found = [entry for entry, text in (await self.labels()).items() if text == label]
+        if len(found) > 1:
+            raise AmbiguousId(label, tuple(found))
+        if not found:
+            raise EntryNotFound(label, self.id)
+        return found[0]
 
     async def look(self) -> StreamState:
         """Read and cache the current state of the session."""

@@ -85,6 +85,8 @@ def test_label_command_sets_and_removes_a_label(sample: World) -> None:
         "label": "the turn 🧭",
     }
     assert "[the turn 🧭]" in sample.ok("sessions", "tree", SAMPLE_ID).out
+    moved = sample.ok("sessions", "branch", SAMPLE_ID, "the turn 🧭", "--json").json
+    assert moved["leaf"] == f"{SAMPLE_ID}/18"
     assert sample.ok("sessions", "label", SAMPLE_ID, "18", "--json").json["label"] is None
     assert "🧭" not in sample.ok("sessions", "tree", SAMPLE_ID).out
 

@@ -12,6 +12,7 @@ from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import (
     AlreadyAnswered,
+    AmbiguousId,
     EntryNotFound,
     HeadConflict,
     IdempotencyMismatch,
@@ -387,6 +388,19 @@ async def test_find_resolves_a_seq_of_this_session_or_of_its_origin(store: Store
     for nowhere in ("77", "↑3", "9" * 5000, "↑x"):
         with pytest.raises(EntryNotFound):
             await fork.find(nowhere)
+
+
+async def test_find_resolves_a_label_of_one_entry(session: Session) -> None:
+    one, two = await session.append_many([user("one"), user("two")])
+    await session.label(one, "good start")
+    assert await session.find("good start") == one.id
+    with pytest.raises(EntryNotFound):
+        await session.find("good")
+    await session.label(two, "good start")
+    with pytest.raises(AmbiguousId, match="good start"):
+        await session.find("good start")
+    await session.label(one, None)
+    assert await session.find("good start") == two.id
 
 
 async def test_idempotency_key_is_bound_to_the_parent_too(store: Store) -> None:

@@ -160,7 +160,7 @@ EntryArgument = Annotated[
     str,
     typer.Argument(
         metavar="ENTRY",
-        help="The entry: its number, its id or the beginning of it, or a foreign id.",
+        help="The entry: its number, its id or the beginning of it, its label, or a foreign id.",
     ),
 ]
 

@@ -213,9 +213,9 @@ class Session(Handle[AsyncSession]):
         """Return the label of each labelled entry of this session."""
 
     def find(self, prefix: str) -> EntryId:
-        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id or a prefix to an entry.
+        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id, a prefix or a label.
 
-        All other calls require complete ids. Digits alone are a seq, never a prefix.
+        Labels must be complete. All other calls require complete ids. Digits alone are a seq.
         Raises: EntryNotFound, AmbiguousId.
         """
 
