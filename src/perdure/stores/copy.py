@@ -117,7 +117,7 @@ class StoreCopy:
     async def run(self, moment: Sequence[SegmentState]) -> CopyReport:
         """Copy the streams in the states of `moment`, an origin before its forks.
 
-        Durable: each part when the target commits it.
+        Durable: a copied part is durable as soon as the target has committed it.
         """
         self._total = sum(each.head + 1 for each in moment)
         copied: list[CopiedStream] = []
@@ -188,7 +188,7 @@ class StoreCopy:
         return False
 
     async def _is_left_out(self, stream: StreamId) -> bool:
-        """Return whether to skip an erased stream, because the target would list its remains."""
+        """Return whether to skip an erased stream: a target without erasure would list it."""
         if self._target.capabilities.erase:
             return False
         return (await self._source.state(stream)).info.status == "erased"
@@ -228,7 +228,10 @@ class StoreCopy:
             raise
 
     async def _check_present(self, standing: SegmentState, here: StreamState) -> None:
-        """Check that both streams begin with the same commits. Raises: CopyConflict."""
+        """Check that the stream has the same commits in the source and the target.
+
+        Raises: CopyConflict.
+        """
         stream, head = standing.stream, standing.head
         if here.header != (await self._source.state(stream)).header:
             raise CopyConflict(stream, EMPTY)
@@ -249,7 +252,7 @@ class StoreCopy:
     # -- sealed again
 
     async def _why_anew(self, standing: SegmentState) -> str | None:
-        """Return why the stream needs new hashes in the target; None if it can stay unchanged."""
+        """Return why the target must store the stream with new hashes; None if it need not."""
         can = self._target.capabilities
         if standing.origin is not None and not can.pointer_fork:
             return "the target cannot point to another session: what the fork shares was copied"
@@ -295,7 +298,7 @@ class StoreCopy:
     # -- contents
 
     async def _contents(self, rows: Iterable[StoredEntry]) -> list[bytes]:
-        """Return the contents that `rows` name and the copy has not transferred yet."""
+        """Return the contents that `rows` reference and that the copy has not transferred yet."""
         rows = tuple(rows)
         names = {name.decode() for row in rows for name in NAME_OF_CONTENT.findall(row.entry.body)}
         found: list[bytes] = []
@@ -367,7 +370,7 @@ def with_origins(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> 
 
 
 def with_forks(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> list[StreamId]:
-    """Return the `chosen` streams with their forks, and the forks of these, in `moment`.
+    """Return the `chosen` streams with all their direct and indirect forks in `moment`.
 
     Shape: an origin comes before its forks.
     """

@@ -18,7 +18,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync `folder`, so that a new name in it survives power loss. Raises: OSError."""
+    """Sync `folder`, so that a new file in it survives power loss. Raises: OSError."""
     try:
         _sync(folder, os.O_RDONLY)
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Session storage: in the store, or in memory for a draft until it must be stored.
+"""Session storage: in the store, or in memory while the session is a draft.
 
 Session handles read from ``backing.log`` and write through ``backing.commit``, so only this module
-handles drafts. A draft stores its entries in its own in-memory store, under their final ids. One
-commit writes them to the real store, with the same order, ids, parents and times. The hash chain
-begins there, because it covers that one commit.
+handles drafts. A draft stores its entries in a separate in-memory store, under their final ids. One
+commit writes them to the real store, with the same order, ids, parents and times. The hash chain of
+the session begins with this commit, because the chain covers commits.
 
 A draft is stored together with its first assistant message. It is stored earlier before an
 operation that needs a stored log: a fork, an expectation, an idempotency key, a lease, a commit to
@@ -87,7 +87,7 @@ class StoredSession:
 
 
 class LazySession:
-    """A session that is not in its store yet. Created by `begun`."""
+    """A session that is not stored in its store yet. Created by `begun`."""
 
     def __init__(
         self, store: SessionStore, memory: in_memory_store.MemoryStore, birth: Write, clock: Clock
@@ -157,7 +157,7 @@ class LazySession:
             yield
 
     async def _move(self, commit: Commit) -> CommitResult:
-        """Store the draft and `commit` in one commit; return the result of `commit`."""
+        """Store the draft together with `commit` in one commit; return the result of `commit`."""
         own = self._birth.stream
         aliases = {entry: alias for alias, entry in (await self._memory.aliases(own)).items()}
         drafted = [_again(entry, aliases) for entry in await self._memory.entries(own)]
@@ -202,7 +202,7 @@ def _is_assistant(new: NewEntry) -> bool:
 
 
 def _again(entry: Entry, aliases: dict[EntryId, str]) -> NewEntry:
-    """Copy `entry` of a draft for the same position; within one write, its seq is its index."""
+    """Copy `entry` of a draft for the same position; its seq becomes its index in the write."""
     return NewEntry(
         kind=entry.kind,
         body=entry.body,
@@ -216,7 +216,7 @@ def _again(entry: Entry, aliases: dict[EntryId, str]) -> NewEntry:
 
 
 def _behind(new: NewEntry, drafted: int, own: StreamId) -> NewEntry:
-    """Adjust `new` for a write that begins with `drafted` entries of the draft."""
+    """Adjust the references of `new` for a write that begins with `drafted` draft entries."""
     parent, about = new.parent, new.about
     if not isinstance(parent, Here | None):
         parent = _shifted_ref(parent, drafted, own)

@@ -1,4 +1,4 @@
-"""Marks that identify the entries which a user's own perdure wrote.
+"""Marks that identify the entries written by the perdure of this user.
 
 A mark is a keyed digest at the end of an entry's body. The key is in the user's data folder, so
 files of other writers cannot contain a valid mark. A mark covers the stream's id and the bodies. It
@@ -106,8 +106,8 @@ class Marks:
     """The trust rules of a store, and the key of its own marks.
 
     `key` is called once, when the first mark is created or checked; without a key, no entry gets a
-    mark. With `is_trusted`, all entries except imported ones count as the user's own. `endorsed`
-    returns the digests of the entries that the user trusts without a mark.
+    mark. With `is_trusted`, all entries except imported ones count as written by the user.
+    `endorsed` returns the digests of the entries that the user trusts without a mark.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Marks:
         return msgspec.structs.replace(commit, writes=writes)
 
     async def mark(self, commit: Commit) -> Commit:
-        """Run `with_marks`; use a thread if the digest of a large `commit` takes long."""
+        """Run `with_marks`, on a thread if the digest of a large `commit` takes long."""
         sizes = [len(new.body) for write in commit.writes for new in write.entries]
         if sum(sizes) < _LARGE_BYTES:
             return self.with_marks(commit)
@@ -205,7 +205,7 @@ def _has_authority(write: Write) -> bool:
 
 
 def _covered_seqs(entry: Entry, by_seq: Mapping[int, Entry], key: bytes) -> Iterable[int]:
-    """Return the seqs that the mark of `entry` covers; none without a valid mark."""
+    """Return the seqs that the mark of `entry` covers; none if there is no valid mark."""
     found = _MARK.search(entry.body)
     if found is None or entry.lane != "side":
         return ()
@@ -228,7 +228,7 @@ def _with_mark(new: NewEntry, mark: str) -> NewEntry:
 
 
 def _about(entry: Entry | NewEntry) -> str | None:
-    """Return the question of an answer; None for other kinds, whose body names their entry."""
+    """Return the question of an answer; None for other kinds, whose body contains the reference."""
     return str(entry.about) if entry.kind == Answer.kind else None
 
 

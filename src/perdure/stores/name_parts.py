@@ -1,7 +1,7 @@
 """Index parts of names and ids, for lists of the sessions whose name contains a query.
 
 A part is a few characters starting at some position of a name or id, case-folded. Any substring of
-a name is the beginning of one of the name's parts. So the sessions whose name contains a query are
+a name is the beginning of one of these parts. So the sessions whose name contains a query are
 neighbours in an ordered index. ``session.info.is_found`` then checks each of these sessions.
 """
 
@@ -52,7 +52,7 @@ def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
 def sought_parts(query: str | None) -> list[bytes]:
     """Return the prefixes that the parts of any name or id containing `query` must have.
 
-    The result is empty if `query` excludes no session.
+    The result is empty if `query` does not restrict the sessions.
     """
     sought = (query or "").casefold()
     places = [*range(0, max(1, len(sought) - PART_CHARACTERS + 1), PART_CHARACTERS)]

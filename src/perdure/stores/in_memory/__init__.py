@@ -1,1 +1,1 @@
-"""The store in memory: one process, nothing on disk."""
+"""The store in memory: only one process can use it, and it writes nothing to disk."""

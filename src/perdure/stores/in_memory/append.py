@@ -1,4 +1,4 @@
-"""Apply a commit to a heap: every write or none, in one step without awaits.
+"""Apply a commit to a heap: all of its writes or none, in one step without awaits.
 
 A planned write takes effect at once, so that later writes of the same commit see it (for example a
 fork of a stream that the commit also writes to). If a later write is rejected, all writes of the
@@ -136,7 +136,7 @@ def _append_to_one(
 
 
 def lead(held: HeldStream, stream: StreamId, wanted: LeaseRequest, now: int) -> Lease:
-    """Give the lease of `held` to the owner in `wanted`, with the next epoch.
+    """Give the lease of the stream `held` to the owner in `wanted`, with the next epoch.
 
     Raises: LeaseHeld.
     """
@@ -149,7 +149,7 @@ def lead(held: HeldStream, stream: StreamId, wanted: LeaseRequest, now: int) -> 
 
 
 def _way_back(heap: Heap, held: HeldStream) -> Callable[[], None]:
-    """Return a function that restores the current state of `held`."""
+    """Return a function that restores the stream `held` to its current state."""
     state, partial, leader = held.state, held.partial, (held.owner, held.until)
     commits, aliases = len(held.commits), len(held.aliases)
 
@@ -213,7 +213,7 @@ def write_admission(
     at: int,
     chain: bytes,
 ) -> None:
-    """Store the planned entries as `rows`; `chain` is the stream's hash after them."""
+    """Store the planned entries as `rows`; `chain` is the stream's chain hash after them."""
     first = admission.entries[0].seq
     held.commits.append(StoredCommit(first, len(rows), at, admission.epoch, chain))
     held.rows.extend(rows)

@@ -180,7 +180,7 @@ def _forget_names(held: HeldStream, taking: StreamErasure) -> int:
 
 
 def forget_keys_of(heap: Heap, stream: StreamId) -> int:
-    """Delete the idempotency keys of commits to `stream`; return their number."""
+    """Delete the idempotency keys of commits to `stream`; return the number of deleted keys."""
     keys = [
         key
         for key, kept in heap.keys.items()
@@ -199,7 +199,7 @@ def _close(held: HeldStream) -> None:
 
 
 def without_contents(heap: Heap, bodies: list[bytes]) -> list[int]:
-    """Remove the contents that only the erased `bodies` referenced; return their sizes."""
+    """Remove the contents that only the erased `bodies` referenced; return the contents' sizes."""
     named = {name.decode() for body in bodies for name in _NAME.findall(body)} & heap.blobs.keys()
     if named:
         for text in _texts(heap):

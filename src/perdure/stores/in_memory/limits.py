@@ -1,4 +1,4 @@
-"""Retention and quotas of a heap: each is one uninterrupted step."""
+"""Retention and quotas of a heap: each operation is one uninterrupted step."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Limits:
             self.used = usage_of(heap)
 
     def check(self, heap: Heap, commit: Commit, entries: Sequence[Sequence[Entry]]) -> None:
-        """Count the additions of `commit`: its `entries` and its contents.
+        """Add the `entries` and contents of `commit` to the usage.
 
-        Raises: QuotaExceeded; then nothing is counted.
+        Raises: QuotaExceeded; the usage then stays unchanged.
         """
         if self.quota.is_empty:
             return
@@ -109,7 +109,10 @@ def holder(heap: Heap, stream: StreamId, now: int) -> Hold | None:
 
 
 def remove(heap: Heap, stream: StreamId, now: int) -> bool:
-    """Implement ``RetentionService.remove``. The positions of its entries stay empty."""
+    """Implement ``RetentionService.remove``.
+
+    The positions of the removed session's entries stay empty.
+    """
     if holder(heap, stream, now) is not None:
         return False
     held = held_in(heap, stream)

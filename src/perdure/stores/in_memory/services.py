@@ -1,4 +1,4 @@
-"""The handle on a namespace of a store in memory, its services, and the texts a search reads."""
+"""The handle on a namespace of a store in memory, the store's services, and searchable texts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The store in this process's memory: for tests, for drafts, and for use without a file.
 
-A `Memory` holds the data. A `MemoryStore` is a handle on one of its namespaces, and several handles
-may share a memory. Closing a handle does not delete the data, but the data is lost when the process
-ends.
+A `Memory` holds the data. A `MemoryStore` is a handle on one namespace of a memory, and several
+handles may share a memory. Closing a handle does not delete the data, but the data is lost when the
+process ends.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ from perdure.stores.wakeups import Changes
 
 @one_at_a_time
 class MemoryStore:
-    """A namespace of this process's memory: a `SessionStore`."""
+    """The `SessionStore` of one namespace in this process's memory."""
 
     address = ADDRESS
     capabilities = Capabilities(erase=True, search=True, recall=True, leases_in_commits=True)

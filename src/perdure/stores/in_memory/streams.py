@@ -1,9 +1,9 @@
 """Streams of one namespace in this process's memory, and the reads of each stream.
 
-Entries are in lists by seq. A fork has only its own entries and reads the shared ones from its
-origin. Every tree entry has a `Node` with the state inherited along its branch, so the cost of a
-context depends only on the returned entries. This module only reads; ``in_memory.append`` changes a
-heap.
+A stream's entries are in a list, indexed by seq. A fork stores only its own entries and reads the
+shared entries from its origin. Every tree entry has a `Node` with the state inherited along its
+branch, so the cost of a context depends only on the returned entries. This module only reads;
+``in_memory.append`` changes a heap.
 """
 
 from __future__ import annotations
@@ -56,9 +56,11 @@ class Node:
 
 @dataclass(slots=True)
 class HeldStream:
-    """One stream. `owner` and `until` describe its lease; a fork inherits `shared_messages`.
+    """One stream.
 
-    Shape: `rows` by seq; `notes` are the side entries by kind, in order.
+    `owner` and `until` describe the stream's lease; a fork inherits `shared_messages`.
+
+    Shape: `rows` is indexed by seq; `notes` maps a kind to its side entries, in order.
     """
 
     state: StreamState
@@ -74,7 +76,10 @@ class HeldStream:
 
 
 class KeptCommit(NamedTuple):
-    """The commit of an idempotency key. Units: `at`, the commit's time, is in Unix milliseconds."""
+    """The commit that used an idempotency key.
+
+    Units: `at`, the commit's time, is in Unix milliseconds.
+    """
 
     asked: bytes
     committed: CommitResult
@@ -205,7 +210,7 @@ def branch_in(
 
 
 def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, with `reach` entries on either side.
+    """Return the `references` on the branch to `leaf`, each with `reach` entries per side.
 
     Walks the branch in memory, from `leaf` back to the first of `references`.
     """
@@ -225,7 +230,7 @@ def window_in(
 ) -> ContextWindow:
     """Return ``fold.window_of`` for the branch to `leaf`, without reading all of it.
 
-    With `limit`, return only its end (``fold.end_of``).
+    With `limit`, return only the end of the window (``fold.end_of``).
     """
     if leaf is None:
         return ContextWindow(None, (), BranchState(), 0)
@@ -254,7 +259,7 @@ def window_in(
 def _compaction_in_force(
     heap: Heap, node: Node, undone: frozenset[EntryId]
 ) -> tuple[Entry | None, frozenset[EntryId]]:
-    """Return the active compaction, and the newer ones, which hide no entries."""
+    """Return the active compaction, and the newer compactions, which hide no entries."""
     newest = node.compaction
     passed: list[EntryId] = []
     while newest is not None:
@@ -347,7 +352,7 @@ def find_entry(heap: Heap, held: HeldStream, prefix: str) -> EntryId:
 
 
 def _foreign_ids(heap: Heap, held: HeldStream, fits: Callable[[str], bool]) -> dict[str, EntryId]:
-    """Map foreign ids to entries the stream sees; a fork's own win over its origin's."""
+    """Map foreign ids to visible entries; a fork's own entries take precedence."""
     found: dict[str, EntryId] = {}
     for near, _ in reversed(list(lineage(heap, held))):
         fitting = (pair for pair in near.aliases if fits(pair[0]))

@@ -26,7 +26,7 @@ async def open_jsonl(address: str, *, durability: str, **options: Any) -> JsonlS
     """Open the store at ``jsonl:///folder`` (or ``jsonl:////absolute``), ``?dialect=operator|pi``.
 
     `options` are passed to `JsonlStore.open`.
-    Raises: ConfigError for another address, dialect or durability, and for a folder whose files
+    Raises: ConfigError for an invalid address, dialect or durability, and for a folder whose files
     have the other dialect; otherwise as `JsonlStore.open`.
     """
     parts = urlsplit(address)
@@ -63,7 +63,7 @@ _head = msgspec.json.Decoder(_Head)
 
 
 def _of_another_dialect(folder: Path, dialect: str) -> tuple[Path, str] | None:
-    """Return a file in `folder` with another dialect, and that dialect; checks the first files."""
+    """Return a file in `folder` with another dialect, and that dialect; check few files only."""
     with suppress(OSError):
         for file in islice(folder.glob("*.jsonl"), _FILES):
             found = _dialect_of(file)

@@ -160,9 +160,9 @@ class Appender:
         return CommitResult((admission.entries[made.count :],), copies=made.ids)
 
     def _record_loss(self, stream: StreamId, log: Log | None, acknowledged: int) -> None:
-        """Record entries that are in the feed but lost in the file, before their seqs are reused.
+        """Record entries that the feed lists but the file lost, before their seqs are reused.
 
-        A missing file was removed on purpose: its session counts as erased.
+        If the file is missing, it was removed on purpose: the session counts as erased.
         """
         if log is None and acknowledged >= 0:
             self._feed.forget(stream)
@@ -173,7 +173,7 @@ class Appender:
 def write_batch(
     shelf: SessionIndex, feed: Feed, batch: CommitLines, salts: Sequence[bytes]
 ) -> None:
-    """Write `batch` to its session's file, and give its entries their positions.
+    """Write `batch` to its session's file, and assign positions to the entries of `batch`.
 
     The caller holds the session's lock.
     """
@@ -234,7 +234,7 @@ def _with_copies(write: Write, header: StreamHeader, origin: Log | None) -> Copi
 
 
 class BatchFacts(NamedTuple):
-    """The facts of a commit as a whole.
+    """Data about a whole commit.
 
     `copies` counts the entries that a fork copied; `asked` is the fingerprint bound to the
     idempotency key.
@@ -247,7 +247,7 @@ class BatchFacts(NamedTuple):
 
 
 class CommitLines:
-    """A commit to be written: its result, and its lines."""
+    """The result of a commit, and the lines to write for it."""
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class CommitLines:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write, because the commit only checked a condition."""
+        """Whether there is nothing to write, because the commit only checks a condition."""
         is_keyed = self._facts.key is not None
         return not (self.admission.entries or self._is_new or is_keyed)
 
@@ -334,7 +334,7 @@ class CommitLines:
         return self._beside(f"{OURS}key", name, parent, self._facts.at), Ours(of=self.header.id)
 
     def _beside(self, custom_type: str, name: str, parent: str | None, at: int) -> Fields:
-        """Return a record of perdure that is not an entry."""
+        """Return a record that perdure adds without an entry."""
         id = written_id(EntryId(f"{self.header.id} {name}"))
         return self._codec.placed(self._codec.custom(custom_type, None), id, parent, at)
 
@@ -462,7 +462,8 @@ def _state(shelf: SessionIndex, log: Log | None, write: Write) -> StreamState:
 def sound_state(shelf: SessionIndex, log: Log) -> StreamState:
     """Return the state of a session that is about to be extended.
 
-    Raises: CorruptLog if part of the session is damaged; Unsupported for a file that is too old.
+    Raises: CorruptLog if part of the session is damaged; Unsupported if the file has a version that
+    is too old.
     """
     if log.faults:
         seq, problem = log.faults[0]

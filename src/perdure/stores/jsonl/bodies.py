@@ -43,7 +43,7 @@ class EntryLines(msgspec.Struct, frozen=True):
     last_id: str
 
     def line(self, ours: Ours, codec: Codec) -> bytes:
-        """Return the last line with `ours`, which may carry a batch."""
+        """Return the last line with `ours`, which may contain a batch."""
         return line_of(self.last, ours, codec)
 
 
@@ -103,7 +103,7 @@ Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 
 
 def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | None:
-    """Return the changes from the content of `records` to the entry's body; None if impossible."""
+    """Return the changes that turn the content of `records` into the entry's body, or None."""
     try:
         plain = _plain(_join_records([codec.said(record, Media()) for record in records]))
         if plain == entry.body:
@@ -174,7 +174,7 @@ def _patched_body(said: Said, ours: Ours) -> bytes | None:
 
 
 def _with_further(body: bytes, further: dict[str, msgspec.Raw]) -> bytes:
-    """Return `body` followed by fields that its class does not know."""
+    """Return `body` with the additional fields that its class does not define."""
     if not further:
         return body
     added = msgspec.json.encode(further)[1:]

@@ -30,7 +30,7 @@ from perdure.stores.verification import StoredEntry
 def entries_of(
     log: Log, seqs: Iterable[int], is_wanted: Callable[[bytes], bool] | None = None
 ) -> list[Entry]:
-    """Return the entries `seqs` of `log` in that order, if `is_wanted` accepts their lines.
+    """Return the entries `seqs` of `log`, in this order, if `is_wanted` accepts their lines.
 
     Raises: SessionNotFound if the file was removed.
     """
@@ -42,9 +42,10 @@ def entries_of(
 
 
 def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEntry]:
-    """Yield each entry with its salt and digest, and the hashed bytes for a tool's own line.
+    """Yield each entry with its salt, its digest and, for a tool's line, the hashed bytes.
 
-    With `seqs`, only those. Raises: SessionNotFound if the file was removed.
+    With `seqs`, yield only the entries with these seqs.
+    Raises: SessionNotFound if the file was removed.
     """
     for seq, content in _contents(log, range(len(log.rows)) if seqs is None else seqs):
         entry, ours = _entry(log, seq, content), _ours(content)
@@ -57,7 +58,7 @@ def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEnt
 
 
 def media_of(log: Log, digest: str) -> bytes | None:
-    """Return a content from a line of the tool's own; None if no such line contains it."""
+    """Return a content from a line that the tool wrote; None if no such line contains it."""
     seq = log.media.get(digest)
     if seq is None or seq >= len(log.rows):
         return None

@@ -1,8 +1,8 @@
 """Forks by copying: this backend cannot reference entries of another file.
 
-A fork gets copies of its visible tree entries and of their labels and undone compactions, as its
-own entries. References to a copied entry, in the copies and in the same commit, name the copy. Its
-header has the origin as parent and no fork point.
+A fork gets copies of the tree entries that it sees, and of their labels and undone compactions, as
+its own entries. In the copies and in the same commit, a reference to a copied entry is changed to
+refer to the copy. The fork's header has the origin as parent, and no fork point.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class CopiedFork(msgspec.Struct, frozen=True):
-    """A fork as a new stream: `write` creates it; the first `count` of its entries are copies.
+    """A fork as a new stream: `write` creates it; the write's first `count` entries are copies.
 
     Shape: `ids` maps an entry of the origin to its copy.
     """
@@ -51,7 +51,7 @@ class CopiedFork(msgspec.Struct, frozen=True):
 def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> CopiedFork:
     """Return `write`, which creates the fork `header` of `origin`, with the copied entries.
 
-    Raises: InvalidEntry, InvalidParent if `origin` has no such point; LeafConflict.
+    Raises: InvalidEntry, InvalidParent if the fork point does not exist in `origin`; LeafConflict.
     """
     shared = ForkOrigin(origin.info, origin.head, b"", 0)
     initial_state(header, b"", shared, lambda id_: reads.tree_seq(origin, id_) is not None)
@@ -72,7 +72,7 @@ def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) 
 
 
 def contents_of(origin: Log, made: CopiedFork) -> tuple[bytes, ...]:
-    """Return the contents that the copies name and a tool's own line in `origin` contains."""
+    """Return the contents that the copies reference and a tool's own line in `origin` contains."""
     copies = made.write.entries[: made.count]
     names = names_in(copy.body for copy in copies) & origin.media.keys()
     found = (media_of(origin, name) for name in sorted(names))
@@ -146,7 +146,7 @@ def _visible_seqs(origin: Log, fork: ForkPoint) -> list[int]:
 
 
 def relink_body(kind: str, body: bytes, copy_of: Callable[[EntryId], EntryId | None]) -> bytes:
-    """Return `body` with its reference to an entry replaced by the copy; other bytes stay."""
+    """Return `body` with its entry reference changed to the copy; all other bytes stay the same."""
     field = _REFERENCES.get(kind)
     has_source = b'"source"' in body
     if field is None and not has_source:

@@ -1,12 +1,13 @@
 """Index a session's file: read it once, then read only the added lines.
 
-A `Log` contains no bodies; ``contents`` reads them from the file. The rules of reading a file:
+A `Log` contains no bodies: the module ``contents`` reads them from the file. The rules of reading a
+file:
 
 1. A line ends at an LF, or at the end of the file; it counts if it is a record.
 2. Lines of perdure count once the file contains the line with their `Batch`. Lines without a batch
    were never committed.
-3. A line of the tool's own becomes an entry at once, at its place in the file. A line of the tool
-   between perdure's read and its append is placed after perdure's batch.
+3. A line that the tool wrote becomes an entry at once, at its place in the file. If the tool writes
+   a line between perdure's read and its append, the line is placed after perdure's batch.
 4. An unreadable entry of perdure counts as lost, and its seq is not used again.
 """
 
@@ -58,7 +59,7 @@ TAIL_BYTES = 2**18
 
 
 class Log(IndexState):
-    """The index of one session file. `refresh` it before use."""
+    """The index of one session file. Call `refresh` before using a log."""
 
     # -- reading the file
 
@@ -82,7 +83,7 @@ class Log(IndexState):
         return self.is_session
 
     def _is_another(self, stamp: Stamp) -> bool:
-        """Return whether the file was rewritten, instead of only growing."""
+        """Return whether the file was rewritten, instead of only extended."""
         known = self._stamp
         if known is None:
             return stamp.size < self.size
@@ -118,7 +119,7 @@ class Log(IndexState):
                 self.end = self.size
 
     def _take(self, line: Line) -> bool:
-        """Process a record; False if the file is no session."""
+        """Process a record; return False if the file is not a session file."""
         ours = line.envelope.ours
         if not self.is_session:
             return self._take_header(line)
@@ -181,7 +182,7 @@ class Log(IndexState):
             self._take_foreign(each)
 
     def _taken_back(self, first: int) -> list[Line]:
-        """Remove and return the tool's lines from seq `first` on: they belong after the batch."""
+        """Remove and return the tool's lines from seq `first` on, which belong after the batch."""
         run = self.run
         count = len(self.rows) - first
         if count <= 0:
@@ -233,7 +234,7 @@ class Log(IndexState):
         return None if seq is None else self.rows[seq].anchor
 
     def _settle(self, batch: Batch, line: Line) -> None:
-        """Set the stream's state to that of `batch`."""
+        """Set the stream's state to the state in `batch`."""
         chain = bytes.fromhex(batch.hash)
         if batch.count:
             stored = StoredCommit(batch.first, batch.count, batch.at, batch.epoch, chain)
@@ -319,22 +320,22 @@ def _by_seq(lines: list[Line]) -> dict[int, list[tuple[Line, Ours]]]:
 
 
 def _is_whole(lines: list[Ours], seq: int) -> bool:
-    """Whether `lines` are all the lines of the entry `seq`, below an earlier entry."""
+    """Whether `lines` are all the lines of the entry `seq`, and its parent is an earlier entry."""
     *before, last = lines
     is_below = last.parent is None or 0 <= last.parent < seq
     return is_below and not last.more and all(each.more for each in before)
 
 
 class Tail(Log):
-    """The end of a session file, for its newest entries alone; entries before `base` are unknown.
+    """The end of a session file with its newest entries only; entries before `base` are unknown.
 
-    Supports only commits of perdure: the tool's lines may reference earlier records.
+    Supports only commits of perdure, because the tool's lines may reference earlier records.
     """
 
     base = 0
 
     def read(self, header: StreamHeader) -> bool:
-        """Read the end of the file of session `header`; False if the end is not sufficient."""
+        """Read the end of the file of session `header`; return False if it is not sufficient."""
         self.header, self.is_session = header, True
         lines = self._end()
         for number, line in enumerate(lines):

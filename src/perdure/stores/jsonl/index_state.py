@@ -34,13 +34,13 @@ class Line(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Its end, without the LF."""
+        """The end of the line, without the LF."""
         return self.offset + len(self.content)
 
 
 @dataclass(slots=True)
 class Run:
-    """The tool's lines since the last batch of perdure: the first line's seq, and their hashes."""
+    """The tool's lines since the last batch of perdure: the lines' hashes, and the first seq."""
 
     first: int = 0
     at: int = 0
@@ -49,7 +49,9 @@ class Run:
 
 
 class IndexState:
-    """The state of an index. `media` maps a content in a tool's line to the entry that contains it.
+    """The state of an index.
+
+    `media` maps a content in a line of the tool to the entry that contains the content.
 
     `has_own_header` means that perdure created the file, and that its own header was read.
     """
@@ -115,7 +117,7 @@ class IndexState:
         self.unreadable = [each for each in self.unreadable if each[0] < begin]
 
     def note_uncommitted(self, line: Line) -> None:
-        """Record lines of perdure without a batch before `line`, which is a line of the tool."""
+        """Record lines of perdure that have no batch and precede `line`, a line of the tool."""
         if self._pending and self.end <= self._pending[-1].offset < line.offset:
             self.note_cut_off(self.end, line.offset)
 
@@ -132,7 +134,7 @@ class IndexState:
         return None if seq is None else entry_id(self.header.id, seq)
 
     def anchor_of(self, record: str | None) -> int | None:
-        """Return the tree entry that is the parent for entries after the record with that id."""
+        """Return the tree entry that is the parent of entries after the record with that id."""
         seq = None if record is None else self.ids.get(record)
         return None if seq is None else self.rows[seq].anchor
 

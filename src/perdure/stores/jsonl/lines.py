@@ -1,9 +1,9 @@
 """The lines of a session's file: records of a tool's format, with an added key of perdure.
 
-A line written by perdure is a valid record for the tool, and ends with the key ``perdure``: an
-`Ours`. The last line of one write also has a `Batch`; perdure's lines without one were never
-committed. Lines without the key, or whose key names another session, are the tool's. Only LF ends a
-line. This module accesses no file and depends on no codec.
+A line written by perdure is a valid record for the tool, and ends with the key ``perdure``, whose
+value is an `Ours`. The last line of one write also has a `Batch`; perdure's lines without one were
+never committed. Lines without the key ``perdure``, and lines whose key names another session, count
+as the tool's. Only LF ends a line. This module accesses no file and depends on no codec.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _NO_JSON = msgspec.Raw()
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The content of one write, and the state of the stream after it.
 
-    Units: `size` is the bytes of the batch's lines before this one; `torn` the bytes that an
-    unfinished write left before the batch; `payload` the bytes of all bodies so far.
+    Units: bytes; `size` is the length of the batch's lines before this one, `torn` the length of an
+    unfinished write before the batch, `payload` the length of all bodies so far.
     Shape: entries `first` to `first + count - 1`. `hash` is the hash of the chain after the batch.
-    `foreign` is the hash before it if the tool wrote lines since the previous batch (both
+    `foreign` is the hash before the batch if the tool wrote lines since the previous batch (both
     hexadecimal). `leaf` and `turn` are seqs.
     """
 
@@ -59,11 +59,11 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The fields of the entry `seq` of session `of` that the record does not express.
 
-    The second line contains `header` and `copies`, the number of entries copied by a fork, because
-    the first line has the tool's own keys only. `more` means that the next record belongs to the
-    same entry. `parent` is a seq. `at` is set if the record's time is not exact. The body is
-    `body`, `text` or `raw` if it is stored whole. Otherwise it is the body of the record, with the
-    fields of `set` and without those of `drop`.
+    `header` and `copies` (the number of entries copied by a fork) are in the file's second line,
+    because the first line has only the tool's own keys. `more` means that the next record belongs
+    to the same entry. `parent` is a seq. `at` is set if the record's time is not exact. If the
+    whole body is stored, it is in `body`, `text` or `raw`. Otherwise the body comes from the
+    record, with the fields of `set` and without the fields of `drop`.
     """
 
     of: str
@@ -90,7 +90,7 @@ class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """The location of a record; fields in the other tool's spelling are None."""
+    """The id, time and parent of a record; fields in another tool's spelling are None."""
 
     type: str
     id: str | None = None
@@ -101,7 +101,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
     @property
     def parent(self) -> str | None:
-        """The record it follows."""
+        """The id of the record that this record follows."""
         return self.parent_id or self.pi_parent
 
 

@@ -57,7 +57,7 @@ def entry(log: Log, reference: EntryId) -> Entry:
 def branch(
     log: Log, leaf: EntryId | None, *, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """Return the tree entries from the root to `leaf`; only of `kind`, only the newest `limit`.
+    """Return the tree entries from the root to `leaf`, or only the newest `limit` of `kind`.
 
     Raises: EntryNotFound.
     """
@@ -98,12 +98,12 @@ def _leaf(log: Log, leaf: EntryId | None) -> int | None:
 
 
 def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
-    """Return those of `references` that are in the session; a fork contains copies."""
+    """Return the `references` that are in the session; a fork has copies as its own entries."""
     return frozenset(each for each in references if seq_of(log, each) is not None)
 
 
 def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, with `reach` entries on either side.
+    """Return the `references` on the branch to `leaf`, each with `reach` entries per side.
 
     Walks the index of the branch, and reads only the returned bodies.
     """
@@ -169,7 +169,7 @@ def _undone(log: Log) -> frozenset[EntryId]:
 def _in_force(
     log: Log, leaf: int, undone: frozenset[EntryId]
 ) -> tuple[int | None, frozenset[EntryId]]:
-    """Return the active compaction, and the newer ones, which hide no entries."""
+    """Return the active compaction, and the newer compactions, which hide no entries."""
     newest = log.rows[leaf].compaction
     passed: list[EntryId] = []
     while newest is not None and (id_ := entry_id(log.header.id, newest)) in undone:
@@ -180,7 +180,7 @@ def _in_force(
 
 
 def _start(log: Log, compaction: int, entry: Entry) -> int:
-    """Return the depth of the first entry that `compaction` keeps, or else its own depth."""
+    """Return the depth of the first entry that `compaction` keeps, or the depth of `compaction`."""
     kept = first_kept_by(entry)
     seq = None if kept is None else tree_seq(log, kept)
     if seq is not None and seq in upwards(log, log.rows[compaction].parent):

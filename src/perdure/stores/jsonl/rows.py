@@ -25,9 +25,9 @@ class Row(msgspec.Struct, gc=False):
     """The location of an entry. `anchor` is the tree entry that later records follow.
 
     Units: bytes; `size` is 0 if the line is lost. Shape: references are seqs. `part` counts the
-    entries of one record. `depth` counts the entries before it on its branch, `messages` the
-    messages up to and including it. `compaction`, `model` and `thinking` are the newest on its
-    branch.
+    entries of one record. `depth` counts the entries before this entry on its branch, `messages`
+    the messages up to and including it. `compaction`, `model` and `thinking` are the newest entries
+    of these kinds on the branch.
     """
 
     offset: int
@@ -50,7 +50,7 @@ class Row(msgspec.Struct, gc=False):
 
 
 class Key(NamedTuple):
-    """The use of an idempotency key at `at`: the entries from `first` to before `end`."""
+    """The use of an idempotency key at time `at` for the entries from `first` to before `end`."""
 
     asked: bytes
     first: int
@@ -67,7 +67,7 @@ def lost_row(anchor: int | None) -> Row:
 
 
 def place(row: Row, rows: list[Row], parent: int | None) -> None:
-    """Add `row` to `rows`: in the tree below `parent`, or as a side entry with that anchor."""
+    """Add `row` to `rows`: as a tree entry below `parent`, or as a side entry anchored there."""
     seq = len(rows)
     rows.append(row)
     if row.lane == "side":
@@ -83,7 +83,7 @@ def place(row: Row, rows: list[Row], parent: int | None) -> None:
 
 
 def is_sound(batch: Batch, lines: int) -> bool:
-    """Return whether a batch over at most `lines` lines is consistent."""
+    """Return whether a batch of at most `lines` lines is consistent."""
     end = batch.first + batch.count
     try:
         chains = [bytes.fromhex(chain) for chain in (batch.hash, batch.foreign or batch.hash)]
@@ -99,7 +99,7 @@ def is_sound(batch: Batch, lines: int) -> bool:
 
 
 def header_of(envelope: Envelope, fields: Fields, codec: Codec) -> StreamHeader | None:
-    """Return the stream of a file with this first record; None if it is no header.
+    """Return the stream header from a file's first record; None if the record is not a header.
 
     If a tool created the session, only the tool's header is known, and the session belongs to the
     user.

@@ -115,7 +115,7 @@ class JsonlHandle:
         return standing
 
     def catch_up(self) -> None:
-        """Assign positions to entries without one: written by a tool, or before a crash."""
+        """Assign positions to entries that have none: a tool wrote them, or a process crashed."""
         catch_up(self.shelf, self.feed)
 
 
@@ -153,7 +153,7 @@ class JsonlSearch:
 
 
 class JsonlRetention:
-    """`RetentionService`: sessions are removed completely; an erased session leaves no entries."""
+    """`RetentionService`: removes whole sessions; an erased session leaves no entries."""
 
     def __init__(self, handle: JsonlHandle) -> None:
         self._handle = handle

@@ -1,7 +1,7 @@
-"""The sessions of a folder: their files, their states, and the indexes in use.
+"""The sessions of a folder: their files, their states, and the file indexes in memory.
 
-The state of a session is read from the end of its file: from the last batch of perdure. The whole
-file is read once, if a tool wrote after that batch or if there is no batch.
+The state of a session is read from the end of its file, where the last batch of perdure states it.
+If a tool wrote after that batch, or if there is no batch, the whole file is read once.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class SessionIndex:
     def path(self, stream: StreamId, *, is_thorough: bool = True) -> Path | None:
         """Return the session's file; None if there is no such session.
 
-        Unless `is_thorough`, a file name with another session's id is trusted.
+        Unless `is_thorough`, the session id in a file name is trusted without reading the file.
         """
         known = self._paths.get(stream)
         with suppress(NotRegular):
@@ -161,7 +161,7 @@ class SessionIndex:
         return tuple(self._logs.values())
 
     def forget(self, path: Path) -> None:
-        """Read `path` again from its beginning the next time."""
+        """Forget the index of `path`: the next use reads the file again from its beginning."""
         self._logs.pop(path, None)
         self._standings.pop(path, None)
 
@@ -191,7 +191,7 @@ class SessionIndex:
         return path in self._logs
 
     def standing_in(self, path: Path, stamp: Stamp) -> FileState | None:
-        """Return the state of the session in `path`, with that `stamp`; None without a session.
+        """Return the session's state in `path`, a file with that `stamp`; None without a session.
 
         Also None if a newer perdure wrote the session; opening the session then raises the error.
         Raises: StoreUnavailable.

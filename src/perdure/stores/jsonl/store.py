@@ -73,7 +73,7 @@ CODECS: dict[str, Codec] = {"operator": OPERATOR, "pi": PI}
 
 
 class JsonlStore:
-    """A namespace of sessions in a folder: a `SessionStore`."""
+    """The `SessionStore` of a namespace of sessions in a folder."""
 
     capabilities = Capabilities(
         multi_stream_commit=False, pointer_fork=False, search=True, recall=True
@@ -101,10 +101,10 @@ class JsonlStore:
         random: RandomSource,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> JsonlStore:
-        """Open the sessions in the folder `root`; create it if missing.
+        """Open the sessions in the folder `root`; create the folder if it is missing.
 
-        Durable: at durability "full" a commit survives power loss on return; at "normal" it
-        survives the end of the process.
+        Durable: at durability "full", a commit survives power loss once the call returns; at
+        "normal", it survives the end of the process.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
         handle = JsonlHandle(

@@ -1,7 +1,8 @@
 """Verify a folder: every session's lines and hashes, every content, the search index.
 
-``stores.verification`` recomputes the data that every backend has. This module checks the faults
-that only files have: unreadable lines, cut-off writes, and missing acknowledged entries.
+``stores.verification`` recomputes the hashes and counts that every backend stores. This module
+checks the faults that only files have: unreadable lines, cut-off writes, and missing acknowledged
+entries.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def verification(
 
 
 def _irregular(folder: Folder) -> Iterator[Problem]:
-    """Yield every session file that is not a regular file, or has several names."""
+    """Yield every session file that is not a regular file, or has several hard links."""
     for name in sorted(folder.names()):
         try:
             check_only_name(folder.path / name, folder.drafts)
@@ -140,7 +141,7 @@ def _writes_cut_off(log: Log) -> Iterator[Problem]:
 
 
 def _contents_missed(shelf: SessionIndex, log: Log) -> Iterator[Problem]:
-    """Yield the contents that an entry references but that are missing."""
+    """Yield each missing content that an entry references."""
     known: set[str] = set()
     for stored in stored_of(log):
         for name in contents_shown(stored.entry):

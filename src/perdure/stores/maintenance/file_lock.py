@@ -21,7 +21,7 @@ LOOK_S = 0.01
 
 @contextmanager
 def alone_at(place: Path) -> Generator[None]:
-    """Lock `place` exclusively during the block; a kill releases the lock.
+    """Lock `place` exclusively during the block; the lock ends if the process is killed.
 
     The lock file is created next to `place`; the folder must exist.
     Raises: BlockingIOError while another process holds the lock; OSError if the lock file cannot be
@@ -50,7 +50,7 @@ def alone_at(place: Path) -> Generator[None]:
 def in_turn(folder: Path) -> Generator[None]:
     """Lock `folder` during the block; wait while another process holds it.
 
-    Waits and raises as `hold`.
+    Waits for the lock and raises errors like `hold`.
     """
     with _open_folder(folder) as descriptor:
         hold(descriptor, folder)
@@ -61,7 +61,7 @@ def in_turn(folder: Path) -> Generator[None]:
 def alone_in(folder: Path) -> Generator[None]:
     """Lock `folder` exclusively during the block, without writing to it.
 
-    If the folder cannot be locked, as on some network disks, every caller enters.
+    If the folder cannot be locked, as on some network disks, every caller enters the block.
     Raises: BlockingIOError while another process holds the lock.
     """
     with _open_folder(folder) as descriptor:
@@ -71,9 +71,9 @@ def alone_in(folder: Path) -> Generator[None]:
 
 
 def hold(file: int, place: Path) -> None:
-    """Lock `place`, open as `file`, until `file` is closed; wait while another process holds it.
+    """Lock `file`, opened at `place`, until `file` is closed; wait while another process holds it.
 
-    If the place cannot be locked, as on some network disks, no caller waits.
+    If the file cannot be locked, as on some network disks, no caller waits.
     Raises: StoreUnavailable, which names the holder, after `LOCK_TIMEOUT_S`.
     """
     until = time.monotonic() + LOCK_TIMEOUT_S
@@ -85,7 +85,10 @@ def hold(file: int, place: Path) -> None:
 
 
 def _is_locked(file: int) -> bool:
-    """Try to lock `file`; return False if another process holds it. True if locks do not work."""
+    """Try to lock `file`; return False if another process holds it.
+
+    Returns True if locks do not work on this disk.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

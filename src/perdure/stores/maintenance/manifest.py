@@ -1,7 +1,8 @@
 """The manifest of a backup: size and hash of its file, and a summary of its content.
 
-The manifest of an encrypted backup is plain text too, so it names no session and no namespace.
-`hash_of`, `check_file` and `read_manifest` read files; the other functions are pure.
+The manifest is plain text even if the backup is encrypted, so it contains no session name and no
+namespace name. `hash_of`, `check_file` and `read_manifest` read files; the other functions are
+pure.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _CHUNK_BYTES = 2**20
 class Manifest(msgspec.Struct, frozen=True):
     """The file `MANIFEST_NAME` of a backup folder, next to the file `STORE_NAME`.
 
-    Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the file, `heads` the
-    hash of all stream states (`heads_of`), both hexadecimal. `backend` is the backend of the
-    source; the backup itself is always an SQLite store.
+    Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the backup's file,
+    `heads` the hash of all stream states (`heads_of`), both hexadecimal. `backend` is the backend
+    of the source; the backup itself is always an SQLite store.
     """
 
     format: int
@@ -89,7 +90,7 @@ def check_file(folder: Path, manifest: Manifest) -> None:
 
 
 def hash_of(path: Path) -> tuple[int, str]:
-    """Return size and SHA-256 of a file. Blocks."""
+    """Return the size and the SHA-256 hash of a file. Blocks."""
     digest, size = hashlib.sha256(), 0
     with open_to_read(path) as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -27,7 +27,7 @@ class VacuumReport(msgspec.Struct, frozen=True):
 class RepairReport(msgspec.Struct, frozen=True):
     """The result of a repair.
 
-    Shape: `entries` counts the entries of the repaired store; `losses` lists its missing data, by
+    Shape: `entries` counts the entries of the repaired store; `losses` lists the lost data, by
     stream and seq. `changed` are the sessions whose hashes changed because an entry is lost.
     `aside` is the folder with the damaged store and a report; None if it was not moved.
     """

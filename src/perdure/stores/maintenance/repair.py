@@ -1,8 +1,9 @@
 """Turn the readable parts of a damaged stream into a valid stream, and list the losses.
 
-Readable entries keep id, place and digest. An opaque entry replaces a missing one. A damaged body
-is dropped. Its digest and the chain remain, and a note at the end lists it. The chain is unchanged
-up to the first missing entry and recomputed from there. Pure.
+Readable entries keep their id, place and digest. An opaque entry replaces a missing one. A damaged
+body is dropped. The digest of the dropped body and the chain remain, and a note at the end of the
+stream lists the body. The chain is unchanged up to the first missing entry and recomputed from
+there. Pure.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class NamespaceRepair:
         self._chains: dict[StreamId, list[tuple[int, bytes]]] = {}
 
     def repair_stream(self, remains: SalvagedStream) -> RepairedStream:
-        """Return `remains` as a stream that passes `verify`."""
+        """Return the salvaged stream `remains` as a stream that passes `verify`."""
         work = _Stream(remains, self._named, self._tree, self._random, self._origin_hash)
         mended = work.repair(self._at)
         self._tree |= work.tree
@@ -177,7 +178,7 @@ class _Stream:
     # -- commits
 
     def _commits(self) -> Iterator[StoredCommit]:
-        """Yield commits that cover every seq once, in order; create the missing ones."""
+        """Yield commits that together cover every seq once, in order; create missing commits."""
         rows, last = self._remains.rows, self._top()
         after = EMPTY
         for commit in sorted(self._remains.commits, key=lambda each: each.first):
@@ -245,7 +246,7 @@ class _Stream:
         return StoredEntry(msgspec.structs.replace(row.entry, body=b""), None, row.digest)
 
     def _placeholder(self, seq: int, at: int, *, is_told: bool = True) -> StoredEntry:
-        """Replace a missing entry; put it in the tree if another entry names it as parent."""
+        """Return a replacement for a missing entry: a tree entry if another entry is its child."""
         if is_told:
             self._lose(seq, "it is gone")
         stream = self._remains.id
@@ -292,7 +293,7 @@ def _made_up(
 
 
 def parents_in(rows: Iterable[StoredEntry]) -> Iterator[EntryId]:
-    """Yield every entry that one of `rows` names as its parent, or as the new leaf."""
+    """Yield every entry that one of `rows` references as its parent or as the new leaf."""
     for row in rows:
         if row.entry.parent_id is not None:
             yield row.entry.parent_id

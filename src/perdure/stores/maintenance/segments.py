@@ -47,8 +47,8 @@ class StreamSegment(msgspec.Struct, frozen=True):
 
     Shape: `before` is the hash of the chain before the first commit: the genesis hash at the start
     of the stream. `aliases` are (foreign id, seq) for entries of these commits. `epoch` is the
-    stream's. `is_erased` means that the whole session was erased, and its header no longer gives
-    the genesis hash.
+    epoch of the stream. `is_erased` means that the whole session was erased, so its header no
+    longer gives the genesis hash.
     """
 
     header: StreamHeader
@@ -158,7 +158,7 @@ def is_whole_erasure(entry: Entry) -> bool:
 def _position_after(
     entry: Entry, leaf: EntryId | None, open_turn: int | None
 ) -> tuple[EntryId | None, int | None]:
-    """Return leaf and open turn after `entry`."""
+    """Return the leaf and the open turn after `entry`."""
     if entry.lane == "tree":
         return entry.id, open_turn
     if entry.kind == TurnStarted.kind:

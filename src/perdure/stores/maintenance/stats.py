@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 
 
 class StreamSize(msgspec.Struct, frozen=True):
-    """One session or flow: `bytes` of its own bodies, without contents."""
+    """One session or flow: `bytes` is the size of its own bodies, without contents."""
 
     stream: StreamId
     kind: str
@@ -54,8 +54,8 @@ class FileFigures(msgspec.Struct, frozen=True):
 class NamespaceFigures(msgspec.Struct, frozen=True):
     """Figures of one namespace.
 
-    Shape: `largest` are the `LARGEST` streams by bytes; `growth` are the days with commits among
-    the last `DAYS`, newest first.
+    Shape: `largest` are the `LARGEST` largest streams by bytes; `growth` are the days with commits
+    among the last `DAYS` days, newest first.
     """
 
     namespace: str
@@ -74,7 +74,7 @@ class StoreFigures(msgspec.Struct, frozen=True):
     """Figures of a store, seen from one namespace.
 
     Shape: `namespaces` contains only the namespace of the handle. `file` is None if the store is
-    not one file; its sizes cover all namespaces.
+    not one file; the sizes in `file` cover all namespaces.
     """
 
     address: str

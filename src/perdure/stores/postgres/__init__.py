@@ -1,1 +1,1 @@
-"""The store that many processes and hosts share: a schema of a PostgreSQL database."""
+"""The store that many processes and hosts share, in a schema of a PostgreSQL database."""

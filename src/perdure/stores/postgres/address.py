@@ -1,4 +1,4 @@
-"""How connections reach a server: directly or through a pooler such as PgBouncer; its replica.
+"""The ways to connect to a server: directly, or through a pooler such as PgBouncer; its replica.
 
 A pooler in transaction mode can give each transaction a different connection to the server. So no
 setting can last longer than a transaction, and locks and notifications need a direct connection.
@@ -35,9 +35,11 @@ _DEFAULTS = {
 
 
 class Route(NamedTuple):
-    """libpq connection strings. `pooled` is for transactions, `direct` for all other work.
+    """libpq connection strings.
 
-    `replica` is for a streaming replica for lists and search; None without a replica.
+    `pooled` is the address for transactions, `direct` the address for all other work.
+
+    `replica` is the address of a streaming replica for lists and search; None without a replica.
     """
 
     pooled: str
@@ -51,10 +53,11 @@ class Route(NamedTuple):
 
 
 def route_of(address: str) -> Route:
-    """Return the route of a ``postgresql:`` or ``postgres:`` address.
+    """Yield the number of sessions to read in each round of a query.
 
     ``?direct=HOST:PORT`` names the server if the address belongs to a pooler, and
-    ``?replica=HOST:PORT`` a streaming replica of it. Raises: ConfigError for another address.
+    ``?replica=HOST:PORT`` names a streaming replica of the server.
+    Raises: ConfigError for an invalid address.
     """
     plain, own = _split(address)
     try:

@@ -1,10 +1,11 @@
 """The statements of a commit, and the handling of concurrent writers.
 
 A handle caches the state of the streams it wrote. While the handle is the only writer, a commit is
-one round trip: this process plans all changes. Before any change, ``perdure.append`` checks in the
-server that the stream matches the cached state (same hash, same epoch). Otherwise, and for several
-streams, the commit first locks the rows of the streams, in the order of their ids, and then reads
-them. A commit is only rejected based on rows read under lock.
+one round trip, and this process plans all changes. Before any change, ``perdure.append`` checks in
+the server that the stream matches the cached state (same hash, same epoch). If the stream does not
+match, or the commit writes to several streams, the commit first locks the rows of the streams, in
+the order of their ids, and then reads them. A commit is rejected only based on rows that were read
+under a lock.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Request:
         return self.salts[before * SALT_BYTES : (before + count) * SALT_BYTES]
 
     def led(self, number: int, lease: Lease) -> Request:
-        """Return the request with the acquired `lease` in write `number`."""
+        """Return the request with the lease that write `number` acquired."""
         writes = list(self.commit.writes)
         writes[number] = msgspec.structs.replace(writes[number], lease=lease, taking=None)
         return replace(self, commit=msgspec.structs.replace(self.commit, writes=tuple(writes)))
@@ -171,7 +172,7 @@ class Appender:
     # -- one stream, from the cached state
 
     async def _believing(self, request: Request, write: Write) -> CommitResult | None:
-        """Return the result if the stream matched the cached state; None if this is uncertain."""
+        """Return the result if the stream matched the cached state; None if that is uncertain."""
         stream = self._standing.pop(write.stream, None)
         if stream is None or not write.entries:
             return None
@@ -222,7 +223,7 @@ class Appender:
         return []
 
     async def _creating(self, request: Request, write: Write) -> CommitResult | None:
-        """Return the result for a new stream; None if that takes more than one read."""
+        """Return the result for a new stream; None if more than one read would be needed."""
         if write.create is None or request.key is not None or write.taking is not None:
             return None
         async with self._db.connection() as db:
@@ -266,7 +267,7 @@ class Appender:
         return CommitResult(tuple(share.entries for share in shares), leases=tuple(leases))
 
     async def _lock(self, db: Connected, request: Request) -> CommitResult | None:
-        """Lock every written stream; return the first commit's entries if its key is known."""
+        """Lock every written stream; if the key was used before, return that commit's entries."""
         ids = sorted(write.stream for write in request.commit.writes if write.create is None)
         statements = [Statement(LOCK, (self._db.namespace, ids))]
         if request.key is not None:
@@ -353,7 +354,7 @@ class Appender:
 
 
 def _after(share: Share, write: Write, leases: Sequence[Lease]) -> Stream:
-    """Return the stream after `share`, with the lease that `write` acquired or released."""
+    """Return the stream after `share`, including a lease that `write` acquired or released."""
     epoch = share.after.state.epoch
     if write.is_releasing:
         return share.after.with_lease(epoch, None, 0)

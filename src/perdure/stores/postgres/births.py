@@ -60,7 +60,8 @@ async def copy_in(
 ) -> Stream:
     """Create a stream without entries, copied from another store.
 
-    `genesis` is given if it does not follow from the header. The origin may be erased already.
+    `genesis` is the genesis hash, given if it does not follow from the header. The origin may be
+    erased already.
     Raises: as `create_in`, except Erased.
     """
     created = await born(db, namespace, header, is_copy=True)
@@ -75,7 +76,7 @@ async def copy_in(
 async def born(
     db: Connected, namespace: str, header: StreamHeader, above: int = 0, *, is_copy: bool = False
 ) -> Stream:
-    """Return the state of a stream before its first entry; writes nothing."""
+    """Return the state of a stream before its first entry, without writing anything."""
     if header.fork is None:
         state = msgspec.structs.replace(initial_state(header, genesis_hash(header)), epoch=above)
         return Stream(state, None, None, None, 0)
@@ -85,7 +86,7 @@ async def born(
 async def _create_fork(
     db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint, *, is_copy: bool
 ) -> Stream:
-    """Create a fork without locking its origin: the fork inherits fixed or current values."""
+    """Create a fork without locking its origin: the inherited values are constant or current."""
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]
     asks = [

@@ -1,4 +1,4 @@
-"""Entries that a stream sees, and its branches: statements that call functions of the schema.
+"""The entries that a stream sees, and its branches, read by functions of the schema.
 
 A branch is a chain of runs (see ``migrations/0013_log.sql``). A run is one range of the key, so
 reading the end of a branch costs the result plus two look-ups per run, in one round trip.
@@ -230,7 +230,7 @@ WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 
 
 def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -> Statement:
-    """Query the branch places of the tree entries among `references` that `stream` sees."""
+    """Query the places on branches of the tree entries among `references` that `stream` sees."""
     places = [place for reference in references if (place := place_of(reference)) is not None]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     own = (namespace, stream)
@@ -239,7 +239,7 @@ def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -
 
 
 def ask_state(namespace: str, state: EntryId | None) -> Statement:
-    """Query the row that a node names."""
+    """Query the row of branch state that a node references."""
     stream, seq = _place(state)
     return Statement(_STATE_OF, (namespace, stream, seq))
 
@@ -252,7 +252,7 @@ def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statem
 def ask_notes_of_all(
     namespace: str, kinds: Sequence[str], streams: Sequence[StreamId] | None = None
 ) -> Statement:
-    """Query the side entries of `kinds` in the own logs of `streams`, or of all."""
+    """Query the unshared side entries of `kinds` in the logs of `streams`, or of all streams."""
     if streams is not None:
         frequent = _FREQUENT.intersection(kinds)
         some = _FREQUENT_NOTES_OF_SOME if frequent else _NOTES_OF_SOME
@@ -268,7 +268,7 @@ def _ask_branch(namespace: str, leaf: Node, floor: int) -> Statement:
 
 
 def _place(reference: EntryId | None) -> tuple[str, int]:
-    """Return stream and seq of an id; for None a place without an entry, so queries accept it."""
+    """Return the stream and seq of an id; for None, a place where no entry exists."""
     return (place_of(reference) if reference is not None else None) or ("", -1)
 
 
@@ -276,7 +276,7 @@ def _place(reference: EntryId | None) -> tuple[str, int]:
 
 
 async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[int, Entry | None]:
-    """Return the stream's head, and the entry with that id, in either lane, if it is visible.
+    """Return the stream's head and, if visible, the tree or side entry with that id.
 
     Raises: SessionNotFound.
     """
@@ -308,7 +308,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, and `reach` neighbors per side."""
+    """Return the `references` on the branch to `leaf`, each with `reach` neighbors per side."""
     ns, places = db.namespace, [place for each in references if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)
@@ -383,8 +383,8 @@ async def branch(
 async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | None) -> ContextWindow:
     """Return ``fold.window_of`` for the branch to `leaf`, without reading hidden entries.
 
-    With `limit`, return only the newest `limit` entries of the window (``fold.end_of``).
-    Takes one round trip; two with an active compaction, and some more after an undone one.
+    With `limit`, return only the newest `limit` entries of the window (``fold.end_of``). Takes one
+    round trip without a compaction, two with an active one, and more after an undone one.
     """
     ns, at, reach = db.namespace, _place(leaf), MAX_SEQ if limit is None else limit
     head, nodes, taken_back, named, rows = await db.ask(
@@ -427,7 +427,7 @@ async def _branch_state(
 ) -> tuple[BranchState, frozenset[EntryId]]:
     """Return the active compaction, the model change and the thinking change.
 
-    Also returns the later compactions, which hide no entries.
+    Also returns the later compactions, which hide no entries because they are not active.
     """
     state = await _state(db, leaf.state)
     compaction, before = state.compaction, state.before
@@ -471,7 +471,7 @@ async def _window_rows(
 ) -> tuple[int, list[Row]]:
     """Return the size of the window, and the rows of its newest `reach` entries.
 
-    `rows` are the rows for a branch without an active compaction, if already known.
+    `rows` are the rows for a branch without an active compaction, if they are already known.
     """
     size = leaf.depth + 1
     floor = max(size - reach, 0)

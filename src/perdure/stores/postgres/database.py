@@ -1,9 +1,8 @@
-"""A namespace of a database: its connection pool, and statements run through it.
+"""A namespace of a database: its connection pool, and the methods that run statements.
 
 A connection is configured once (role, timeouts, planner), or, behind a pooler, in every
-transaction. The namespace is set in every transaction, so that no connection passes it to the next
-caller. Statements of one call are
-sent together and answered in one round trip.
+transaction. The namespace is set in every transaction, so that a connection does not keep it for
+the next caller. Statements of one call are sent together and answered in one round trip.
 """
 
 from __future__ import annotations
@@ -138,8 +137,7 @@ class _Pipeline(AsyncPipeline):
 class _PooledConnection(AsyncConnection[Row]):
     """Reuses one cursor, which remembers how it sent the values of its last statement.
 
-    `set_up` begins every transaction behind a pooler; None means that the connection is already set
-    up.
+    `set_up` begins every transaction behind a pooler; without a pooler, `set_up` is None.
     """
 
     set_up: Statement | None = None
@@ -156,7 +154,7 @@ class _PooledConnection(AsyncConnection[Row]):
         savepoint_name: str | None = None,
         force_rollback: bool = False,  # noqa: FBT001, FBT002 - as psycopg declares it
     ) -> AsyncGenerator[AsyncTransaction]:
-        """Open a transaction like psycopg, but raise if no commit is possible."""
+        """Open a transaction as psycopg does, but raise an error if a commit is impossible."""
         async with super().transaction(savepoint_name, force_rollback) as made:
             yield made
             if self.pgconn.transaction_status != TransactionStatus.INTRANS:
@@ -171,7 +169,7 @@ class _PooledConnection(AsyncConnection[Row]):
 class Database:
     """One namespace of one database, until it is closed. Use it only on the loop that opens it.
 
-    Units: seconds, the longest wait for a lock (`lock_timeout_s`) and for a server (`connect_s`).
+    Units: seconds; `lock_timeout_s` is the longest wait for a lock, `connect_s` for a server.
     """
 
     def __init__(
@@ -204,7 +202,7 @@ class Database:
     async def open(self, max_connections: int, *, is_copied: bool = False) -> None:
         """Inspect the database, migrate its schema and connect.
 
-        With `is_copied`, leave the last unreleased schema unchanged.
+        With `is_copied`, do not migrate the last unreleased schema.
         Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable.
         """
         try:
@@ -246,7 +244,7 @@ class Database:
         return Statement(_SET_UP, (self._role, commit, *limits, is_local))
 
     async def limit_idle(self, idle_ms: int) -> None:
-        """Make the server end transactions of this handle that are idle for longer."""
+        """Make the server end transactions of this handle that stay idle for longer."""
         self._idle_ms = str(idle_ms)
         await finished(self._drain(self._usable()))
 
@@ -367,7 +365,7 @@ class Database:
         await finished(pool.putconn(db))
 
     async def _drain(self, pool: AsyncConnectionPool[_PooledConnection]) -> None:
-        """Close the other connections, because they are most likely lost too."""
+        """Close the pool's other connections, because they are most likely lost too."""
         db, self._at_hand = self._at_hand, None
         await pool.drain()
         if db is not None:
@@ -421,7 +419,7 @@ class Database:
 
 
 async def _lock_error(store: str, direct: str) -> StoreLocked:
-    """Return the error after a lock timeout; it names the owner if the server reports it."""
+    """Return the error after a lock timeout; the error names the lock's owner if it is known."""
     row: Row | None = None
     with suppress(psycopg.Error):
         async with await AsyncConnection.connect(
@@ -460,7 +458,7 @@ async def _check_isolation(db: Connected, address: str) -> None:
 
 
 class Transaction:
-    """A transaction of `connected` in the state in which its caller began it.
+    """A transaction that its caller has begun on the connection `connected`.
 
     Calls inside the transaction must not borrow a second connection: if all connections are in use,
     each call would wait for another.

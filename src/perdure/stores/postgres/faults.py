@@ -1,4 +1,4 @@
-"""Map PostgreSQL's errors to store errors, in one table; no psycopg error leaves the store.
+"""Map PostgreSQL's errors to store errors in one table, so that no psycopg error leaves the store.
 
 Some conditions are not faults: the store's own functions raise `STALE` if a stream changed between
 reading and writing, `TAKEN` if an idempotency key exists already, `ERASED` or `GONE` if the origin
@@ -116,7 +116,7 @@ def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Whether the connection is lost or the server is shutting down; a new one may work."""
+    """Whether the connection is lost or the server shuts down; a new connection may work."""
     if not isinstance(error, psycopg.OperationalError):
         return False
     if isinstance(error, PoolClosed | PoolTimeout | TooManyRequests):
@@ -126,7 +126,10 @@ def is_lost(error: BaseException | None) -> bool:
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Whether waiting may help; also without an SQLSTATE, which libpq omits while it connects."""
+    """Whether waiting may help.
+
+    True also without an SQLSTATE, which libpq omits while it connects.
+    """
     state = error.sqlstate
     return state.startswith(_PASSING) if state else isinstance(error, psycopg.OperationalError)
 
@@ -137,14 +140,14 @@ def state_of(error: BaseException | None) -> str | None:
 
 
 def is_worth_another(error: BaseException | None) -> bool:
-    """Return whether a retry may succeed; nothing was written."""
+    """Return whether a retry may succeed, because nothing was written."""
     return state_of(error) in (STALE, TAKEN) or isinstance(
         error, errors.DeadlockDetected | errors.SerializationFailure
     )
 
 
 def _words_of(error: psycopg.Error) -> str:
-    """Return the first line of the server's message, or of the driver's."""
+    """Return the first line of the server's message or, without one, of the driver's message."""
     primary = error.diag.message_primary
     words = primary or str(error).strip() or type(error).__name__
     return words.splitlines()[0].rstrip(".")

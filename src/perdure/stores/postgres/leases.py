@@ -1,6 +1,6 @@
 """Leases and partial answers: one statement each checks and changes the stream's row.
 
-The time is the server's, which all hosts share, unless the handle has its own clock.
+Times come from the server's clock, which all hosts share, unless the handle has its own clock.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def acquiring_lease(
 def lease_taken(
     namespace: str, stream: StreamId, epoch: int, wanted: LeaseRequest, now: int | None
 ) -> Statement:
-    """Return the statement that acquires the lease of a stream whose epoch was `epoch`.
+    """Return the statement that acquires the lease of a stream whose epoch must be `epoch`.
 
-    Shape: one row with the end of the lease. The statement fails like a commit to a stream that has
-    changed.
+    Shape: one row with the end of the lease. If the epoch has changed, the statement fails like a
+    commit to a changed stream.
     """
     ttl_ms = min(wanted.ttl_ms, LONGEST_LEASE_MS)
     values = (namespace, stream, epoch, wanted.owner, ttl_ms, wanted.dead_owner, now)
@@ -162,7 +162,7 @@ async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> N
 
 
 async def _change(db: Database, stream: StreamId, *statements: Statement) -> tuple[list[Row], Row]:
-    """Return the result of the last of `statements`, and the lease owner after it."""
+    """Run `statements`; return the result of the last one, and the lease owner afterwards."""
     db.check_usable()
     if not is_text(stream):
         raise SessionNotFound(stream)

@@ -109,7 +109,7 @@ def first_listing(namespace: str, stream: Stream) -> list[Statement]:
 
 
 def kept_beside(namespace: str, share: Share) -> list[Statement]:
-    """Return the statements that apply `share` to lists and open entries; mostly none."""
+    """Return the statements that apply `share` to lists and open entries; usually none."""
     after = share.after
     moved = _place(share.before.state.info) != _place(after.state.info)
     found = [listing(namespace, after)] if moved else []
@@ -127,7 +127,7 @@ def kept_beside(namespace: str, share: Share) -> list[Statement]:
 
 
 def forgetting(namespace: str, stream: str, seqs: tuple[int, int]) -> Statement:
-    """Return the statement that removes erased entries from the open entries."""
+    """Return the statement that removes erased entries from the table of open entries."""
     return Statement(_FORGET, (namespace, stream, *seqs))
 
 
@@ -171,8 +171,8 @@ async def few_sessions(
 ) -> list[Row] | None:
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
-    Newest activity first. Return None if more than `most` rows match `prefix` and more than `most`
-    match the rarest part.
+    Newest activity first. Return None if more than `most` sessions match `prefix` and more than
+    `most` match the rarest of `parts`.
     """
     ns = db.namespace
     ids = (ns, prefix, prefix + "\U0010ffff")

@@ -1,7 +1,7 @@
 """Schema versions: numbered SQL files, each applied in one transaction with its number.
 
-A released file is never edited; a change is a new file. An advisory lock lets only one program at a
-time check and change the version.
+A released file is never edited; a change is a new file. An advisory lock ensures that only one
+program at a time checks and changes the version.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ UNRELEASED = 12
 
 
 class Site(NamedTuple):
-    """A database before the store opens it. `is_free`: our role bypasses row-level security."""
+    """A database before the store opens it.
+
+    `is_free`: perdure's role bypasses row-level security.
+    """
 
     server: int
     encoding: str
@@ -86,12 +89,12 @@ def latest_version() -> int:
 async def prepare_schema(
     db: AsyncConnection[Row], store: str, *, is_copied: bool = False
 ) -> str | None:
-    """Migrate the database to the newest schema; return the role to use, None for the current one.
+    """Migrate the database to the newest schema; return the role to use (None: the current role).
 
     With `is_copied`, leave the schema `UNRELEASED` unchanged.
     Durable: each step is applied completely or not at all.
-    Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable; then the database
-    is unchanged.
+    Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable; after an error the
+    database is unchanged.
     """
     # Whatever the server's default: after waiting for the lock, concurrent changes must be visible.
     await db.set_isolation_level(IsolationLevel.READ_COMMITTED)
@@ -158,7 +161,7 @@ async def rehearse_migration(db: AsyncConnection[Row], store: str) -> MigrationP
     """Run the migrations of `prepare_schema` in one transaction and roll it back.
 
     A read-only database is only inspected.
-    Raises: NotAStore, StoreTooNew, StoreUnavailable; the database is unchanged.
+    Raises: NotAStore, StoreTooNew, StoreUnavailable; after an error the database is unchanged.
     """
     async with db.transaction(force_rollback=True):
         await db.execute(_LOCK)

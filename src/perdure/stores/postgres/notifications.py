@@ -59,7 +59,10 @@ WHERE b.namespace = %s AND b.n > 0 AND b.n > %s
 
 
 class _Notice(msgspec.Struct, array_like=True):
-    """A notification. If `streams` is None, any stream; `of` is the namespace, `by` the handle."""
+    """A notification.
+
+    `streams` None means any stream; `of` is the namespace, `by` the sending handle.
+    """
 
     of: str
     by: str
@@ -95,7 +98,7 @@ class Watcher:
         return self._of
 
     def on_channel(self, name: str, take: Callable[[str | None], None]) -> None:
-        """Pass the payloads of another channel to `take`, after this handle begins to listen.
+        """Pass the payloads of another channel to `take`, once this handle listens.
 
         The payload None means that earlier ones may be lost, because the connection is new.
         """
@@ -107,7 +110,7 @@ class Watcher:
             self._listening = asyncio.create_task(self._listen())
 
     def watch(self, stream: StreamId | None = None) -> Changes:
-        """Return a new iterator over the commits to `stream`; None: to any stream.
+        """Return a new iterator over the commits to `stream`, or to any stream if `stream` is None.
 
         The iterator sees every commit from now on.
         """
@@ -119,11 +122,11 @@ class Watcher:
         return changes
 
     def wake(self, streams: Collection[StreamId]) -> None:
-        """Wake the iterators of `streams`, and of the namespace if `streams` is not empty."""
+        """Wake the iterators of `streams`; if there are any, also those of the whole namespace."""
         self._watches.wake((self._database.namespace, stream) for stream in streams)
 
     def wake_soon(self) -> None:
-        """Wake the namespace's iterators later, because commits in progress hid some entries."""
+        """Wake the namespace's iterators later, because commits in progress still hide entries."""
         asyncio.get_running_loop().call_later(
             SETTLE_S, self._watches.wake_namespace, self._database.namespace
         )

@@ -1,7 +1,7 @@
-"""Reads of the store. Each read is one statement or a few in one round trip; no read writes.
+"""Read from the store. Each read is one statement or a few in one round trip; no read writes.
 
 A log only grows, so two statements of one read are consistent although each has its own snapshot.
-The later statement can only see more, and it queries entries that the earlier one named.
+The later statement can only see more entries, and it queries entries that the earlier one found.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ async def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return the own log after seq `after`, or entries before `before`, newest first."""
+    """Return the stream's own entries after seq `after`, or those before `before`, newest first."""
     between = (after, MOST_SEQ if before is None else before)
     sql, values = _ENTRIES, [db.namespace, stream, *between]
     if kind is not None:
@@ -241,7 +241,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return the `entries` on the branch to `leaf`, with `reach` neighbors per side."""
+    """Return the `entries` on the branch to `leaf`, each with `reach` neighbors per side."""
     _check_name(db, stream)
     return await branches.around(db, stream, leaf, entries, reach)
 
@@ -267,7 +267,7 @@ async def branch(
 async def context_window(
     db: Database, stream: StreamId, leaf: EntryId | None, limit: int | None = None
 ) -> ContextWindow:
-    """Return the context window of the branch to `leaf`, or its newest `limit` entries."""
+    """Return the context window of the branch to `leaf`, or only its newest `limit` entries."""
     if leaf is None:
         await _of_stream(db, stream)
         return ContextWindow(None, (), BranchState(), 0)
@@ -294,7 +294,7 @@ async def partial(db: Database, stream: StreamId) -> tuple[int, bytes] | None:
 
 
 async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
-    """Return the entry with the whole id or foreign id `reference`."""
+    """Return the entry whose full id or foreign id is `reference`."""
     _check_name(db, stream)
     _, found = await branches.entry_seen(db, stream, reference)
     if found is not None:

@@ -1,12 +1,12 @@
 """The order of all entries of a folder: one line per commit, in a file beside the sessions.
 
-A line is ``<position> <session> <first seq> <count>``; the position is that of the commit's first
-entry. Count 0 means that the session was erased and all its earlier lines are void. Count -n means
-that n acknowledged entries from that seq on were missing in the session's file at the next commit.
-Their positions remain empty, and later entries reuse their seqs. The file is written after a
-commit, without waiting for the disk. The next reader adds entries that the feed lacks because a
-tool wrote them or the process crashed. After a loss the positions skip a gap, so that no position
-is ever reused.
+A line is ``<position> <session> <first seq> <count>``, where the position belongs to the commit's
+first entry. Count 0 means that the session was erased and all earlier lines of this session are
+void. Count -n means that n acknowledged entries from that seq on were missing in the session's file
+at the next commit. The positions of these missing entries remain empty, and later entries reuse
+their seqs. perdure writes the feed after a commit, without waiting for the disk. The next reader
+adds entries that the feed lacks because a tool wrote them or the process crashed. After a loss of
+feed lines the next positions skip a gap, so that no position is ever reused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
 
 class Span(NamedTuple):
-    """Entries of one commit: the position of the first, its stream and seqs."""
+    """The entries of one commit: the first entry's position, the stream, and the seqs."""
 
     position: int
     stream: StreamId
@@ -75,7 +75,7 @@ class Feed:
         return self._spans[-1].position + self._spans[-1].length - 1 if self._spans else 0
 
     def head(self, stream: StreamId) -> int:
-        """Return the last seq of `stream` that has a position; -1 if none has."""
+        """Return the last seq of `stream` that has a position; -1 if no seq has one."""
         return self._heads.get(stream, -1)
 
     def lost(self, stream: StreamId, head: int) -> list[range]:
@@ -112,7 +112,7 @@ class Feed:
             return _trail(file, mark.end) == mark.trail
 
     def after(self, position: int) -> Iterator[Span]:
-        """Yield the spans after `position`; a span that contains it is cut."""
+        """Yield the spans after `position`; a span that contains `position` is shortened."""
         start = max(0, bisect_right(self._spans, position, key=lambda span: span.position) - 1)
         for span in self._spans[start:]:
             skipped = min(span.length, max(0, position + 1 - span.position))
@@ -125,14 +125,14 @@ class Feed:
                 )
 
     def by_stream(self) -> defaultdict[StreamId, list[Span]]:
-        """Return the spans by stream."""
+        """Return the spans grouped by stream."""
         found: defaultdict[StreamId, list[Span]] = defaultdict(list)
         for span in self._spans:
             found[span.stream].append(span)
         return found
 
     def refresh(self) -> None:
-        """Read what was added."""
+        """Read the lines added since the last read."""
         try:
             with open_to_read(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
@@ -176,9 +176,9 @@ class Feed:
                 self._write(f"{self.position + 1} {stream} 0 0\n".encode())
 
     def lose(self, stream: StreamId, lost: range) -> None:
-        """Record that acknowledged entries `lost` are missing: later entries may reuse their seqs.
+        """Record that the acknowledged entries `lost` are missing; their seqs may be reused.
 
-        Durable: as the store's sessions.
+        Durable: with the durability of the store's sessions.
         Raises: LockBusy, StoreFull, StoreReadOnly, StoreUnavailable.
         """
         with self._folder.hold_lock("feed", ""):
@@ -208,7 +208,7 @@ class Feed:
     ) -> None:
         """Assign positions to the entries of `stream`, in the file `path`, up to `head`.
 
-        Existing positions stay; a session that was erased meanwhile gets no positions.
+        Existing positions stay unchanged; a session that was erased meanwhile gets no positions.
         """
         with self._folder.hold_lock("feed", "", wait_s=wait_s):
             self.refresh()
@@ -240,7 +240,7 @@ class Feed:
 
 
 def _cut(span: Span, first: int) -> Span | None:
-    """Return the part of `span` before the entry `first`; keeps a span without entries."""
+    """Return the part of `span` before the entry `first`; a span without entries is unchanged."""
     length = min(span.length, max(0, first - span.first))
     return span._replace(length=length) if length or not span.length else None
 

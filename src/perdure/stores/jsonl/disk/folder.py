@@ -2,8 +2,8 @@
 
 Session files are directly in the folder, as the tools store them. Data that the tools do not know
 is below ``.perdure``, under hashed names: locks, leases, partial answers, keys, contents.
-Invariant: a session file only ever grows, until it is erased. A new file appears complete, by a
-hard link.
+Invariant: a session file only grows until it is erased. A new session file is created by a hard
+link, so it appears with its whole content.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class Stamp:
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
-        """Return the stamp of a file with that status."""
+        """Return the stamp of a file from its status."""
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class Folder:
-    """One namespace's folder. `is_synced`: written data is on the disk when a call returns.
+    """One namespace's folder. With `is_synced`, written data is on the disk when a call returns.
 
-    Units: `lock_timeout_s` seconds, the longest wait for a lock of another process.
+    Units: `lock_timeout_s` is in seconds, the longest wait for a lock of another process.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Folder:
     def create(self, name: str, content: bytes) -> Path | None:
         """Create a session file with `content` atomically; return None if it exists.
 
-        Durable: as `is_synced` defines, including its name.
+        Durable: as `is_synced` defines, including the name of the new file.
         """
         path = self.path / name
         passing = self.drafts / f"{_here()}-{file_name_of(name)}"
@@ -250,7 +250,7 @@ class Folder:
             self.side(kind, name).unlink()
 
     def try_lock(self, kind: str, name: str) -> int | None:
-        """Acquire that lock until the file is closed; None if another process holds it."""
+        """Acquire the lock until the returned file is closed; None if it is already held."""
         return self.locks.try_lock(f"{kind}-{file_name_of(name)}")
 
     def hold_lock(
@@ -268,7 +268,7 @@ def file_name_of(name: str) -> str:
 
 
 def session_in(name: str) -> str | None:
-    """Return the session of a file with that name, by the layout; None if the name has no id."""
+    """Return the session id in the file name `name` of this layout; None if it contains no id."""
     _, underscore, rest = name.removesuffix(SUFFIX).partition("_")
     try:
         return stream_id(rest) if underscore else None
@@ -277,12 +277,12 @@ def session_in(name: str) -> str | None:
 
 
 def is_session_file(name: str) -> bool:
-    """Whether `name` can be a session file's name; it must not lead out of the folder."""
+    """Whether `name` can be a session file's name; a name that leads out of the folder cannot."""
     return name.endswith(SUFFIX) and "/" not in name
 
 
 def namespace_folder(root: Path, namespace: str) -> Path:
-    """Return the folder of a namespace: `root` for ``default``, otherwise a folder below `root`."""
+    """Return the folder of a namespace: `root` for ``default``, otherwise a subfolder of `root`."""
     if namespace == "default":
         return root
     plain = "abcdefghijklmnopqrstuvwxyz0123456789-"
@@ -294,7 +294,7 @@ def namespace_folder(root: Path, namespace: str) -> Path:
 
 
 def _check_folders(path: Path) -> None:
-    """Reject a link in place of a folder, because its content would be outside."""
+    """Reject a link in place of a folder, because its target could be outside of the store."""
     inner = path / INNER
     above = (path.parent, path) if path.parent.name == NAMESPACES else ()
     for folder in (*above, inner):
@@ -315,7 +315,7 @@ def _make(path: Path) -> None:
 
 
 def _here() -> str:
-    """Return a name that no other process or thread writes to."""
+    """Return a file name that no other process or thread writes to."""
     return f"{os.getpid()}-{threading.get_ident()}"
 
 

@@ -1,7 +1,8 @@
-"""The locks of a folder: one process locks a file; others wait, up to a time limit.
+"""The locks of a folder: one process locks a file, and others wait for the lock up to a time limit.
 
-A handle has one thread. A call that meets a lock of another process yields the thread and is
-retried later. If the call has already changed something, it blocks the thread instead.
+Each handle accesses the folder on one thread. A call that meets a lock of another process yields
+the thread and is retried later. If a call has already changed something, it blocks the thread until
+it gets the lock.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 
 class LockBusy(Exception):
-    """Another process holds a lock; nothing was changed, so the call can be retried."""
+    """Another process holds a lock; the call changed nothing and can be retried."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
@@ -38,8 +39,8 @@ class LockBusy(Exception):
 class FolderLocks:
     """The lock files in the folder `path` of the store `store`.
 
-    `fail` raises the store error for an error of the operating system. Units: `timeout_s` seconds,
-    the longest wait.
+    `fail` raises the store error for an error of the operating system. Units: `timeout_s` is the
+    longest wait in seconds.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class FolderLocks:
         self._is_waiting = True
 
     def try_lock(self, name: str) -> int | None:
-        """Acquire the lock `name` until the file is closed; None if another process holds it."""
+        """Acquire the lock `name` until the returned file is closed; None if the lock is held."""
         file = self._open_file(name)
         is_mine = False
         try:
@@ -67,7 +68,7 @@ class FolderLocks:
 
     @contextmanager
     def hold_lock(self, name: str, *, is_shared: bool, wait_s: float | None) -> Generator[None]:
-        """Acquire the lock `name`; other processes wait for it.
+        """Hold the lock `name` during the block; other processes wait for it.
 
         With `is_shared`, other shared holders can hold the lock at the same time. The operating
         system releases the lock when this process ends in any way.
@@ -94,7 +95,7 @@ class FolderLocks:
     def without_waiting(self, work: Callable[[], T]) -> T:
         """Run `work`, which acquires its locks before it changes anything.
 
-        Raises: LockBusy instead of a long wait; the errors of `work`.
+        Raises: LockBusy if a lock would need a long wait; the errors of `work`.
         """
         self._is_waiting = False
         try:
@@ -104,7 +105,7 @@ class FolderLocks:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Wait for locks during the block, because started work must not be restarted."""
+        """Wait for locks during the block, because work that has started cannot be restarted."""
         before, self._is_waiting = self._is_waiting, True
         try:
             yield

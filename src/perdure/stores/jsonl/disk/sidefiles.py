@@ -1,7 +1,8 @@
 """Side files of the session files: leases, partial answers, contents.
 
 A lease and a partial answer are small files. Each write replaces the whole file, under the lock of
-its session. A content is a file named by its hash, in one of 256 folders, written once.
+its session. The file of a content is named by the content's hash, is in one of 256 folders, and is
+written once.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _place = msgspec.json.Decoder(tuple[int, int])
 
 
 def lease_of(folder: Folder, stream: StreamId) -> HeldLease:
-    """Return the session's lease; with epoch 0 if no lease was ever acquired.
+    """Return the session's lease; its epoch is 0 if no lease was ever acquired.
 
-    Raises: StoreUnavailable if its file cannot be read, since fencing would not work.
+    Raises: StoreUnavailable if the lease's file cannot be read, because fencing would then fail.
     """
     content = folder.read_side("leases", stream)
     if content is None:
@@ -56,14 +57,14 @@ def lease_of(folder: Folder, stream: StreamId) -> HeldLease:
 def put_lease(folder: Folder, stream: StreamId, held: HeldLease) -> None:
     """Store `held` as the session's lease.
 
-    Durable: as the store's sessions, so that no epoch is issued twice.
+    Durable: with the durability of the store's sessions, so that no epoch is issued twice.
     """
     content = msgspec.json.encode(held)
     folder.replace("leases", stream, content, is_synced=folder.is_synced)
 
 
 def check_lease(folder: Folder, lease: Lease) -> HeldLease:
-    """Return the lease, if no other owner has acquired it.
+    """Return the session's current lease if `lease` is still valid.
 
     Raises: LeaseLost.
     """
@@ -130,9 +131,9 @@ def partial_of(folder: Folder, stream: StreamId, turn: int | None) -> tuple[int,
 
 
 def put_blob(folder: Folder, content: bytes) -> None:
-    """Store `content` under its hash, unless it is stored already.
+    """Store `content` under its hash, unless a content with this hash is already stored.
 
-    Durable: as the store's sessions.
+    Durable: with the durability of the store's sessions.
     """
     digest = blob_hash(content)
     path = _blob_path(folder, digest)
@@ -165,7 +166,7 @@ def blob_of(folder: Folder, digest: str) -> bytes | None:
 
 
 def blobs_in(folder: Folder) -> Iterator[Path]:
-    """Yield the file of every content; its name is its hash."""
+    """Yield the file of every content; the file's name is the content's hash."""
     for path in sorted((folder.inner / "blobs").glob("*/sha256-*")):
         if _DIGEST.fullmatch(path.name) and not path.parent.is_symlink():
             yield path

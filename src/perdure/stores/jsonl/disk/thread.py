@@ -35,7 +35,7 @@ class FolderThread:
         self._guard: FileGuard | None = None
 
     def begin(self) -> None:
-        """Remember the folder: later calls fail if it is removed or replaced."""
+        """Record the folder's identity: later calls fail if the folder is removed or replaced."""
         self._guard = FileGuard(self._path, is_folder=True)
 
     def _work(self, work: Callable[[], T]) -> T:
@@ -52,8 +52,8 @@ class FolderThread:
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, which acquires its locks before it changes anything.
 
-        Raises: StoreUnavailable, which names the holder, if another process held a lock until the
-        folder's time limit; the errors of `work`.
+        Raises: StoreUnavailable, which names the lock's holder, if another process holds a lock for
+        longer than the folder's time limit; the errors of `work`.
         """
         loop = running_loop()
         until = loop.time() + self._locks.timeout_s
@@ -67,7 +67,10 @@ class FolderThread:
             await asyncio.sleep(LOCK_POLL_S)
 
     def end(self) -> bool:
-        """Accept no more work. Returns False if it had already ended, or in a forked child."""
+        """Accept no more work.
+
+        Returns False if the thread had already ended, or in a forked child.
+        """
         if self._is_ended or not self._process.is_this:
             return False
         self._is_ended = True

@@ -1,6 +1,6 @@
-"""Compare the search index of a folder with its files: the part of ``verify`` about search.
+"""Compare the search index of a folder with the session files, as part of ``verify``.
 
-New entries that are not indexed yet, and deleted entries, are no fault: the next search updates the
+New entries without an index entry and deleted entries are not faults: the next search updates the
 index.
 """
 

@@ -1,8 +1,8 @@
 """Read every readable record of a folder's files, even if their first line is lost.
 
-Files are indexed as usual, so an unreadable line keeps its place. If the first line is no header,
-perdure reads a copy that starts with a header made from the file's name. This module does not
-interpret the records: ``stores.maintenance.repair`` does.
+Files are indexed as usual, so the entry of an unreadable line keeps its place. If the first line is
+not a header, this module reads a copy of the file that starts with a header made from the file's
+name. This module does not interpret the records: ``stores.maintenance.repair`` does.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Salvage:
             self._found[remains.id] = remains
 
     def _with_header(self, path: Path) -> Path | None:
-        """Return a copy with a header made of the file's name; None if the name has no id."""
+        """Return a copy of the file with a header from its name; None if the name has no id."""
         session = session_in(path.name)
         if session is None:
             return None
@@ -117,7 +117,7 @@ class _Salvage:
 
 
 def entries_lost(feed: Feed, log: Log) -> Iterator[Problem]:
-    """Yield a problem per range of acknowledged entries that are missing."""
+    """Yield one problem for each range of acknowledged entries that are missing."""
     stream = log.header.id
     for lost in feed.lost(stream, log.head):
         text = "it was acknowledged and is gone from the session's file"

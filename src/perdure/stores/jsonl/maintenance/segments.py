@@ -1,7 +1,7 @@
 """Read the sessions of a folder as stored segments, and store received segments.
 
 Lines of a tool have no salts, so another store cannot store them under the same hashes. This module
-returns them unchanged, and the copying code gives them new hashes (``stores.copy``).
+returns these lines unchanged, and ``stores.copy`` gives them new hashes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from perdure.stores.protocol import EMPTY, StreamState
 
 
 def segment_states(shelf: SessionIndex, feed: Feed) -> list[SegmentState]:
-    """Implement ``MaintenanceService.segment_states``: each commit here has one session.
+    """Implement ``MaintenanceService.segment_states``; each commit here belongs to one session.
 
     A session with missing acknowledged entries is listed with its expected head.
     """
@@ -84,7 +84,7 @@ def read_segment(
 def receive(
     shelf: SessionIndex, feed: Feed, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
-    """Implement ``MaintenanceService.receive``, commit by commit; a kill keeps the first ones."""
+    """Implement ``MaintenanceService.receive``; a kill keeps the commits written before it."""
     _check_possible(share)
     check(share)
     stream = share.header.id
@@ -120,7 +120,7 @@ def _state(shelf: SessionIndex, log: Log | None, share: StreamSegment) -> Stream
 def _write(
     shelf: SessionIndex, feed: Feed, share: StreamSegment, commit: SealedCommit | None
 ) -> None:
-    """Write one commit, or only create the session's file if there is none."""
+    """Write one commit; without a commit, only create the session's file."""
     log = shelf.log(share.header.id)
     if commit is None and log is not None:
         return

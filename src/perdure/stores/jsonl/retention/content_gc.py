@@ -1,10 +1,11 @@
 """Find and remove unreferenced contents of a folder.
 
-A writer of lines that name a content holds a shared lock on the contents. It acquires the lock
-before it checks that the content exists, and releases it after writing the lines. A vacuum takes
-the lock exclusively and rescans every file that changed since its scan. So the contents of a
-session exist afterwards, in either order. If a session cannot be read completely, its references
-are unknown and no content is removed.
+A process that writes lines with references to contents holds a shared lock on the contents. The
+process acquires the lock before it checks that the content exists, and releases the lock after
+writing the lines. A vacuum acquires the lock exclusively and scans every file again that changed
+since the first scan. So the contents of a session exist afterwards, whether the write or the vacuum
+comes first. If a session cannot be read completely, its references are unknown and no content is
+removed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def all_held(folder: Folder) -> AbstractContextManager[None]:
 
 @contextmanager
 def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
-    """Block the removal of contents that `entries` name, until their lines are written."""
+    """Block the removal of contents that `entries` reference, until the lines are written."""
     if any(NAME.search(entry.body) for entry in entries):
         with all_held(folder):
             yield
@@ -46,7 +47,7 @@ def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
 
 
 def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = None) -> list[int]:
-    """Remove the contents that nothing refers to, all or those in `among`; return their sizes.
+    """Remove the unreferenced contents, or those of them in `among`; return the contents' sizes.
 
     Durable: as ``Folder.remove``.
     """
@@ -67,7 +68,7 @@ def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = Non
 
 
 def sizes_of(contents: Iterable[Path]) -> dict[str, int]:
-    """Return the sizes of the existing files of `contents`, by name."""
+    """Return the sizes of those `contents` that have a file, by name."""
     found: dict[str, int] = {}
     for path in contents:
         with suppress(FileNotFoundError):
@@ -76,7 +77,7 @@ def sizes_of(contents: Iterable[Path]) -> dict[str, int]:
 
 
 def _leave_out(waiting: dict[str, Path], looking: ReferenceScan) -> None:
-    """Remove every content from `waiting` that is named in a file that changed since the scan."""
+    """Remove from `waiting` every content named in a file that has changed since the scan."""
     for path, stamp in (*looking.folder.files(), *_partials(looking.folder)):
         if waiting and looking.at.get(path) != stamp:
             names = looking.names_in(path)
@@ -103,7 +104,7 @@ class ReferenceScan:
         self._feed = Feed(shelf.folder)
 
     def names_in(self, path: Path) -> set[str] | None:
-        """Return the names of contents that a file references; None if some of it cannot be read.
+        """Return the names of contents that a file references; None if a part is unreadable.
 
         A record may contain a picture as bytes, so the content's name is not always in the text.
         """

@@ -48,9 +48,10 @@ _BACKUPS = "backups"
 class Record(msgspec.Struct, frozen=True):
     """An erasure as stored in the folder: its remaining work, and its certificate.
 
-    Shape: `files` maps the names of session files to their ids; `keys` and `contents` are those
-    that only these files had. These three fields are empty once the certificate is complete. With
-    `is_removal` there is no certificate, and the record is deleted after its work.
+    Shape: `files` maps the names of session files to session ids; `keys` and `contents` are the
+    idempotency keys and contents that only these files had. The fields `files`, `keys` and
+    `contents` are empty once the certificate is complete. With `is_removal` there is no
+    certificate, and the record is deleted after the removal.
     """
 
     certificate: Certificate
@@ -95,7 +96,7 @@ class Eraser:
                 return copies.with_file_names(self._finish(kept, request.at), record.certificate)
 
     def _keep(self, record: Record) -> Record:
-        """Write `record` without names of files; return the written record."""
+        """Write `record` without file names; return the record as written."""
         certificate = copies.without_file_names(record.certificate)
         kept = msgspec.structs.replace(record, certificate=certificate)
         self._put(kept)
@@ -109,7 +110,7 @@ class Eraser:
     ) -> tuple[Record, Record]:
         """Start the erasure, and remove the named session under the lock of the head check.
 
-        Shape: returns the record, and its remaining work. Raises: HeadConflict.
+        Shape: returns the record, and the remaining work of the erasure. Raises: HeadConflict.
         """
         stream = StreamId(request.name or "")
         with self._folder.hold_lock("stream", stream):
@@ -250,7 +251,7 @@ class Eraser:
     # -- execution
 
     def _check_free(self, streams: Iterable[StreamId]) -> None:
-        """Check for locks of other processes before starting. Raises: LockBusy."""
+        """Check before starting that no other process holds a needed lock. Raises: LockBusy."""
         for stream in streams:
             with self._folder.hold_lock("stream", stream):
                 pass

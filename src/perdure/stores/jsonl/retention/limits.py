@@ -1,8 +1,9 @@
-"""Retention and quotas of a folder: small files beside the sessions, and counts of the sessions.
+"""Retention and quotas of a folder: stored in small files next to the session files.
 
 With a quota, every commit counts the namespace's files under a lock, so lines of a tool or of a
-killed process are included. Without a quota, a commit only checks whether a quota exists. A key
-stays in its file; the time before which keys are forgotten is stored separately.
+killed process are included. Without a quota, a commit only checks whether a quota exists. An
+idempotency key stays in its session file; the time before which keys are forgotten is stored
+separately.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Limits:
     # -- keys
 
     def keys_since(self) -> int:
-        """Return the time before which keys of commits are forgotten."""
+        """Return the time before which idempotency keys are forgotten."""
         return decoded_side(self.folder, KIND, KEYS, _moment) or 0
 
     def forget_keys(self, before: int) -> int:
@@ -129,7 +130,7 @@ class Limits:
     # -- sessions
 
     def holdings(self, now: int) -> list[Holding]:
-        """Implement ``RetentionService.holdings``; forks share no entries, so they hold none."""
+        """Implement ``RetentionService.holdings``; forks share no entries, so they protect none."""
         found: list[Holding] = []
         for _, standing in list(self.shelf.standings()):
             log = self.shelf.log(standing.header.id)

@@ -1,7 +1,7 @@
 """Find the entries on a session's branch from the few places where the session branched.
 
-Nearly every tree entry follows the one before it. Only exceptions are stored, so a search can find
-the entries of a branch without reading a session's file.
+Nearly every tree entry follows the one before it. Only the exceptions to this order are stored, so
+a search finds the entries of a branch without reading the session's file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = -1
 
 
 class BranchMap(msgspec.Struct, array_like=True, frozen=True):
-    """The tree entries that do not follow the entry before them, and their parents.
+    """The tree entries whose parent is not the tree entry before them, and these parents.
 
     Shape: seqs, ascending. `tip` is the last tree entry.
     """

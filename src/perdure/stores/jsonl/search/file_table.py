@@ -1,7 +1,7 @@
-"""The rows of the index that describe session files, and the places of the indexed texts.
+"""The rows of the index that describe session files and the location of each indexed text.
 
 A row describes the state of a file when it was indexed, so a search can detect changed files. The
-place of a text is its line, so a hit is shown without reading the rest of its file.
+location of a text is its line, so a hit can be shown without reading the rest of the file.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
 
     `number` identifies the session in the index, and -`number` is the position of its title. The
     first `count` of its `entries` are indexed; `last` identifies the line of the last indexed
-    entry. If `is_settled`, the indexed entries keep their seqs after any append. `end` is the end
-    of all entries, and `trail` the hash of the bytes before it. A file without a searchable session
-    has an empty `stream` and the number 0. `file` is the file's name in the operating system's
-    encoding.
+    entry. With `is_settled`, the indexed entries keep their seqs after any append. `end` is the end
+    of the last entry in the file, and `trail` the hash of the bytes before `end`. A file without a
+    searchable session has an empty `stream` and the number 0. `file` is the file's name in the
+    operating system's encoding.
     Units: bytes, Unix milliseconds.
     """
 
@@ -112,7 +112,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all entries are indexed."""
+        """Whether all entries of the file are indexed."""
         return self.count == self.entries
 
     def looks_like(self, stamp: Stamp) -> bool:
@@ -130,7 +130,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
         return trail_of(path, self.end) == self.trail
 
     def is_in(self, path: Path) -> bool:
-        """Whether `path` is the same file, and still contains the indexed bytes."""
+        """Whether `path` is still the indexed file, and still has the indexed bytes."""
         try:
             stamp = Stamp.of(status_of(path))
             is_long = stamp.size >= self.end
@@ -140,10 +140,10 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
-    """The place of a text: its session's number, its seq, and its line, as in ``rows.Row``.
+    """The location of a text: its session's number, its seq, and its line, as in ``rows.Row``.
 
-    `target` is the seq of an entry: the text is on a branch if this entry is. It can also be
-    `EVERYWHERE` or `NOWHERE`. Units: bytes, Unix milliseconds.
+    `target` is the seq of an entry: the text is on a branch if this entry is on the branch. It can
+    also be `EVERYWHERE` or `NOWHERE`. Units: bytes, Unix milliseconds.
     """
 
     session: int
@@ -161,9 +161,10 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Catalogue:
-    """The state of the index: its mark, its feed, and the files that it contains.
+    """The state of the index: the index mark, the feed mark, and the indexed files.
 
-    Every entry up to `position` is indexed, and no entry before it will be added; 0 if unknown.
+    Every entry up to `position` is indexed, and no entry will be added before `position`, which is
+    0 if unknown.
     """
 
     def __init__(
@@ -239,7 +240,7 @@ def positions_of(tables: SqlRows, numbers: Collection[int]) -> list[int]:
 
 
 def seqs_of(tables: SqlRows, number: int, indexed: Container[int]) -> set[int]:
-    """Return the seqs of a session's texts whose position is `indexed`."""
+    """Return the seqs of the session's texts whose positions are among `indexed`."""
     return {seq for seq, position in tables.rows(_PLACES_OF, number) if position in indexed}
 
 
@@ -261,5 +262,5 @@ def trail_of(path: Path, end: int) -> bytes:
 
 
 def place_of_row(row: Row) -> tuple[int, int, int]:
-    """Return the fields that distinguish the line of a row from other lines."""
+    """Return the fields that distinguish the line of `row` from other lines."""
     return row.offset, row.size, row.part

@@ -1,9 +1,9 @@
-"""The index file ``.perdure/search.db``: perdure opens its own file and replaces any other.
+"""The index file ``.perdure/search.db``: perdure opens only its own index and replaces other files.
 
 The index can be rebuilt from the session files at any time, so a damaged or foreign index file is
 removed, not repaired. All processes hold the lock `LOCK` while they open, change or remove the
-file. SQLite finds its log files by name, and they must never be used with another database of the
-same name.
+file. SQLite finds the log files of a database by name, and they must never be used with another
+database of the same name.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class IndexUnusable(Exception):
 
 
 class _Connection(Configurable, Protocol):
-    """The part of ``apsw.Connection`` in use."""
+    """The methods of ``apsw.Connection`` that this module uses."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -134,8 +134,8 @@ class IndexFile:
     def reading(self) -> Generator[IndexTables]:
         """Return the tables as one snapshot; empty tables if there is no file.
 
-        Raises: IndexUnusable for a damaged file, also within the block; StoreReadOnly, StoreFull,
-        StoreUnavailable if it cannot be read.
+        Raises: IndexUnusable for a damaged file, even within the block; StoreReadOnly, StoreFull,
+        StoreUnavailable if the file cannot be read.
         """
         tables = self._current() or self._opened()
         try:
@@ -182,7 +182,7 @@ class IndexFile:
 
     @property
     def exists(self) -> bool:
-        """Whether anything except a folder exists at the path of the file."""
+        """Whether the path of the index refers to anything other than a folder."""
         return os.path.lexists(self.path) and not self._is_folder
 
     @property
@@ -190,9 +190,9 @@ class IndexFile:
         return self.path.is_dir() and not self.path.is_symlink()
 
     def settle(self) -> bool:
-        """Move the log, which may contain removed words, to the file; the caller has the lock.
+        """Move the write-ahead log, which may contain removed words, to the file; needs the lock.
 
-        Returns False if another process read for too long, or on an error.
+        Returns False on an error, or if another process still reads the old state.
         """
         tables = self._current()
         if tables is None:
@@ -206,7 +206,7 @@ class IndexFile:
     def remove(self) -> None:
         """Remove the file under the lock, whatever its content.
 
-        Durable: as the store's sessions. Raises: StoreReadOnly, StoreUnavailable.
+        Durable: like the store's sessions. Raises: StoreReadOnly, StoreUnavailable.
         """
         self.close()
         # The file first: without it, SQLite never reads its logs.
@@ -223,7 +223,7 @@ class IndexFile:
     # -- opening
 
     def _current(self) -> IndexTables | None:
-        """Return the open tables, if the path still refers to their file."""
+        """Return the open tables if the index path still refers to the opened file."""
         if self._tables is not None and self._tables.identity != _identity(self.path):
             self.close()
         return self._tables
@@ -257,7 +257,7 @@ class IndexFile:
         return self._tables
 
     def _connected_to_read(self) -> IndexTables:
-        """Open the file in a folder that this process cannot write."""
+        """Open the index file in a folder where this process cannot write."""
         self._check_names()
         log = _stamp_of(self._beside("-wal"))
         is_alone = log is None or log.size == 0
@@ -319,7 +319,7 @@ class IndexFile:
         db.close()
 
     def _check_names(self) -> None:
-        """Reject anything but regular files with one name. Raises: IndexUnusable."""
+        """Reject all but regular files with a single hard link. Raises: IndexUnusable."""
         for path in (self.path, *map(self._beside, _LOGS)):
             try:
                 if status_of(path).st_nlink > 1:
@@ -354,7 +354,7 @@ class IndexFile:
             self._fail(error, tables.db.system_errno)
 
     def _fail(self, error: Exception, number: int = 0) -> NoReturn:
-        """Raise the error for `error`: the file is unusable, or cannot be used now.
+        """Raise a store error for `error`, or IndexUnusable if the index file itself is unusable.
 
         `number` is the last error number of the operating system.
         """
@@ -395,7 +395,7 @@ def _fill(db: _Connection) -> None:
 
 
 def _empty_tables() -> IndexTables:
-    """Return the tables of an index without any text, in memory."""
+    """Return the tables of an empty index, in memory."""
     db = cast("_Connection", apsw.Connection(":memory:"))
     _fill(db)
     return IndexTables(db)

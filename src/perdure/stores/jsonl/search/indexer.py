@@ -1,9 +1,9 @@
-"""Update the index of a folder from its files: read new entries, build parts, store them.
+"""Update the index of a folder from its files: read new entries, build index parts, store them.
 
 The update runs in steps. Other processes can write while a step reads files and builds its part of
-the index. The part is stored only if neither the index nor one of these files has changed
-meanwhile. The index contains only texts of existing files: the lock of the index is held during the
-removal of a session, until its file is deleted.
+the index. The part is stored only if neither the index nor one of the files read has changed
+meanwhile. The index contains only texts of existing files: a removal holds the lock of the index
+until the session's file is deleted.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Index:
         return catalogue, scan_folder(self.sessions, self.feed, catalogue)
 
     def next_step(self) -> Step | None:
-        """Return the next step; None if all is indexed. Removes texts that the files lost.
+        """Return the next step; None if all entries are indexed.
+
+        Before that, removes texts from the index that are no longer in the files.
 
         Raises: as `IndexFile.reading`, and as `scan_folder`.
         """
@@ -88,7 +90,7 @@ class Index:
         return Step(self, catalogue, scanned, loose) if loose and loose.texts else None
 
     def remove(self, streams: Collection[StreamId], remove: Callable[[], None]) -> None:
-        """Remove the sessions with every byte of their words, and then call `remove` for the files.
+        """Remove the sessions and all bytes of their words from the index, then call `remove`.
 
         Removes the whole index if the removal fails, for example if the index is damaged or the
         disk is full.
@@ -100,7 +102,10 @@ class Index:
             remove()
 
     def forget(self, streams: Collection[StreamId]) -> None:
-        """Remove the sessions, and sessions whose files a user deleted. Raises: as `remove`."""
+        """Remove the given sessions and all sessions whose files a user deleted.
+
+        Raises: as `remove`.
+        """
 
         def numbers_of(catalogue: Catalogue) -> set[int]:
             return catalogue.numbers_of(streams) | self._lost_numbers(catalogue)
@@ -162,7 +167,9 @@ def _nothing() -> None:
 
 
 class Step:
-    """The next change of the index: `read`, `build`, `put`; with `loose`, `read` yields nothing.
+    """The next change of the index: call `read`, `build`, `put`.
+
+    With `loose`, `read` yields nothing.
 
     `read` is done when its iterator ends; `build` may run on another thread.
     """
@@ -194,7 +201,7 @@ class Step:
                 return
 
     def build(self) -> None:
-        """Build the part, if there are enough texts."""
+        """Build a part of the index if there are enough texts for one."""
         if self._step is None:
             before = self._before.mark.usable
             entry = max([before.entry, *(text.position for text in self._texts)])
@@ -204,7 +211,7 @@ class Step:
         self._step = indexer.with_part(self._step)
 
     def put(self) -> int:
-        """Store the step unless something changed meanwhile; return the indexed amount.
+        """Store the step unless something changed meanwhile; return the number of indexed entries.
 
         Raises: as `IndexFile.changing`.
         """
@@ -261,7 +268,7 @@ class Step:
         self._is_void = True  # it was removed or rewritten: the next scan detects that
 
     def _log(self, stale: StaleSession, count: int, last: tuple[int, int, int]) -> Log | None:
-        """Return the session's log, if its first `count` entries are the entries read before."""
+        """Return the session's log if its first `count` entries are still the entries read."""
         log = stale.open_log(self._index.sessions)
         if log is None or len(log.rows) < stale.end:
             return None
@@ -269,7 +276,7 @@ class Step:
         return log if is_same or isinstance(log, Tail) else None
 
     def _take_rows(self, stale: StaleSession, log: Log, first: int, upto: int) -> int:
-        """Add the entries from `first`; return the first entry that has no room."""
+        """Add the entries from `first` on; return the first entry that no longer fits."""
         for found in found_in(log, range(first, upto), stale.places):
             assert found.entry is not None, "only titles have none"
             place = place_in(log, found.entry.seq, stale.known.number)
@@ -282,7 +289,10 @@ class Step:
         return upto
 
     def _take(self, found: Found) -> bool:
-        """Add a text; return False if it has no room. A text that exceeds a part is added alone."""
+        """Add a text; return False if it no longer fits into the part.
+
+        A text that is larger than a part is added alone.
+        """
         text = text_of(found)
         if self._texts and self._words + len(text.words) > MOST_WORDS:
             self._has_no_room = True

@@ -2,7 +2,7 @@
 
 A text has the position of its entry in the folder's feed; the title of a session has the negative
 number of the session. Progress is recorded for each file, because other programs append lines and
-rewrite files. "Behind" means the result of `FolderScan`, whatever the mark is.
+rewrite files. Whether the index is behind depends on the result of `FolderScan`, not on the mark.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class FolderLog:
     """`IndexedLog` of a folder, at the moment of `scanned`.
 
     `catalogue` is the state of the index in `tables`. With `sought`, a text that the index found
-    must match when it is read. Raises: Untrue if the text does not match; StoreUnavailable.
+    must match the query when it is read from the file.
+    Raises: Untrue if the text does not match; StoreUnavailable.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The positions of the entries of all sessions in the order of a folder.
+"""The positions of the entries of all sessions: the common order of a folder's entries.
 
-The feed has them. Entries without a position, because the folder cannot be written, come last: by
-the age of their session, then by seq.
+The positions come from the feed. Entries have no position if the folder cannot be written; they
+come last, by the age of their session, then by seq.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from perdure.stores.jsonl.session_index import FileState, SessionIndex
 class Places:
     """The positions of one session's entries.
 
-    `later` is the position of entry 0 if the feed has no position for it. No entry has a position
-    greater than `newest`. `is_in_order` means that a later entry always has a greater position.
+    An entry without a position in the feed has the position `later` plus its seq. No entry has a
+    position greater than `newest`. `is_in_order` means that a later entry always has a greater
+    position.
     """
 
     def __init__(self, spans: Sequence[Span], head: int, later: int) -> None:

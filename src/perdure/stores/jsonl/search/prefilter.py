@@ -1,10 +1,10 @@
-"""Find the lines that may match a query in their bytes, without decoding JSON.
+"""Find the lines that may match a query by searching their bytes, without decoding JSON.
 
-Most lines of a folder contain no word of a query, and a search in their bytes proves this.
-Invariant: if `PrefilterMatch.take` returns False, no entry in the bytes matches. True may be wrong:
-the bytes of a word may be in a key, or in another word.
+Most lines of a folder contain no word of a query, and a search in the bytes of a line proves this.
+Invariant: if `PrefilterMatch.take` returns False, no entry in the bytes matches. A result True may
+be wrong: the bytes of a word may be in a key, or in another word.
 
-JSON escapes no letter and no digit, so a line contains a word as it was typed. The exceptions are
+JSON escapes no letter and no digit, so a line contains most words unchanged. The exceptions are
 letter case, characters that are compared as others (``words``), escaped code points, numbers (found
 in Python's notation), bodies in base64, and words that perdure adds to a record.
 """
@@ -42,7 +42,7 @@ _WORDS_IN_A_ROW = 8
 
 
 class PhrasePattern(NamedTuple):
-    """The words of a phrase, and the pattern of their sequence if there are two or more."""
+    """The words of a phrase and, if there are two or more, the pattern of their sequence."""
 
     terms: frozenset[str]
     row: re.Pattern[bytes] | None
@@ -83,7 +83,8 @@ class PrefilterMatch:
     def take(self, lines: bytes) -> bool:
         """Whether `lines`, together with the lines before, may contain a match.
 
-        Shape: an incomplete line does not count, and must be passed again as a whole.
+        Shape: `lines` are complete lines; an incomplete line is ignored and must be passed again as
+        a whole.
         """
         sieve, seen = self._sieve, self._seen
         lowered = lines.lower() if sieve.has_letters else lines
@@ -104,7 +105,7 @@ class PrefilterMatch:
         return sought.terms <= self._seen and (sought.row is None or sought.row in self._rows)
 
     def _has_others(self, lines: bytes) -> bool:
-        """Whether `lines` may contain words in other characters; such words count as found."""
+        """Whether `lines` may contain words in non-ASCII characters; such words count as found."""
         sieve, seen = self._sieve, self._seen
         folded = "" if lines.isascii() else self._folded_words(lines)
         seen.update(term for term in (*sieve.needles, *sieve.strange) if term in folded)

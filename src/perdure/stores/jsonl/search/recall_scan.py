@@ -24,7 +24,7 @@ _State = tuple[Stamp | None, frozenset[tuple[str, Stamp]]]
 
 
 class RecallScan:
-    """The texts of a folder in memory. A change of any file causes a new read."""
+    """Holds the texts of a folder in memory. If any file changes, all texts are read again."""
 
     def __init__(self, sessions: SessionIndex, feed: Feed) -> None:
         self._sessions = sessions

@@ -1,8 +1,8 @@
 """Differences between the files of a folder and its index.
 
 An unchanged file is not opened. A file that grew is read from its former end, if perdure appended.
-Otherwise its index is read, to check whether entries moved. The indexed entries of a removed or
-rewritten file are `stale`: no search may find them.
+Otherwise perdure indexes the file again, to check whether entries moved. The indexed entries of a
+removed or rewritten file are `stale`: no search may find them.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ class StaleSession(msgspec.Struct):
 
 
 class FolderScan(msgspec.Struct):
-    """The searchable sessions, those that are `behind`, and files without a session (`others`).
+    """The searchable sessions, and files without a session (`others`).
 
-    `stale` are the numbers of sessions that are indexed but no longer in the folder. No entry up to
-    `position` will be added. If not `is_placed`, the feed lost lines, so entries have no positions.
+    `behind` are the sessions with entries that are not indexed. `stale` are the numbers of sessions
+    that are indexed but no longer in the folder. No entry will be added at or before `position`. If
+    `is_placed` is False, the feed has lost lines, so some entries have no positions.
     """
 
     sessions: list[Known]
@@ -74,7 +75,7 @@ class FolderScan(msgspec.Struct):
         return sum(each.end - each.known.count for each in self.behind) + len(self.behind)
 
     def is_due(self, loose: int) -> bool:
-        """Return whether the index must be updated first; `loose` counts its loose texts."""
+        """Return whether a search must update the index first; `loose` counts its loose texts."""
         return bool(self.stale) or is_due(self.count, loose)
 
 
@@ -130,7 +131,7 @@ class _FolderScanner:
                 self._changed.append((path, stamp, before, standing))
 
     def _take_one_file_a_session(self) -> None:
-        """If several files hold a session, use the one that the session index uses."""
+        """If several files contain the same session, use the file that the session index uses."""
         streams = [known.stream for known in self._sessions]
         streams += [standing.header.id for *_, standing in self._changed]
         if len(set(streams)) == len(streams):
@@ -166,7 +167,7 @@ class _FolderScanner:
         return StaleSession(path, stamp, header, before, end, Places([], 0, 0), log)
 
     def _grown(self, known: Known, path: Path, stamp: Stamp) -> Log | None:
-        """Return the session's log, if it only grew after its indexed entries."""
+        """Return the session's log if entries were only added after its indexed entries."""
         try:
             if not known.begins(path, stamp):
                 return None
@@ -218,7 +219,7 @@ class _FolderScanner:
 
 
 def _length(span: Span, first: int, end: int) -> int:
-    """Return how many entries from `first` to before `end` are in the span."""
+    """Return how many entries from `first` to before `end` are in `span`."""
     return max(0, min(span.first + span.length, end) - max(span.first, first))
 
 

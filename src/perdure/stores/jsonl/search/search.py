@@ -1,7 +1,7 @@
-"""Search a folder: the index is updated first, then queried; without an index, files are scanned.
+"""Search a folder: update the index, then query it. Without an index, scan the session files.
 
-File access runs on the handle's thread, a little at a time. One process at a time updates the
-index; the others wait for it.
+File access runs on the handle's thread in short steps. One process at a time updates the index; the
+others wait for it.
 """
 
 from __future__ import annotations
@@ -153,7 +153,10 @@ class Searches:
         return lock
 
     async def _lock(self) -> int | None:
-        """Return the lock, if no process holds it. A cancelled call releases it."""
+        """Return the acquired lock; None if another process holds it.
+
+        A cancelled call releases it.
+        """
         trying = asyncio.ensure_future(self._run(self._try_lock))
         try:
             return await asyncio.shield(trying)
@@ -167,7 +170,7 @@ class Searches:
         return self._index.sessions.folder.try_lock(BUILDING, "")
 
     async def _index_or_rebuild(self, on_progress: OnProgress | None) -> None:
-        """Index all; rebuild the index if it is damaged. Raises: SearchIndexDamaged."""
+        """Index all entries; rebuild the index if it is damaged. Raises: SearchIndexDamaged."""
         try:
             await self._index_all(on_progress)
         except _DAMAGED:
@@ -208,7 +211,8 @@ class Searches:
     async def _ask(self, ask: Callable[[_Moment], T], sought: Sought | None = None) -> T | None:
         """Return the result from the index; None if there is no usable index.
 
-        A damaged index is rebuilt. Raises: SearchIndexDamaged if the rebuild does not help.
+        If the index is damaged, it is rebuilt.
+        Raises: SearchIndexDamaged if the rebuild does not help.
         """
         damage: Exception | None = None
         try:
@@ -237,7 +241,7 @@ class Searches:
     def _ask_now(
         self, ask: Callable[[_Moment], T], sought: Sought | None, *, is_updated: bool
     ) -> T | None:
-        """Return the result from the index; None if it must be updated first, or is unusable."""
+        """Return the result from the index; None if the index is unusable or needs an update."""
         index = self._index
         with index.file.reading() as tables:
             catalogue, scanned = index.scan(tables)

@@ -1,4 +1,4 @@
-"""The searchable texts of a session, and the places of their lines."""
+"""The searchable texts of a session, and the locations of their lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def found_in(log: Log, seqs: Iterable[int], places: Places) -> Iterator[Found]:
 
 
 def is_enough(log: Tail) -> bool:
-    """Return whether the entries of `log` can be indexed without the entries before `log`."""
+    """Return whether the entries in `log` can be indexed without the session's earlier entries."""
     rows = log.rows[log.base :]
     return not any(row.kind in _KINDS and row.about is not None for row in rows)
 
@@ -74,8 +74,8 @@ def _target_seq(log: Log, target: EntryId | None) -> int:
 def found_at(sessions: SessionIndex, known: Known, position: int, place: Place) -> Found | None:
     """Return the text at `place` in the file of `known`; None if it no longer exists.
 
-    Reads only that line: its references are not resolved, because hits do not show them.
-    Raises: ValueError if the file cannot have such a place.
+    Reads only the line of the text: references are not resolved, because hits do not show them.
+    Raises: ValueError if `place` is impossible for the file.
     """
     if place.seq >= 2 * known.size or place.offset + place.size > known.size:
         raise ValueError("the search index names a place beyond the end of a file")

@@ -1,10 +1,10 @@
-"""Search a folder without its index, which cannot be created; skip lines that cannot match.
+"""Search a folder whose index cannot be created; lines that cannot match are skipped.
 
 The search starts at the newest entries and stops when it has enough matches for the ranking. The
 search first checks the bytes of each session (``prefilter``). If the bytes contain all words of the
 query, it indexes the file and decodes the lines that may match (docs/jsonl.md). The search works in
-steps, so that the handle's thread can write in between. Memory contains the candidates, one piece
-of a file or one step, and the index of one more session.
+steps, so that the handle's thread can write in between. The search holds in memory the candidates,
+one piece of a file or one step, and the index of one more session.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Search:
             self._floor = self._fits[-1][0].position
 
     def _is_too_old(self, position: int) -> bool:
-        """Whether entries up to that position cannot be among the newest matches."""
+        """Whether entries up to the given position are too old to be among the newest matches."""
         return self._floor is not None and position < self._floor
 
 
@@ -194,7 +194,7 @@ class _Branches:
         self._known: dict[StreamId, frozenset[int]] = {}
 
     def has(self, found: Found) -> bool:
-        """Return True if `found`, or the entry it is about, is on the current branch."""
+        """Return True if `found`, or the entry that it refers to, is on the current branch."""
         target = found.target
         if target is None:
             return True

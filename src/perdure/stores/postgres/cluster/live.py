@@ -1,4 +1,7 @@
-"""`LiveTable` on unlogged tables. NOTIFY wakes others: one channel for all, one for each handle."""
+"""`LiveTable` on unlogged tables.
+
+NOTIFY wakes other handles: there is one channel for all handles, and one for each handle.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +227,7 @@ class PostgresLive:
 
 
 async def sweep(database: Database) -> None:
-    """Delete live events left by dead processes of the namespace, as far as possible."""
+    """Delete live events of dead processes in the namespace, as many as possible."""
     with suppress(StoreError):
         await database.ask_once(Statement(SWEEP, (database.namespace,)))
 
@@ -234,7 +237,7 @@ def _channel_of(handle: str) -> str:
 
 
 def _parts(streams: Sequence[StreamId]) -> Iterator[list[StreamId]]:
-    """Yield `streams` in parts that fit into a notification."""
+    """Yield `streams` in groups that each fit into a notification."""
     part: list[StreamId] = []
     size = 0
     for stream in streams:

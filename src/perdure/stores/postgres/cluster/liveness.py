@@ -1,10 +1,11 @@
 """The liveness of a worker: it reports twice a second, and takes over from silent workers.
 
 All times are from the server's clock. A worker has a separate connection for its reports, used by
-one thread, so that a busy event loop does not look like a dead worker. It holds an advisory lock on
-this connection. If the lock is free, its process has ended and can be replaced at once. If a worker
-that was declared dead reports again, it was only stopped. Its epochs were raised, so it cannot
-write the rest of its old work. The worker continues as a new worker.
+one thread, so that a busy event loop does not look like a dead worker. The worker holds an advisory
+lock on this connection. If the lock is free, the worker's process has ended, and another worker can
+take over at once. If a worker that was declared dead reports again, it was only stopped. Such a
+worker's epochs were raised, so it cannot write the rest of its old work. The worker then continues
+as a new worker.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ _LEAVE: LiteralString = "DELETE FROM perdure.worker WHERE id = %s"
 
 
 class PostgresLiveness:
-    """`Liveness`: the reports of one worker, on a thread of its own from `start` to `stop`."""
+    """`Liveness`: the reports of one worker, from a separate thread between `start` and `stop`."""
 
     def __init__(self, conninfo: str, facts: WorkerFacts) -> None:
         self._conninfo = conninfo
@@ -261,7 +262,7 @@ class PostgresLiveness:
 
 
 def _is_free(db: Connection[Row]) -> bool:
-    """Return whether row-level security does not apply to this login."""
+    """Return whether this login bypasses row-level security."""
     row = db.execute(
         "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
     ).fetchone()

@@ -250,7 +250,7 @@ class PostgresCluster:
         )
 
     async def _of_work(self, statement: Statement) -> list[Row]:
-        """Return rows of the schema of the work; no rows if the schema is missing."""
+        """Return rows from the schema ``perdure_work``; no rows if the schema is missing."""
         try:
             (rows,) = await self._db.ask(statement)
         except StoreError as error:

@@ -1,10 +1,10 @@
 """Take over from dead workers: fence their sessions, and queue their work again.
 
-Both happen in one transaction, so a worker that dies in between leaves no partial change. No step
-waits for a lock, because a worker that was stopped inside a commit holds the row of its session. If
-the server waits for that worker's next message, the connection is ended, even if it belongs to a
-pooler. The server applies no time limit between the messages of a pipeline. A session whose row is
-still locked is left for the next try, and does not delay other sessions.
+Both changes are in one transaction, so a worker that dies in between leaves no partial change. No
+step waits for a lock, because a worker that was stopped inside a commit holds the row of its
+session. If the server waits for the stopped worker's next message, perdure ends that connection,
+even if it belongs to a pooler. The server applies no time limit between the messages of a pipeline.
+A session whose row is still locked is left for the next try, and does not delay other sessions.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ ON CONFLICT DO NOTHING
 
 
 def begun_work(rows: Iterable[Row]) -> dict[str, list[Work]]:
-    """Return the work in rows of `BEGUN` by worker; omit work of other programs."""
+    """Return the work that each worker has begun (rows of `BEGUN`); omit other programs' work."""
     found: dict[str, list[Work]] = defaultdict(list)
     for worker, id in rows:
         try:
@@ -112,8 +112,8 @@ def begun_work(rows: Iterable[Row]) -> dict[str, list[Work]]:
 def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work]) -> int:
     """Fence the sessions of `works`, which a dead worker has begun, and queue the work again.
 
-    Return the number of queued works. If the row of a session is locked, the next call handles its
-    work.
+    Return the number of works that were queued again. If the row of a session is locked, the next
+    call handles its work.
     """
     by_namespace: dict[str, list[Work]] = defaultdict(list)
     for work in works:

@@ -13,10 +13,10 @@ from perdure.stores.postgres.migrate import rehearse_migration as rehearsed_in
 
 
 async def rehearse_migration(address: str) -> MigrationPlan:
-    """Return the migrations that the store at `address` needs, after a rolled-back trial run.
+    """Return the migrations that the store at `address` needs, after running them and rolling back.
 
     Other processes that open the store meanwhile must wait.
-    Raises: ConfigError; as ``PostgresStore.open``; StoreCorrupt if a step fails.
+    Raises: ConfigError; the errors of ``PostgresStore.open``; StoreCorrupt if a step fails.
     """
     conninfo = route_of(address).direct
     store = public_address(conninfo)

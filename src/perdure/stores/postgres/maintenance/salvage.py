@@ -146,9 +146,10 @@ def _tree(stream: StreamId, leaf: str | None, tip: int | None) -> tuple[EntryId,
 
 
 def _commits(rows: Iterable[Row]) -> Iterator[StoredCommit]:
-    """Yield commits: each ends at an entry marked as its last one.
+    """Yield the commits: each commit ends at an entry that is marked as the last one.
 
-    A commit without its last entry is joined to the next commit, and their hashes are recomputed.
+    If a commit's last entry is missing, it is joined to the next commit, and the hashes are
+    recomputed.
     """
     first = 0
     for row in rows:

@@ -1,7 +1,7 @@
 """Read the streams of a database as stored segments, and store received segments.
 
-Received entries get their places in runs and on branches as in any append. Received entries keep
-their salts, digests and hashes.
+Received entries get their places in runs and on branches like appended entries. Received entries
+keep their salts, digests and hashes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures of a namespace, computed on the server: no body is transferred or decompressed."""
+"""Figures of a namespace, computed on the server without transferring or decompressing bodies."""
 
 from __future__ import annotations
 

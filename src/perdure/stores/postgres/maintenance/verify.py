@@ -1,7 +1,7 @@
 """Verify a whole namespace: every stream and every derived number.
 
-``stores.verification`` recomputes the data that every backend has (hashes, order, parents, leaf,
-counts). This module checks the data that only this backend stores: runs, depths, counts along
+``stores.verification`` recomputes the values that every backend stores (hashes, order, parents,
+leaf, counts). This module checks the data that only this backend stores: runs, depths, counts along
 branches, inherited states. The check runs on a thread with its own connection, in one snapshot of
 the namespace.
 """
@@ -225,7 +225,7 @@ class _Check:
         return index_problems(self.stream_rows, self.namespace, self.steps)
 
     def try_check(self, look: Callable[[], Iterable[Problem]], failed: str) -> list[Problem]:
-        """Return the problems that `look` finds, up to a server error at a damaged row.
+        """Return the problems that `look` finds; stop at a server error caused by a damaged row.
 
         Such an error is reported as a problem.
         Raises: psycopg.Error if the server itself fails.
