@@ -148,3 +148,22 @@ def test_search_does_not_find_a_removed_label(sample: World) -> None:
     sample.ok("sessions", "label", SAMPLE_ID, number)
 
     assert sample.ok(*quoted).json == []
+
+
+def test_commands_in_another_namespace_name_the_default_one_that_has_the_session(
+    imported: World,
+) -> None:
+    there = World(imported.folder, {"PERDURE_NAMESPACE": "shop"})
+    for named in (SAMPLE_ID, SAMPLE_ID[:8]):
+        ended = there.run("sessions", "show", named)
+        assert ended.code == 3
+        assert ended.err == (
+            f"perdure: no session '{named}' in the namespace shop; it is in the namespace default: "
+            "add `--namespace default`\n"
+        )
+        there.ok("sessions", "show", named, "--namespace", "default")
+    assert "perdure sessions list --all" in there.run("sessions", "show", "zzyzx").err
+    assert there.ok("sessions", "search", "tide").err == (
+        "Nothing found in the namespace shop; the namespace default has sessions, too: "
+        "add `--namespace default`.\n"
+    )

@@ -133,6 +133,16 @@ class TitleGiven(SessionNotFound):
         self.candidates = tuple(candidates)
 
 
+class InOtherNamespace(SessionNotFound):
+    """A session that a command names is not in its namespace, but in another one of the store."""
+
+    def __init__(self, typed: str, here: str, there: str) -> None:
+        super().__init__(typed)
+        advice = f"it is in the namespace {there}: add `--namespace {there}`"
+        self.args = (f"no session {typed!r} in the namespace {here}; {advice}",)
+        self.namespace = there
+
+
 class WholeFactIdNeeded(FactNotFound):
     """A command that erases a fact got a part of an id."""
 

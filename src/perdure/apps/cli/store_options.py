@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import get_args
@@ -21,6 +21,7 @@ import msgspec
 
 from perdure.apps.cli.exits import (
     ImportNeeded,
+    InOtherNamespace,
     PathNotFound,
     StoreFolderNotFound,
     StoreNotFound,
@@ -84,13 +85,41 @@ class CommonOptions(msgspec.Struct, frozen=True):
     def existing_store(self) -> AbstractAsyncContextManager[Store]:
         """Open the store, which must exist.
 
+        A SessionNotFound in the ``async with`` becomes InOtherNamespace if the default namespace
+        has that session.
         Raises: StoreNotFound; UsageMistake for an empty address; the errors of `perdure.open`.
         """
-        return existing_store(existing_address(self.store), self.namespace)
+        return _telling_elsewhere(existing_address(self.store), self.namespace)
 
     def show(self, data: object, lines: str | Iterable[str]) -> None:
         """Write a result: `data` as JSON, or `lines` as text. Raises: OutputClosed."""
         show_result(data, lines, as_json=self.as_json)
+
+
+@asynccontextmanager
+async def _telling_elsewhere(address: str, namespace: str) -> AsyncGenerator[Store]:
+    try:
+        async with existing_store(address, namespace) as store:
+            yield store
+    except SessionNotFound as error:
+        if namespace == NAMESPACE or type(error) is not SessionNotFound:
+            raise
+        async with existing_store(address) as store:
+            with suppress(AmbiguousId):  # several sessions begin so: it names them there
+                await store.find(error.stream)
+        raise InOtherNamespace(error.stream, namespace, NAMESPACE) from None
+
+
+async def nothing_found(store: str | None, namespace: str) -> str:
+    """Return the answer to a search without hits; it names the namespaces, unless by default."""
+    if namespace == NAMESPACE:
+        return "Nothing found."
+    async with existing_store(existing_address(store)) as opened:
+        has_others = bool(await opened.recent(1, scope="all"))
+    told = f"Nothing found in the namespace {safe(namespace)}"
+    if has_others:
+        told += f"; the namespace {NAMESPACE} has sessions, too: add `--namespace {NAMESPACE}`"
+    return f"{told}."
 
 
 def existing_address(store: str | None) -> str:

@@ -18,6 +18,7 @@ from perdure.apps.cli.store_options import (
     CommonOptions,
     named_folder,
     named_session,
+    nothing_found,
     require_known,
 )
 from perdure.apps.progress import progress_bar
@@ -139,7 +140,7 @@ async def search(
     elif shown:
         show_lines(hit_lines(shown, width(), out_style()))
     else:
-        remark("Nothing found.")
+        remark(await nothing_found(common.store, common.namespace))
 
 
 _INDENT = 2
