@@ -1,7 +1,7 @@
-"""`perdure.open`: from an address to a `Store`.
+"""`perdure.open`: open the store at an address.
 
 A table maps the scheme of the address to the name of a backend. So a program loads only the backend
-that it uses, and this package depends on no backend.
+that it uses, and this package imports no backend.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class StoreOpening:
     """A store to be opened; returned by `open`.
 
     ``async with`` opens the store and closes it at the end of the block. ``await`` opens the store
-    and returns it; call `Store.close` afterwards. Each use opens it again.
+    and returns it; call `Store.close` afterwards. Each ``async with`` or ``await`` opens the store
+    again.
     """
 
     def __init__(self, opener: Callable[[], Coroutine[Any, Any, Store]]) -> None:
@@ -119,7 +120,7 @@ class StoreOpening:
             )
 
         def __exit__(self, *_: object) -> None:
-            """Exist, because Python requires it before it calls `__enter__`."""
+            """Python requires this method before it calls `__enter__`, which raises the error."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
@@ -140,22 +141,22 @@ def open(
     is_trusted: bool = True,
     lock_timeout_s: LockTimeout = LOCK_TIMEOUT_S,
 ) -> StoreOpening:
-    """Open the store at `address`, for an ``async with`` block or until it is closed.
+    """Open the store at `address`, for an ``async with`` block or until `Store.close`.
 
-    ``async with perdure.open(…) as store`` closes the store at the end of the block; after
-    ``store = await perdure.open(…)`` the program calls ``await store.close()``.
+    ``async with perdure.open(…) as store`` closes the store at the end of the block; after ``store
+    = await perdure.open(…)`` the program calls ``await store.close()``.
     Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
     ``postgresql://user@host/database``, ``routes:///file`` or ``memory:``; None is
-    ``$PERDURE_STORE``, or a file in the user data directory.
-    `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` searches for one.
-    With `is_trusted` False, sessions and flows keep their permissions and open turns only if this
-    user's perdure wrote them (``perdure store trust``); docs/guides/trust.md.
-    A call waits at most `lock_timeout_s` for a lock of another process. Then it raises
-    StoreLocked, a StoreUnavailable that names that process. Units: seconds.
-    Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address;
-    NotAStore, StoreTooNew, StoreTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing,
-    KeyWrong, StoreNotEncrypted if the store cannot be opened (it is unchanged); Unsupported for a
-    `key` if the backend has no encryption; WrongArgument for an invalid key.
+    ``$PERDURE_STORE``, or a file in the user data directory. `key` is 32 bytes or 64 hexadecimal
+    digits; without it `perdure.client.keys` searches for one. With `is_trusted` False, sessions and
+    flows keep their permissions and open turns only if this user's perdure wrote them (``perdure
+    store trust``); docs/guides/trust.md. A call waits at most `lock_timeout_s` for a lock that
+    another process has. After this time it raises StoreLocked, a StoreUnavailable that names the
+    other process. Units: seconds.
+    Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address; NotAStore,
+    StoreTooNew, StoreTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing, KeyWrong,
+    StoreNotEncrypted if the store cannot be opened (it is unchanged); Unsupported for a `key` if
+    the backend has no encryption; WrongArgument for an invalid key.
     """
 
     async def store() -> Store:
@@ -175,7 +176,7 @@ def open(
 
 
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
-    """Open the store at `address` to copy its sessions, even if it has the last unreleased schema.
+    """Open the store at `address` to copy its sessions; the last unreleased schema is accepted.
 
     A store with that schema is opened read-only. The store is not trusted (see `open`). Raises: as
     `open`.
@@ -199,7 +200,8 @@ def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> Store
 def check_address(address: str) -> str:
     """Return `address` if it is valid for a store.
 
-    Raises: ConfigError for an unknown scheme, a missing file name, or options of SQLite.
+    Raises: ConfigError for an unknown scheme, a missing file name, or SQLite options in the
+    address.
     """
     scheme, colon, _ = address.partition(":")
     if scheme == ROUTES and colon:
@@ -254,7 +256,7 @@ async def connect_store(
 ) -> Store:
     """Open the store at `address`; the caller must close it.
 
-    With `is_copied`, a store of the last unreleased schema is opened too, to read it only.
+    With `is_copied`, a store with the last unreleased schema is also opened, read-only.
     Raises: as `open`.
     """
     _check_namespace(namespace)
@@ -286,7 +288,7 @@ async def connect_store(
 
 
 async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
-    """Record missing episodes; load the code for this only if one is missing, which is rare."""
+    """Record missing episodes; the code for this is loaded only if an episode is missing."""
     try:
         is_any = bool(await backend.open_of_all(SessionEnded.kind))
     except PerdureError:
@@ -296,7 +298,7 @@ async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
 
 
 async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: Any) -> SessionStore:
-    """Call `opener`; if the schema is the last unreleased one, call it again read-only."""
+    """Call `opener`; if the store has the last unreleased schema, call it again read-only."""
     try:
         return await opener(**key)
     except StoreTooOld as error:
@@ -306,7 +308,7 @@ async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: An
 
 
 def trust_folder() -> TrustFolder:
-    """Return the folder of this user's trust keys. Raises: ConfigError without a home folder."""
+    """Return the folder with this user's trust keys. Raises: ConfigError without a home folder."""
     return TrustFolder(data_folder(os.environ, sys.platform) / "perdure" / "trust")
 
 
@@ -330,7 +332,7 @@ def _opener_of(scheme: str) -> Opener:
 async def _opened_with_key(
     opener: Callable[..., Awaitable[SessionStore]], address: str, key: StoreKey | None
 ) -> SessionStore:
-    """Open with `key`; without one, try the keys of the keyring if the store needs one."""
+    """Open the store with `key`; without `key`, try the keyring's keys if the store needs one."""
     try:
         return await opener(key=key)
     except KeyMissing:

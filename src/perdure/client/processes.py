@@ -1,7 +1,7 @@
-"""Unique names of processes, to recognize the leases of dead processes.
+"""Unique names of processes, used to recognize the leases of dead processes.
 
-A name identifies a process by host, process namespace, pid and start time. For a process on another
-machine, or without this information, the state is unknown: its lease must expire.
+A name identifies a process by host, process namespace, pid and start time. If a process is on
+another machine, or this information is missing, its state is unknown: then its lease must expire.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CHOSEN = int.from_bytes(os.urandom(6), "big")
 def this_process() -> str:
     """Return the name of this process: ``pid 4711 on host (4026531836.815123)``.
 
-    Shape: a random number is in brackets if the system does not report start times.
+    Shape: if the system does not report start times, the brackets contain a random number.
     """
     pid, host = os.getpid(), socket.gethostname()
     space, start = _process_space(), _start_of(pid)
@@ -29,12 +29,12 @@ def this_process() -> str:
 
 
 def named_process(owner: str | None) -> str:
-    """Return the name of this process with the prefix `owner`; it is never used again."""
+    """Return a name of this process that begins with `owner`; the name is never used again."""
     return this_process() if owner is None else f"{owner}, {this_process()}"
 
 
 def is_gone(name: str) -> bool:
-    """Whether the process `name` is certainly dead; False if unknown."""
+    """Whether the process `name` is certainly dead; False if its state is unknown."""
     found = _NAME.fullmatch(name)
     if found is None or found["host"] != socket.gethostname():
         return False

@@ -1,4 +1,4 @@
-"""Read the log of a session: branch, tree, entries, labels, open questions."""
+"""Read the log of a session: its branch, tree, entries, labels and open questions."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _are_snapshot_readers: dict[type, bool] = {}
 class OpenQuestion(ShortRepr, frozen=True):
     """An unanswered question. Units: `at` is Unix milliseconds.
 
-    If a flow asks, `flow` is its id and `target` the waiting node or role. A question without
-    `choices` accepts a free text answer.
+    If a flow asks, `flow` is the id of the flow, and `target` the node or role that waits. A
+    question without `choices` accepts a free text answer.
     """
 
     id: EntryId
@@ -59,7 +59,7 @@ def _is_snapshot_reader(log: LogReader) -> TypeGuard[SnapshotReader]:
 
 
 def open_questions(asked: Iterable[Entry], at: int) -> list[OpenQuestion]:
-    """Return the questions of turns in `asked` that can be answered at `at`, oldest first.
+    """Return the questions of turns in `asked` that can be answered at the time `at`, oldest first.
 
     Units: `at` is Unix milliseconds.
     """
@@ -84,7 +84,8 @@ def program_question(entry: Entry) -> OpenQuestion | None:
 class SessionReader:
     """The log of one session, and its state as of the last read.
 
-    `path` to `find` implement the calls of `Session` with these names, where they are documented.
+    The methods from `path` to `find` implement the methods of `Session` with the same names, which
+    are documented there.
     """
 
     def __init__(self, backing: SessionStorage, state: StreamState) -> None:
@@ -94,7 +95,7 @@ class SessionReader:
 
     @property
     def log(self) -> LogReader:
-        """The log to read now."""
+        """The log that this reader reads now."""
         return self.backing.log
 
     async def path(self, leaf: EntryRef | None, last: int | None, kind: str | None) -> list[Entry]:
@@ -232,7 +233,7 @@ class SessionReader:
         return await self.log.resolve(self.id, reference)
 
     async def in_tree(self, reference: EntryRef) -> EntryId:
-        """Return the entry if it is part of the conversation."""
+        """Return the entry if it belongs to the conversation."""
         found = await self.entry(reference)
         if found.lane != "tree":
             reason = f"{found.id} is a note ({found.kind}), not part of the conversation"
@@ -240,7 +241,7 @@ class SessionReader:
         return found.id
 
     async def _shared(self, number: str) -> EntryId:
-        """Return the shared entry `number` of the nearest origin of this fork."""
+        """Return the entry `number` that this fork shares with its nearest origin."""
         log, fork = self.log, self.state.header.fork
         while fork is not None and number_of(number) is not None:
             try:

@@ -58,7 +58,7 @@ _AT_ONCE = 4 * 1024 * 1024
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A file of a folder; `content` is None if the file cannot be indexed now."""
+    """A file in a knowledge folder; `content` is None if the file cannot be indexed now."""
 
     path: str
     content: str | None
@@ -132,7 +132,7 @@ async def files_of(store: SessionStore, subject: str | None) -> frozenset[Stream
 class FolderWatch:
     """Indexes the knowledge folders of an agent when a file in them has changed.
 
-    A folder that is not absolute is below `working_dir`.
+    A relative folder is resolved in `working_dir`.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class FolderWatch:
         self._seen: dict[Path, bytes] = {}
 
     async def follow(self, subject: str) -> list[str]:
-        """Index the changes; return the reason if a folder could not be indexed."""
+        """Index the changes; return the problem if a folder could not be indexed."""
         problems: list[str] = []
         for folder, is_own in zip(self._folders, self._is_own, strict=True):
             try:
@@ -163,7 +163,10 @@ class FolderWatch:
         return problems
 
     def _state_of(self, folder: Path, *, is_own: bool) -> bytes:
-        """Return a digest of the names, sizes and times below `folder`. Raises: WrongArgument."""
+        """Return a digest of the names, sizes and times of the files below `folder`.
+
+        Raises: WrongArgument.
+        """
         if is_own and not folder.resolve().is_relative_to(self._working_dir.resolve()):
             raise WrongArgument(f"{folder} is outside of the working folder", argument="knowledge")
         digest = hashlib.blake2b(digest_size=16)
@@ -181,7 +184,7 @@ async def _documents(store: SessionStore, subject: str | None) -> list[SessionIn
 
 
 def _known(info: SessionInfo, root: Path) -> _Known | None:
-    """Return the metadata in `info` of an indexed file of the folder `root`, else None."""
+    """Return the metadata in `info` of an indexed file of the folder `root`; else None."""
     described = (info.metadata or {}).get(KNOWLEDGE)
     try:
         kept = msgspec.convert(described, dict[str, str | int])
@@ -201,7 +204,7 @@ async def _store_file(
     root: Path,
     subject: str | None,
 ) -> StreamId:
-    """Store `passages` as a session; return its id, which is derived from the file."""
+    """Store `passages` as a session; return its id, which is computed from the file."""
     named = "\0".join((subject or "", str(root), file.path, file.digest))
     name = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     stream, above = StreamId(f"{_IDS}{name}"), 0
@@ -235,7 +238,7 @@ async def _store_file(
 
 
 def _passages(file: _Found) -> tuple[list[Passage], str | None]:
-    """Return the passages of `file` without credentials, and a note of the omitted passages."""
+    """Return the passages of `file` without credentials, and a note about omitted passages."""
     assert file.content is not None
     is_markdown = Path(file.path).suffix.lower() in MARKDOWN
     found = passages_of(file.content, is_markdown=is_markdown)
@@ -252,7 +255,7 @@ def _passages(file: _Found) -> tuple[list[Passage], str | None]:
 
 
 class _Folder(NamedTuple):
-    """An open folder: its path below the root, and the names of its content."""
+    """An open folder: its path relative to the root folder, and the names of its content."""
 
     path: Path
     descriptor: int
@@ -262,9 +265,9 @@ class _Folder(NamedTuple):
 
 
 def _folders_in(root: Path, on_error: Callable[[Path, OSError], None]) -> Iterator[_Folder]:
-    """Yield `root`, which may be a link, and the folders below it, without following links.
+    """Yield `root`, which may be a link, and all folders below it; other links are not followed.
 
-    `on_error` is called for a folder that cannot be read, with its path below `root`.
+    For a folder that cannot be read, `on_error` is called with its path relative to `root`.
     """
     yield from _opened(os.path.realpath(root), None, Path(), on_error)
 
@@ -304,9 +307,10 @@ def _is_text(name: str) -> bool:
 
 
 class _Reader:
-    """Reads the files below a folder, without following a link in it.
+    """Reads the files below a folder, without following any link in the folder.
 
-    `problems` and `closed`, the folders that cannot be read, are complete once all files are read.
+    `problems`, and `closed`, which lists the folders that cannot be read, are complete once all
+    files are read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -315,7 +319,7 @@ class _Reader:
         self.closed: list[str] = []
 
     def batches(self) -> Iterator[list[_Found]]:
-        """Read all files, some at a time. Raises: WrongArgument if the folder cannot be read."""
+        """Read all files, several at a time. Raises: WrongArgument if the folder cannot be read."""
         if not self._root.is_dir():
             raise WrongArgument(f"{self._root} is no folder", argument="folder")
         batch, size, count = list[_Found](), 0, 0
@@ -372,7 +376,10 @@ class _Reader:
 
 
 def _text_of(name: str, folder: int) -> str:
-    """Return the text of a file. Raises: OSError; ValueError, with the reason, without a text."""
+    """Return the text of a file.
+
+    Raises: OSError; ValueError, with the reason, if the file has no text.
+    """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

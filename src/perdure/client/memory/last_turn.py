@@ -1,4 +1,4 @@
-"""The content that the last turn of a session got besides its messages, and the omitted content."""
+"""What the last turn of a session received besides its messages, and what was left out."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _PAGE = 200
 
 
 class RecalledPiece(ShortRepr, frozen=True, kw_only=True):
-    """A text that a turn recalled; `text` is None if it was erased since, or is out of scope.
+    """A text that a turn recalled; `text` is None if it was erased later or is out of scope.
 
-    `words` are the words that the text and the turn's message have in common. `why` names all
-    reasons; for a fact the words are the only reason. Shape: `score` is None for a fact.
+    `words` are the words that occur both in the text and in the message of the turn. `why` names
+    all reasons for the recall; the only reason for a fact is its words.
+    Shape: `score` is None for a fact.
     """
 
     kind: Literal["fact", "said", "knowledge", "episode"]
@@ -44,9 +45,10 @@ class RecalledPiece(ShortRepr, frozen=True, kw_only=True):
 
 
 class LastTurn(ShortRepr, frozen=True, kw_only=True):
-    """The memory of the last turn, and the messages that its newest request left out.
+    """What the last turn recalled, and which messages its newest request left out.
 
-    `problem` is the reason if the recall is incomplete; `trimmed` is None if nothing was left out.
+    `problem` is the reason if the recall is incomplete; `trimmed` is None if no message was left
+    out.
     """
 
     turn: int
@@ -56,15 +58,15 @@ class LastTurn(ShortRepr, frozen=True, kw_only=True):
 
 
 async def last_turn_of(store: SessionStore, session: StreamId) -> LastTurn | None:
-    """Return the recalled content of the last turn in the log of `session`; None without a turn.
+    """Return what the last turn in the log of `session` recalled; None if there is no turn.
 
-    The cost is proportional to that turn. Raises: SessionNotFound.
+    The cost is proportional to the length of the turn. Raises: SessionNotFound.
     """
     return await memory_of_turn(store, await _last_turn(store, session))
 
 
 async def memory_of_turn(store: SessionStore, entries: Sequence[Entry]) -> LastTurn | None:
-    """Return the recalled content of the turn with `entries`; None if they start no turn."""
+    """Return what the turn with `entries` recalled; None if `entries` do not start a turn."""
     started = None if not entries else readable(entries[0])
     if not isinstance(started, TurnStarted):
         return None
@@ -87,7 +89,7 @@ async def memory_of_turn(store: SessionStore, entries: Sequence[Entry]) -> LastT
 
 
 async def _last_turn(store: SessionStore, session: StreamId) -> Sequence[Entry]:
-    """Return the entries of `session` from the start of its last turn on."""
+    """Return the entries of `session` from the start of its last turn to the end."""
     before, found = (await store.state(session)).head + 1, list[Entry]()
     while before > 0:
         first = max(before - _PAGE, 0)
@@ -100,7 +102,7 @@ async def _last_turn(store: SessionStore, session: StreamId) -> Sequence[Entry]:
 
 
 class _Asked:
-    """The message of a turn as a question."""
+    """The message of a turn, used as the question of a recall."""
 
     def __init__(self, message: Message | None, at: int) -> None:
         self._words = () if message is None else question_of(message.text, at).words
@@ -112,7 +114,7 @@ class _Asked:
 
 
 class _Seen(NamedTuple):
-    """The scope of a turn's recall: a received turn may name anything."""
+    """The scope of a turn's recall; it is checked because a received turn may name any text."""
 
     subject: str | None
     agent: str | None
@@ -123,8 +125,9 @@ class _Seen(NamedTuple):
 
 
 async def _seen_by(store: SessionStore, turn: Entry, agent: str) -> _Seen:
-    """Return the scope of the turn that `turn` begins. The agent of a received turn is unknown.
+    """Return the scope of the turn that the entry `turn` begins.
 
+    For a received turn, the agent is unknown.
     Raises: SessionNotFound.
     """
     header = (await store.state(turn.stream)).header

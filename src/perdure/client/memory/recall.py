@@ -1,4 +1,4 @@
-"""A recall that continues without its embedder."""
+"""A recall that works without vectors if its embedder fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.memory.scope import ScopeName
 
 
 class RecalledHits(NamedTuple):
-    """The recalled hits, and why the embedder did not help; None if it did, or there is none."""
+    """The hits of a recall, and why the embedder failed; None if it worked or there is none."""
 
     hits: list[MemoryHit]
     problem: str | None
@@ -30,9 +30,9 @@ async def recall_anyway(  # noqa: PLR0913 - as Memory.recall
     knowledge_of: str | None = None,
     kinds: Sequence[RecallKind] = RECALL_KINDS,
 ) -> RecalledHits:
-    """Recall by words alone if the embedder is down, not set up, or the store has no vectors.
+    """Recall, by words alone if the embedder is down or not set up, or the store has no vectors.
 
-    Raises: as ``Memory.recall`` of a memory without an embedder.
+    Raises: the errors of ``Memory.recall`` for a memory without an embedder.
     """
 
     async def recalled(by: Memory) -> list[MemoryHit]:

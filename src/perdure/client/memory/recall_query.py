@@ -1,4 +1,4 @@
-"""A recall in a store: the best texts, summaries and facts about a question."""
+"""Search a store: return the texts, summaries and facts that match a question best."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ async def recall_in(
 ) -> list[MemoryHit]:
     """Implement ``Memory.recall`` for the question `text` at `now`. Units: Unix milliseconds.
 
-    In a store of session files, it finds only the summaries of sessions whose texts it finds.
+    In a store of session files, it finds a summary only if it also finds a text of the same
+    session.
     """
     question, vectors = _asked(text, now), None
     if embedder is not None:
@@ -77,7 +78,7 @@ def _asked(text: str, now: int) -> Question:
 
 
 async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
-    """Return the sessions whose newest agent is `agent`, and its knowledge."""
+    """Return the sessions whose newest agent is `agent`, and those of its knowledge."""
     notes = await store.notes_of_all((SessionStarted.kind, AgentBound.kind))
     by_session: dict[str, list[Entry]] = {}
     for note in notes:
@@ -87,7 +88,7 @@ async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
 
 
 async def _allowed(store: SessionStore, wanted: Wanted) -> Scope:
-    """Return the sessions that may be recalled."""
+    """Return the sessions that the recall may search."""
     within = wanted.within
     only = None if wanted.sessions is None else frozenset(wanted.sessions)
     subjects: tuple[str | None, ...] = (within.subject,)
@@ -105,7 +106,7 @@ async def _allowed(store: SessionStore, wanted: Wanted) -> Scope:
 
 @cache
 def _sums() -> SumsOf:
-    """Return the sums with numpy if it is installed."""
+    """Return the class that computes sums, with numpy if it is installed."""
     try:
         return importlib.import_module("perdure.memory.arrays").ArraySums
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The working memory of a session: the recalled texts and facts for each of its turns."""
+"""The working memory of a session: the texts and facts that are recalled for each turn."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _QUESTION = 2_000
 
 
 class SessionMemory:
-    """``engine.turns.environment.WorkingMemory`` of one session, about its subject."""
+    """``engine.turns.environment.WorkingMemory`` for one session, about its subject."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class SessionMemory:
         self.max_tokens = config.max_working_tokens
 
     async def recall(self, message: str) -> ContextRecalled | None:
-        """Return the content of earlier sessions and facts about `message`; None if there is none.
+        """Return texts of earlier sessions and facts that match `message`; None if there are none.
 
-        A failed recall does not fail the turn: the error is in the result.
+        A failed recall does not fail the turn: the result contains the error.
         """
         question, problems = message[:_QUESTION], list[str]()
         if self._config.knowledge:
@@ -113,7 +113,7 @@ class SessionMemory:
         return (await self._backend.state(self._session)).header.subject
 
     async def texts(self, recalled: ContextRecalled) -> list[str]:
-        """Return the recalled texts, facts first, without those that no longer exist."""
+        """Return the recalled texts, facts first, omitting texts that no longer exist."""
         found: list[str] = []
         for fact in recalled.facts:
             with suppress(PerdureError):  # forgotten meanwhile
@@ -125,11 +125,11 @@ class SessionMemory:
         return found
 
     async def _follow(self, _question: str) -> list[str]:
-        """Index the changes in the knowledge folders; return the problems."""
+        """Index the changes in the knowledge folders; return the problems that occurred."""
         return await self._folders.follow(agent_subject(self._agent))
 
     async def _embedder(self, _question: str) -> list[embedding.MeasuredEmbedder]:
-        """Return the embedder of the agent, if it has one."""
+        """Return the embedder of the agent; None if it has none."""
         chosen = self._config.embedder
         if chosen is None or chosen == "program":
             return []
@@ -159,7 +159,7 @@ class SessionMemory:
     async def _facts(
         self, embedder: Embedder | None, problems: list[str], question: str
     ) -> list[EntryId]:
-        """Return the facts about the question, best first, and then the newest other facts."""
+        """Return the facts that match the question, best first, then the newest other facts."""
         limit, subject = self._config.semantic_top_k, await self._subject()
         if not limit:
             return []

@@ -1,4 +1,4 @@
-"""Facts and summaries of episodes as statements that a recall ranks together with the texts."""
+"""Facts and summaries of episodes as statements, which a recall ranks together with texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perdure.stores.session_store import SessionStore
 
 
 class Wanted(NamedTuple):
-    """Selects the facts and summaries for a recall; the arguments of ``Memory.recall``."""
+    """Selects facts and summaries for a recall; the fields are arguments of ``Memory.recall``."""
 
     kinds: Collection[RecallKind]
     within: MemoryFilter
@@ -50,7 +50,7 @@ class Statements:
         )
 
     def rank_alone(self) -> None:
-        """Rank the facts without any text."""
+        """Rank the facts when there are no texts to rank."""
         self.beside(Size(), [Having()] * len(self._question.words), lambda _session: False)
 
     def hits(self, limit: int) -> list[MemoryHit]:
@@ -70,9 +70,9 @@ async def statements_in(
     *,
     streams: Sequence[StreamId] | None = None,
 ) -> Statements:
-    """Return the statements that a recall at `now` may find, with their meaning.
+    """Return the statements that a recall at `now` may find; `vectors` help to rank them.
 
-    A summary has the scope of its session; the ranking checks this scope. With `streams` only
+    A summary has the same scope as its session; the ranking checks this scope. With `streams`, only
     summaries of these sessions are read.
     Units: Unix milliseconds. Raises: EmbedderUnavailable.
     """

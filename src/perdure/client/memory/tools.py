@@ -1,7 +1,7 @@
-"""Tools with which an agent reads and changes the memory of its session's subject.
+"""Tools that let an agent read and change the memory of its session's subject.
 
-A call sees the facts and sessions of that subject only, and no fact of another agent. Calls that
-change a fact need approval, as changes of files do. Results are bounded.
+A call can see only the facts and sessions of that subject, and no fact of another agent. A call
+that changes a fact needs approval, like a call that changes a file. Results are bounded.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ Id = Annotated[str, Meta(max_length=200)]
 
 @takes_declared
 def memory_tools(memory: Memory) -> list[ToolSpec]:
-    """Return the tools with which an agent reads and changes `memory`.
+    """Return the tools that let an agent read and change `memory`.
 
     The tools are recall, search_sessions, read_session, facts, remember, correct and forget. A call
-    works on the subject of its session only. The calls that change a fact need approval.
+    is limited to the subject of its session. A call that changes a fact needs approval.
     """
     calls = _Calls(memory)
     read, write = tool(effect="read"), tool(effect="write", on_unknown="retry")
@@ -210,7 +210,10 @@ class _Calls:
         return f"Forgot {known.id}."
 
     async def _own(self, fact: str, call: ToolCall) -> Fact:
-        """Return the fact if the session's subject and agent see it. Raises: FactNotFound."""
+        """Return the fact if it is visible to the session's subject and agent.
+
+        Raises: FactNotFound.
+        """
         known = await self._memory.fact(fact)
         if known.subject != await self._subject(call):
             raise FactNotFound(fact)
@@ -234,7 +237,7 @@ class _Calls:
         return header.subject
 
     async def _source(self, call: ToolCall) -> EntryId | None:
-        """Return the newest message of the person in the session: erasing it erases the fact."""
+        """Return the newest message of the user in the session; if it is erased, so is the fact."""
         store, session = self._memory.backend, StreamId(call.session_id)
         leaf = (await store.state(session)).leaf
         newest = await store.branch(session, leaf, limit=_NEWEST, kind=MESSAGE)

@@ -1,1 +1,1 @@
-"""Recording of the calls that a client library of a provider makes."""
+"""Recording of the calls that a program makes with a provider's client library."""

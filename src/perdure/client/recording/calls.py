@@ -1,8 +1,8 @@
-"""Requests and responses of the providers' APIs as messages: the last step before the log.
+"""Convert requests and responses of the providers' APIs to messages, before they are stored.
 
-Three APIs are known: OpenAI's chat completions and responses, and Anthropic's messages. Each
-request repeats the conversation. Two messages with the same content have the same `digest_of`.
-Pure.
+Three APIs are supported: OpenAI's chat completions and responses, and Anthropic's messages. Each
+request repeats the whole conversation. Two messages with the same content have the same
+`digest_of`. Pure.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _STOPS: dict[str | None, StopReason] = {
 class RecordedRequest(msgspec.Struct, frozen=True):
     """A request to a model: the conversation so far.
 
-    `previous` is the id of the response that the request continues; `messages` then follow that
-    response. `contents` are the bytes of the media in `messages`.
+    `previous` is the id of the response that the request continues; in this case, `messages`
+    contains only what follows that response. `contents` are the bytes of the media in `messages`.
     """
 
     api: Api
@@ -108,7 +108,7 @@ def read_response(api: Api, fields: Fields) -> RecordedResponse:
 
 
 def digest_of(message: Message) -> str:
-    """Return a digest of the content of `message`: equal if it is sent again without reasoning."""
+    """Return a digest of the content of `message`; it does not depend on reasoning parts."""
     parts = [
         part
         for part in message.parts
@@ -119,7 +119,7 @@ def digest_of(message: Message) -> str:
 
 
 def _merged(messages: Iterable[Message]) -> Iterable[Message]:
-    """Yield `messages`; consecutive messages of the assistant, or of tools, are joined."""
+    """Yield `messages`; join consecutive messages of the assistant, and those of tools."""
     waiting: Message | None = None
     for message in messages:
         if waiting is not None and waiting.role == message.role and message.role != "user":

@@ -1,7 +1,7 @@
-"""`perdure.record`: the calls of an existing OpenAI or Anthropic client become a session.
+"""`perdure.record`: record the calls of an existing OpenAI or Anthropic client as a session.
 
-The `send` of the client's HTTP client is wrapped. So every model call is recorded, sync and async,
-whole and streamed, and the program gets its responses unchanged.
+The `send` of the client's HTTP client is wrapped. So every model call is recorded, sync or async,
+streamed or not, and the program gets its responses unchanged.
 """
 
 from __future__ import annotations
@@ -54,15 +54,14 @@ def record(
     """Record the model calls of `client`, an OpenAI or Anthropic client, in a session of `store`.
 
     Without a `store` the default store is used: ``$PERDURE_STORE``, or a file in the user data
-    directory.
-    The client is used as before: chat completions, responses and messages, streamed or not.
-    Messages that a request repeats are stored once; if a request differs, the session branches. A
-    later recording with the same `session_id` continues the session. An async client accepts a
-    store of `perdure.open` or of `perdure.blocking.open`; a sync client accepts a store of
-    `perdure.blocking.open`. Headers, keys and the tools' definitions are not stored.
-    Durable: the request before it is sent; the answer after the program has read it.
-    Shape: the recording; `close` or the end of a ``with`` stops it. Copies of the client that share
-    its connections (`with_options`) are recorded, too.
+    directory. The client is used as before: chat completions, responses and messages, streamed or
+    not. Messages that a request repeats are stored once; if a repeated message differs, the session
+    branches. A later recording with the same `session_id` continues the session. An async client
+    accepts a store of `perdure.open` or of `perdure.blocking.open`; a sync client accepts a store
+    of `perdure.blocking.open`. Headers, keys and the tools' definitions are not stored.
+    Durable: the request, before it is sent; the answer, after the program has read it.
+    Shape: the returned object is the recording; `close` or the end of a ``with`` block stops it.
+    Copies of the client that share its connections (`with_options`) are recorded, too.
     Raises: WrongArgument for an unsupported client, and for a client that is already recorded.
     """
     http: Any = getattr(client, "_client", None)  # neither library has a public name for it
@@ -92,7 +91,7 @@ def record(
 
 
 def _default_store(portal: Portal) -> Store:
-    """Open the default store on `portal`'s loop; the portal closes it when the program ends."""
+    """Open the default store on the loop of `portal`, which closes it when the program ends."""
 
     async def opened() -> Store:
         return await open_store(default_address(os.environ, sys.platform))
@@ -103,7 +102,7 @@ def _default_store(portal: Portal) -> Store:
 
 
 class Recording:
-    """A recording of a client's calls. `session_id` is None before the first call."""
+    """The recording of a client's calls. `session_id` is None before the first call."""
 
     def __init__(self, http: Any, recorder: Recorder, portal: Portal | None) -> None:
         self._http = http
@@ -118,7 +117,10 @@ class Recording:
         return None if session is None else session.id
 
     def close(self) -> None:
-        """Stop recording. The client continues to work; a response in progress is also recorded."""
+        """Stop recording.
+
+        Stop recording; the client continues to work, and a response in progress is still recorded.
+        """
         own = cast("dict[str, Any]", vars(self._http))
         if own.pop(_MARK, False):
             own.pop("send", None)
@@ -177,7 +179,7 @@ class Recording:
         self._portal.call(work)
 
     def _told(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`; its failure must not prevent the program from getting the response."""
+        """Do `work`; if it fails, the program still gets the response."""
         try:
             self._call(work)
         except Exception as error:  # noqa: BLE001 - see above
@@ -191,7 +193,7 @@ class Recording:
             await asyncio.to_thread(self._portal.call, work)
 
     async def _told_async(self, work: Coroutine[Any, Any, None]) -> None:
-        """Like `_told`; also records the end of a call that is cancelled, even repeatedly."""
+        """Like `_told`; if the call is cancelled, even repeatedly, its end is still recorded."""
         try:
             await finished(self._call_async(work))
         except Exception as error:  # noqa: BLE001 - see above

@@ -1,4 +1,4 @@
-"""Write recorded calls to a session: the conversation grows, and branches where it differs.
+"""Write recorded calls to a session: the conversation grows, and branches where a request differs.
 
 Each request repeats the conversation. Digests identify the messages that the session already
 contains. Only new messages are appended, after the last known message.
@@ -42,7 +42,10 @@ class Recorder:
         self._responses: dict[str, EntryId] = {}
 
     async def begin(self, request: RecordedRequest) -> EntryId | None:
-        """Append the new messages of `request`; return its last one. Durable: when this returns."""
+        """Append the new messages of `request`; return the last of its messages.
+
+        Durable: when this returns.
+        """
         async with self._lock:
             session = await self._opened()
             at = None if request.previous is None else self._responses.get(request.previous)
@@ -57,7 +60,7 @@ class Recorder:
     async def finish(
         self, after: EntryId | None, response: RecordedResponse, *, is_complete: bool
     ) -> None:
-        """Append the answer `response` to the message `after`. Durable: when this returns."""
+        """Append the answer `response` after the message `after`. Durable: when this returns."""
         message = response.message
         async with self._lock:
             session = await self._opened()
@@ -71,7 +74,10 @@ class Recorder:
                 self._responses[response.id] = entry
 
     async def fail(self, after: EntryId | None, reason: str) -> None:
-        """Record that the call after the message `after` failed. Durable: when this returns."""
+        """Record that the model call that follows the message `after` failed.
+
+        Durable: when this returns.
+        """
         async with self._lock:
             await self._note(await self._opened(), after, reason)
 

@@ -1,6 +1,7 @@
 """Assemble a streamed response from its server-sent events.
 
-Pure: the input is bytes, the output is the response that the same API returns without streaming.
+Pure: the input is bytes; the output is the response that the same API would return without
+streaming.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _MAX_ITEMS = 10_000
 class StreamedResponse:
     """Collects the events of one response.
 
-    `fields` is the response so far; `error` is the message with which the provider ended it early.
+    `fields` is the response so far; `error` is the provider's error message if it ended the
+    response early.
     """
 
     def __init__(self, api: Api) -> None:

@@ -1,1 +1,1 @@
-"""Statistics of a store, read from its log: tool calls, usage, activity, edited files."""
+"""Statistics of a store, read from its log: tool calls, token usage, activity, edited files."""

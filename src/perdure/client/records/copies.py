@@ -16,11 +16,11 @@ from perdure.stores.session_store import SessionStore
 
 
 async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
-    """Return how many entries at the start of the log of `info` are copies from its parent.
+    """Return how many entries at the start of the session `info` are copies from its parent.
 
     A copied message has the time and the content of a message of the parent, and was written before
-    the fork was created. If the parent was erased, the fork has the only messages, and the result
-    is 0.
+    the fork was created. If the parent was erased, only the fork still has the messages, and the
+    result is 0.
     """
     is_other = info.is_role or info.source is not None
     if info.parent is None or is_other:  # an imported session has its own marks: `is_copy`
@@ -47,7 +47,7 @@ async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
 async def _was_invoked(store: SessionStore, session: StreamId) -> bool:
     """Return whether a call opened the session; a fork that copies such a session has its origin.
 
-    Only the first entry is read: many agents may be invoked in one long session.
+    Only the first entry is read, because a long session may have invoked many agents.
     """
     first = await store.entries(session, limit=1)
     return bool(first) and first[0].kind == SessionStarted.kind
@@ -64,7 +64,7 @@ async def has_parent(store: SessionStore, info: SessionInfo) -> bool:
 
 
 async def _has_original(copy: Entry, originals: AsyncIterator[Entry]) -> bool:
-    """Advance `originals` to the message that `copy` repeats; return False if there is none."""
+    """Advance `originals` to the message that `copy` repeats; return False if none is found."""
     async for original in originals:
         if original.at == copy.at and readable(original) == readable(copy):
             return True
@@ -72,7 +72,7 @@ async def _has_original(copy: Entry, originals: AsyncIterator[Entry]) -> bool:
 
 
 async def _messages(store: SessionStore, session: StreamId) -> AsyncIterator[Entry]:
-    """Yield the messages of the session in log order; shared messages of a fork come first."""
+    """Yield the messages of the session in log order, beginning with the messages a fork shares."""
     try:
         fork = (await store.state(session)).header.fork
     except SessionNotFound:

@@ -25,8 +25,8 @@ async def newest_edits(
 ) -> list[FileEdit]:
     """Return the `last` most recently changed files, newest change first.
 
-    With `session` only the files of this session, with `cwd` only those of sessions in this folder.
-    Failed calls changed no file; calls without an outcome are omitted.
+    With `session`, only files changed in this session are returned; with `cwd`, only files changed
+    by sessions in this folder. A failed call changes no file; calls without an outcome are omitted.
     """
     found: dict[tuple[str | None, str], FileEdit] = {}
     if last == 0:

@@ -1,4 +1,4 @@
-"""The sessions for a record, newest activity first, and their entries."""
+"""The sessions of a store, newest activity first, and their entries, to compute statistics."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ async def newest_sessions(
 ) -> AsyncIterator[SessionInfo]:
     """Yield all sessions, newest activity first, down to `since_ms`.
 
-    The limit of the list grows as sessions are read, so a caller that stops early reads few
-    sessions.
+    Sessions are listed in growing steps, so a caller that stops early reads few sessions.
     Units: Unix milliseconds.
     """
     seen: set[StreamId] = set()
@@ -79,7 +78,7 @@ async def interrupted_sessions(
 async def own_entries(
     store: SessionStore, session: StreamId, after: int = -1
 ) -> AsyncIterator[list[Entry]]:
-    """Yield the entries of the session's own log after seq `after`, in pages."""
+    """Yield the entries after seq `after` from the session's own log, in pages."""
     with suppress(SessionNotFound):  # another process removed it after it was listed
         while page := await store.entries(session, after, _PAGE):
             yield page

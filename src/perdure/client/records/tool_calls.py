@@ -20,9 +20,9 @@ from perdure.stores.session_store import SessionStore
 
 
 class ToolCallFold:
-    """The tool calls of one session, from its entries in order.
+    """Collects the tool calls of one session, from its entries in order.
 
-    Without `with_copies`, the fold skips entries that were imported as copies of another session.
+    Without `with_copies`, entries that were imported as copies of another session are skipped.
     """
 
     def __init__(self, *, with_copies: bool = True) -> None:
@@ -33,11 +33,11 @@ class ToolCallFold:
 
     @property
     def records(self) -> list[ToolCallRecord]:
-        """The records so far, oldest first."""
+        """The tool calls collected so far, oldest first."""
         return self._records
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add `entries`, which follow the entries added before."""
+        """Add `entries`; they must follow the entries added before."""
         for entry in entries:
             if entry.kind not in _KINDS or (not self._with_copies and is_copy(entry.body)):
                 continue
@@ -130,7 +130,7 @@ async def newest_calls(
     failed: bool | None,
     last: int | None,
 ) -> list[ToolCallRecord]:
-    """Return the newest `last` matching calls, oldest first; `session` None: of every session."""
+    """Return the newest `last` matching calls, oldest first; without `session`, of all."""
     found: list[ToolCallRecord] = []
 
     async def add(info: SessionInfo) -> None:

@@ -1,4 +1,4 @@
-"""Tokens, costs and activity: a tally for each session, read from its log, and their sums."""
+"""Usage, costs and activity: a tally of each session, read from its log, and sums of these."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _MOST_KEPT = 10_000
 
 
 class _Cell(NamedTuple):
-    """Where usage is counted. Units: `quarter` is Unix time in quarters of an hour."""
+    """A key under which usage is added up.
+
+    Units: `quarter` counts quarters of an hour since the Unix epoch.
+    """
 
     quarter: int
     model: str
@@ -81,7 +84,7 @@ class SessionTally:
         self.answers: set[EntryId] = set() if earlier is None else set(earlier.answers)
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add `entries`, which follow the entries added before."""
+        """Add `entries`; they must follow the entries added before."""
         for entry in entries:
             self.head = entry.seq
             if entry.kind not in _KINDS or is_copy(entry.body):
@@ -136,10 +139,12 @@ _KINDS = frozenset(
 
 
 class Tallies:
-    """The tallies of a store's sessions. Each call reads only entries appended since the last one.
+    """The tallies of a store's sessions.
 
-    With `prices`, calls without a cost in the log get a computed cost: from `prices`, or else from
-    the public list.
+    Each call reads only entries that were appended since the previous call.
+
+    With `prices`, a call whose cost is not in the log gets a computed cost: from `prices`, or else
+    from the public price list.
     """
 
     def __init__(self, store: SessionStore, prices: Mapping[str, Price] | None = None) -> None:
@@ -157,7 +162,7 @@ class Tallies:
         daily: bool = False,
         session: StreamId | None = None,
     ) -> list[UsageTotal]:
-        """Sum the usage of model calls; days in order, other groups by tokens, highest first."""
+        """Sum the usage of model calls; days by time, other groups by tokens, highest first."""
         groups: dict[tuple[str, str | None], tuple[_Used, set[StreamId]]] = {}
         async for info in self._sessions(session, since):
             tally = await self._tally(info)
@@ -179,7 +184,7 @@ class Tallies:
     async def activity(
         self, by: ActivityGroup, since: int | None, until: int | None, zone: tzinfo
     ) -> list[ActivityTotal]:
-        """Count the events in each day or hour with any activity, in order of time."""
+        """Count the events of each day or hour that has any, in order of time."""
         groups: dict[str, tuple[_Count, set[StreamId]]] = {}
         async for info in newest_sessions(self._store, since):
             tally = await self._tally(info)

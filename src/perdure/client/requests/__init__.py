@@ -1,1 +1,1 @@
-"""Requests of turns in the log: follow, answer when due, list and cancel them."""
+"""Requests for turns in the log: follow them, start their turns when due, list and cancel them."""

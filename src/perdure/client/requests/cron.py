@@ -2,7 +2,8 @@
 
 An expression has five fields: minute, hour, day of the month, month, day of the week. A field is
 ``*``, numbers, ranges ``a-b`` and steps ``/n``, joined by commas; months and days of the week also
-have English names. If both day fields are restricted, one match is enough, as in cron.
+have English names. If both day fields are restricted, a time matches if one of them matches, as in
+cron.
 """
 
 from __future__ import annotations
@@ -62,16 +63,16 @@ class Recurring(ShortRepr, frozen=True, metaclass=NamedParameters):
 
     @property
     def key(self) -> str:
-        """A short name; equal values have the same name."""
+        """A short name of this message and its times; equal values have the same name."""
         content = msgspec.json.encode((self.cron, self.message, self.timezone))
         return hashlib.blake2b(content, digest_size=4).hexdigest()
 
     def next_after(self, at: int) -> int:
         """Return the first time after `at`. Units: Unix milliseconds.
 
-        Each local time occurs once. A time that the clock skips is moved forward by the skipped
-        interval. For a time that the clock repeats, the first occurrence counts. Raises:
-        WrongArgument if there is none.
+        A time that the clock shows twice is used once. A time that the clock skips is moved forward
+        by the skipped interval. For a time that the clock repeats, the first occurrence counts.
+        Raises: WrongArgument if there is none.
         """
         zone = _zone(self.timezone)
         minutes, hours, *days = _fields(self.cron)
@@ -136,7 +137,7 @@ def _fields(cron: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _values(part: str, first: int, last: int, names: tuple[str, ...]) -> range | None:
-    """Return the values of one part of a field; None if it is invalid."""
+    """Return the values that one part of a field allows; None if the part is invalid."""
     span, slash, step_text = part.partition("/")
     step = _number(step_text, ()) if slash else 1
     start_text, dash, end_text = span.partition("-")

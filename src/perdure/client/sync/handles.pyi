@@ -859,28 +859,28 @@ class Memory(Handle[AsyncMemory]):
         Finds messages of users, assistants and tools on every branch, summaries of episodes, and
         facts that are true now; `kinds` selects among them. The score of a text includes its
         neighbours in the session and, with an embedder (`with_embedder`), its meaning. With
-        `sessions` only those are searched, and facts that come from them, never those `without`.
-        With `agent` only sessions and facts of that agent are searched; with the scope "agent",
+        `sessions`, only these sessions and the facts from them are searched; `without` excludes
+        sessions. With `agent` only its sessions and facts are searched, with the scope "agent"
         those of every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the
-        knowledge folders of an agent. Like `agent`, it excludes facts of other agents. With numpy
-        (extra ``memory``) a recall in a large store is several times faster; the hits are the same.
+        knowledge folders of an agent. Like `agent`, it excludes facts of other agents. numpy (extra
+        ``memory``) makes a recall in a large store several times faster, with the same hits.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError for an embedder
         that is not set up; WrongArgument for an empty question, for a subject with a wider scope,
         and for the scope "agent" without an agent; ValueError when `limit` is negative.
         """
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
-        """Return this memory with an embedder: recalls then also find texts with other words.
+        """Return this memory with an embedder: its recalls also find texts with similar meaning.
 
-        It is ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object with `model` and
-        the async method `embed`. None: without one. Raises: ConfigError; WrongArgument.
+        The embedder is ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object with
+        `model` and the async method `embed`. None: without one. Raises: ConfigError; WrongArgument.
         """
 
     def embed(self, *, is_only: bool = False) -> int:
         """Compute the missing vectors of all texts with the embedder; return their number.
 
         Recalls and turns continue during the call. Call it after a change of the embedder, or an
-        import; after a kill, a new call continues the work. `is_only` removes the vectors of other
+        import; after a kill, a new call continues. `is_only` removes the vectors of other
         embedders.
         Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
         embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
@@ -900,10 +900,11 @@ class Memory(Handle[AsyncMemory]):
     ) -> Fact:
         """Store a fact about `subject` (default: the subject of its `source`).
 
-        `source` are the entries that say so, or their ids: if all of them are erased, so is the
-        fact. `agent` limits it to one agent. It is true from `valid_from` until `valid_to`; a time
-        without a zone is local. If a fact has the same text, agent, `said_by` and times, the call
-        adds the `source` and returns it, as does a repeated call with its `idempotency_key`.
+        `source` are the entries (or ids) that state the fact: if all are erased, so is the fact.
+        `agent` limits the fact to one agent. The fact is true from `valid_from` until `valid_to`; a
+        time without a zone is local. If a stored fact has the same text, agent, `said_by` and
+        times, the call adds the `source` and returns that fact, like a repeated call with its
+        `idempotency_key`.
         Durable: when this returns. Raises: SecretPasted for text like a credential; EntryNotFound;
         WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
@@ -921,14 +922,14 @@ class Memory(Handle[AsyncMemory]):
     ) -> Fact:
         """Replace the text of a fact; `Fact.history` contains the earlier text.
 
-        Without `source`, the sources stay; the other arguments describe the new text.
-        Durable: when this returns. Raises: FactNotFound; and as `remember`.
+        Without `source`, the sources do not change; the other arguments describe the new text.
+        Durable: when this returns. Raises: FactNotFound; the errors of `remember`.
         """
 
     def forget(self, fact_id: str, *, by: str | None = None) -> None:
         """End a fact and permanently erase its text, also the text of earlier versions.
 
-        This cannot be undone; backups and exports stay. `by` is named in the certificate.
+        This cannot be undone; backups and exports stay. The certificate names `by`.
         Durable: as `Store.erase`. Raises: FactNotFound.
         """
 
@@ -947,18 +948,18 @@ class Memory(Handle[AsyncMemory]):
     ) -> list[Fact]:
         """List the facts of a scope that are valid now, newest first.
 
-        `include_past` adds those that are not valid yet, or no longer. Forgotten facts are gone.
-        `after` continues after a fact of an earlier list, or after its `cursor`.
+        `include_past` adds facts that are not valid yet, or no longer. Forgotten facts are never
+        listed. `after` is a fact of an earlier list, or its `cursor`: the list continues after it.
         Raises: ValueError when `limit` is negative; WrongArgument for a scope without its agent.
         """
 
     def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
         """Store the facts that `extractor` finds in `episode`; return the new facts.
 
-        The facts belong to the episode's subject and agent, and come from its entries. A text that
-        is known already, was forgotten, or looks like a credential is skipped. A repeated call,
-        also after a crash, stores no fact twice. `ModelExtractor` asks a model.
-        Durable: each fact, when this returns. Raises: the errors of `extractor`; WrongArgument for
+        The facts get the episode's subject and agent; their sources are entries of the episode. A
+        text that is known already, was forgotten, or looks like a credential is skipped. A repeated
+        call, also after a crash, stores no fact twice. `ModelExtractor` asks a model.
+        Durable: every fact, when this returns. Raises: the errors of `extractor`; WrongArgument for
         a fact without a source in the episode; Unsupported in a store of session files.
         """
 
@@ -971,11 +972,10 @@ class Memory(Handle[AsyncMemory]):
     ) -> ImportedFolder:
         """Index the Markdown and text files below `folder`, so that `recall` finds their passages.
 
-        They belong to `subject`, or to `agent` in the sessions of every subject. A repeated call
-        follows changes: new and changed files are indexed, and the passages of deleted files are
-        erased. Links in it are not followed; `ImportedFolder.problems` lists files that cannot be
-        read.
-        Durable: each file, when this returns. Raises: WrongArgument for a folder that cannot be
+        The passages belong to `subject`, or to `agent` in the sessions of every subject. A repeated
+        call indexes new and changed files, and erases the passages of deleted files. Links in the
+        folder are not followed; `ImportedFolder.problems` lists unreadable files.
+        Durable: every file, when this returns. Raises: WrongArgument for a folder that cannot be
         read, and for `subject` with `agent`; Unsupported in a store of session files.
         """
 
@@ -984,17 +984,17 @@ class Memory(Handle[AsyncMemory]):
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` apply to lines without their own. A fact that is known is not
-        stored again. A wrong line does not stop the others: `ImportedFacts.problems` lists them.
+        `subject` and `agent` apply to lines without their own. Known facts are not stored again. An
+        invalid line does not stop the import: `ImportedFacts.problems` lists such lines.
         Durable: all facts, when this returns. Raises: FormatError for a file that cannot be read;
         LimitExceeded; Unsupported in a store of session files.
         """
 
     def index(self) -> int:
-        """Record the episodes that are missing; return their number.
+        """Record the episodes that are missing; return the number of recorded episodes.
 
-        An imported session gets one up to its newest entry, and another one once it has grown. A
-        session that ended without an episode gets one. Durable: each, when this returns.
+        An imported session gets an episode up to its newest entry, and another once it has grown; a
+        session that ended without one gets one. Durable: each, when this returns.
         """
 
     def episodes(
@@ -1010,8 +1010,8 @@ class Memory(Handle[AsyncMemory]):
     ) -> list[Episode]:
         """List the episodes of a scope, the latest end first.
 
-        With `session` those of that session, whatever its subject. `before` selects episodes that
-        ended earlier; `after` continues after an episode of an earlier list, or after its `cursor`.
+        With `session`, only its episodes are listed, whatever its subject. `before` selects
+        episodes that ended earlier; `after` continues after a listed episode or its `cursor`.
         Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
         """
 
