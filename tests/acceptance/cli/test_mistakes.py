@@ -356,7 +356,7 @@ MISTAKES = (
     ("store backup LONG", 2, "is too long for a path: correct it"),
     ("store copy jsonl:///LONG", 2, "is too long for a path: correct it"),
     ("chat -m ollama: -p hi", 2, "'ollama:' names a provider, but no model of it: write ollama:N"),
-    ("usage hourly", 2, "Invalid value for 'by': 'hourly' is not one of 'daily',"),
+    ("usage hourly", 2, "Invalid value for 'GROUP': 'hourly' is not one of 'daily',"),
     (
         "usage --since today --until yesterday",
         2,
