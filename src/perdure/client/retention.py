@@ -30,11 +30,12 @@ async def set_retention(store: Store, policy: Retention) -> None:
 async def apply_retention(
     store: Store, policy: Retention | None = None, *, is_dry_run: bool = False
 ) -> RetentionReport:
-    """Remove the sessions that `policy` (default: the namespace's own) selects, one by one.
+    """Remove, one by one, the sessions that `policy` selects (default: the namespace's own).
 
-    Other processes can write meanwhile; a session that continues is not removed. The call also
-    removes idempotency keys older than 30 days, and frees space. A dry run only lists the sessions.
-    Durable: each session is removed completely or not at all, also after a kill.
+    Other processes can write during the call; a session that gets new entries is not removed. The
+    call also removes idempotency keys older than 30 days, and frees space. A dry run only lists the
+    sessions.
+    Durable: each session is removed completely or not at all, even if the process is killed.
     Raises: Unsupported.
     """
     service = store.backend.retention
@@ -63,7 +64,7 @@ async def apply_retention(
 
 
 async def _is_removed(service: RetentionService, stream: StreamId, *, is_erased: bool) -> bool:
-    """Return whether `stream` was removed; False if something prevents it or it is gone already."""
+    """Return whether `stream` was removed; False if it is gone, or something prevents it."""
     try:
         return await service.remove(stream, is_erased=is_erased)
     except SessionNotFound:
@@ -71,7 +72,7 @@ async def _is_removed(service: RetentionService, stream: StreamId, *, is_erased:
 
 
 async def _sources(store: SessionStore) -> set[StreamId]:
-    """Return the sessions that facts come from."""
+    """Return the sessions from which facts were taken."""
     found: set[StreamId] = set()
     for note in await store.notes_of_all(FACT_TEXTS):
         body = readable(note)
@@ -81,7 +82,7 @@ async def _sources(store: SessionStore) -> set[StreamId]:
 
 
 async def _is_erased(store: Store, stream: StreamId) -> bool:
-    """Erase `stream` with the facts that come from it; return False if something prevents it."""
+    """Erase `stream` and the facts that come from it; return False if something prevents it."""
     backend = store.backend
     try:
         head = (await backend.state(stream)).head
@@ -101,7 +102,7 @@ async def quota(store: Store) -> tuple[Quota, Usage]:
 
 
 async def set_quota(store: Store, quota: Quota) -> None:
-    """Set the quota of the namespace: a commit that exceeds it raises QuotaExceeded.
+    """Set the quota of the namespace; a commit that would exceed the quota raises QuotaExceeded.
 
     Raises: Unsupported.
     """

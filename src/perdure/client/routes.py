@@ -1,8 +1,8 @@
 """Several databases as one store: a file maps each namespace to its database.
 
-``routes:///FILE`` can be used like any other store address. Opening one of its namespaces opens
-that namespace in its database, so other modules do not handle routes. ``docs/guides/cluster.md``
-shows an example of such a file.
+``routes:///FILE`` can be used like any other store address. Opening a namespace of this address
+opens the namespace in its own database, so other modules do not handle routes.
+``docs/guides/cluster.md`` shows an example of such a file.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _Routes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def routed(address: str, namespace: str) -> str:
-    """Return the address of the database of `namespace`; `address` itself if it has no routes.
+    """Return the address of the database for `namespace`; `address` if it has no routes.
 
-    Raises: ConfigError if the file is missing or invalid, or names no database for `namespace`.
+    Raises: ConfigError if the file is missing or invalid, or contains no database for `namespace`.
     """
     if not address.startswith(f"{SCHEME}:"):
         return address
@@ -62,14 +62,20 @@ def routed(address: str, namespace: str) -> str:
 
 
 def one_database(address: str) -> str:
-    """Return `address`. Raises: ConfigError for an address of routes (several databases)."""
+    """Return `address`.
+
+    Raises: ConfigError if the address is a routes file, which means several databases.
+    """
     if address.startswith(f"{SCHEME}:"):
         raise ConfigError(f"{address} is several databases: name the address of one of them")
     return address
 
 
 def file_of(address: str) -> Path:
-    """Return the routes file that an address names. Raises: ConfigError if no file is named."""
+    """Return the path of the routes file in the address.
+
+    Raises: ConfigError if the address contains no path.
+    """
     name = address.removeprefix(_PREFIX)
     if name == address or not Path(name).name:
         raise ConfigError(f"{address} names no file: use {_PREFIX}relative.toml")

@@ -30,7 +30,7 @@ def require_header(
 
 
 def require_text(name: str, text: str | None) -> None:
-    """Raises: WrongArgument when `text`, given as `name`, has a NUL or a lone surrogate."""
+    """Raises: WrongArgument when `text`, the argument `name`, has a NUL or a lone surrogate."""
     fault = None if text is None else _fault(text)
     if fault is not None:
         raise WrongArgument(f"{name} cannot hold {fault}: remove it", argument=name)
@@ -49,7 +49,7 @@ def title_of(title: str | None) -> str | None:
 
 
 def require_subject(subject: str | None) -> None:
-    """Raises: WrongArgument when `subject` is empty or blank; as `require_text`."""
+    """Raises: WrongArgument when `subject` is empty or blank; the errors of `require_text`."""
     if subject is not None and not subject.strip():
         raise WrongArgument(
             "subject is empty: give the name or id of a person, or None",
@@ -82,7 +82,7 @@ def _require_json(metadata: Mapping[str, object] | None) -> None:
 
 
 def _fault_of(value: object) -> str | None:
-    """Return the reason why `value` (no dict or list) is not JSON; None if it is JSON."""
+    """Return the reason why `value`, which is no dict or list, is not JSON; None if it is JSON."""
     if isinstance(value, str):
         return _fault(value)
     if isinstance(value, float):
@@ -103,12 +103,15 @@ def _fault(text: str) -> str | None:
 
 
 def place_of(after: str | SessionInfo) -> tuple[int, str]:
-    """Return the list position of the cursor `after`. Raises: WrongArgument."""
+    """Return the list position that the cursor `after` encodes. Raises: WrongArgument."""
     return cursor_place(after if isinstance(after, str) else after.cursor, "session")
 
 
 def cursor_place(cursor: str, listed: str) -> tuple[int, str]:
-    """Return the time and the id in the cursor of a `listed` thing. Raises: WrongArgument."""
+    """Return the time and the id in a cursor; `listed` names the kind of list in errors.
+
+    Raises: WrongArgument.
+    """
     at, colon, id = cursor.partition(":")
     digits = at.removeprefix("-")
     if not (colon and id and is_number(digits) and len(digits) < _DIGITS):
@@ -117,7 +120,10 @@ def cursor_place(cursor: str, listed: str) -> tuple[int, str]:
 
 
 def entry_cursor_place(cursor: str, listed: str) -> tuple[int, StreamId, int]:
-    """Return the same as `cursor_place`, with the id of an entry in its parts. Raises the same."""
+    """Return the same as `cursor_place`, with the entry id split into its parts.
+
+    Raises the same.
+    """
     at, id = cursor_place(cursor, listed)
     try:
         return at, *entry_place(id)

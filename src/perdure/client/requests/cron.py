@@ -72,7 +72,7 @@ class Recurring(ShortRepr, frozen=True, metaclass=NamedParameters):
 
         A time that the clock shows twice is used once. A time that the clock skips is moved forward
         by the skipped interval. For a time that the clock repeats, the first occurrence counts.
-        Raises: WrongArgument if there is none.
+        Raises: WrongArgument if there is no such time.
         """
         zone = _zone(self.timezone)
         minutes, hours, *days = _fields(self.cron)

@@ -1,4 +1,4 @@
-"""A turn of this process that begins later: its request waits in the log until it is due."""
+"""A turn of this process that begins later: its request waits in the log until the turn is due."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ async def store_request(
 ) -> int:
     """Append the request of a turn, and return its seq. Durable: when this returns.
 
-    `key` is the idempotency key of the message in its session. `place` is the idempotency key of
-    the commit of a message without a key. Raises: IdempotencyMismatch for another message with
-    `key`.
+    `key` is the idempotency key that the message has in its session. `place` is the idempotency key
+    of the commit, for a message without a key.
+    Raises: IdempotencyMismatch if another message used `key`.
     """
     write = Write(stream=environment.stream, entries=(new_side(request),))
     at = environment.clock.now_ms()
@@ -52,10 +52,11 @@ async def store_request(
 async def turn_when_due(
     environment: Environment, signals: Signals, request: int, due_at: int, begin: Begin
 ) -> TurnState:
-    """Return the state of the turn that answers `request`, once it has ended.
+    """Return the state of the turn that answers `request`, after the turn has ended.
 
-    The turn begins here when it is due, unless another process began it first: then it is followed.
-    Raises: as `begin`; TurnFailed if the request was rejected.
+    The turn begins in this process when it is due; if another process began it first, it is
+    followed.
+    Raises: the errors of `begin`; TurnFailed if the request was rejected.
     """
     followed = FollowedTurn(environment, signals, request=request)
     wait_s = 0.0
@@ -82,7 +83,7 @@ async def turn_when_due(
 async def _ended_within(
     environment: Environment, signals: Signals, followed: FollowedTurn, seconds: float
 ) -> TurnState | None:
-    """Return the state of the turn if it ends in this time, and before a stop is requested."""
+    """Return the state of the turn if it ends within the time and before a stop is requested."""
     ending = asyncio.ensure_future(signals.stopping.uncut(followed.ended()))
     sleeping = asyncio.ensure_future(environment.clock.sleep(seconds))
     try:

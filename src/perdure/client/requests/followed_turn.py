@@ -20,11 +20,11 @@ from perdure.stores.wakeups import change
 
 
 class FollowedTurn:
-    """A turn of another process: it answers `request`, or it began at `turn`.
+    """A turn of another process: the turn that answers `request`, or that began at seq `turn`.
 
-    The state includes every entry that was read, so `ended` can be cancelled and called again.
-    While the turn waits for a person, the session is marked as waiting here too. With `is_told`,
-    `on_wait` gets the question: no other program asks it for a requested turn.
+    The object remembers every entry that it has read, so you can cancel `ended` and call it again.
+    While the turn waits for a person, the session is marked as waiting in this process, too. With
+    `is_told`, `on_wait` gets the question, because no other program shows it for a requested turn.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class FollowedTurn:
 
     @property
     def about(self) -> EntryId:
-        """The id of the entry that a request to stop the turn refers to."""
+        """The id of the entry to which a request to stop the turn refers."""
         if self._request is not None:
             return self._request
         assert self._turn is not None
@@ -58,13 +58,13 @@ class FollowedTurn:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the turn asks a person, according to the entries read so far."""
+        """Whether the turn waits for a person's answer, according to the entries read so far."""
         return self._state is not None and self._state.phase is Phase.ASKING
 
     async def ended(self) -> TurnState:
-        """Return the state of the turn, once it has ended.
+        """Return the state of the turn after it has ended.
 
-        A request that was stopped before its turn began ends like an aborted turn.
+        If a request was stopped before its turn began, the result is the state of an aborted turn.
         Raises: TurnFailed if no turn can answer the request; Erased; StoreUnavailable.
         """
         environment = self._environment
@@ -108,7 +108,10 @@ class FollowedTurn:
             self._state = fold(self._state, (entry,))
 
     def _refused(self, entry: Entry) -> None:
-        """Mark the turn as aborted if it was stopped. Raises: TurnFailed for another reason."""
+        """Mark the turn as aborted if the request was rejected because of a stop.
+
+        Raises: TurnFailed if the request was rejected for another reason.
+        """
         body = body_of(entry)
         assert isinstance(body, TurnRefused)
         if body.code != STOPPED[0]:
@@ -125,7 +128,7 @@ class FollowedTurn:
         )
 
     def _mark_waiting(self, waits: ExitStack) -> None:
-        """Mark the session as waiting for a person as long as the turn asks."""
+        """Mark the session as waiting for a person while the turn has an open question."""
         waits.close()
         state = self._state
         if state is None or state.phase is not Phase.ASKING or state.question is None:

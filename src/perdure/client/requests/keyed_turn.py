@@ -1,4 +1,4 @@
-"""A turn with an idempotency key: a repeated call follows the turn of the first one."""
+"""A turn with an idempotency key: a repeated call follows the turn of the first call."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from perdure.session.ledger import TurnStarted
 async def keyed_turn(
     turns: SessionTurns, signals: Signals, request: int, begin: Begin
 ) -> TurnState:
-    """Return the state of the turn that answers `request`, once it has ended.
+    """Return the state of the turn that answers `request`, after the turn has ended.
 
-    The turn begins here unless it has begun before. The turn waits for another turn of the session.
-    Raises: as `begin`; TurnFailed if the request was rejected.
+    The turn begins in this process, unless it has begun before. The turn waits while another turn
+    of the session runs.
+    Raises: the errors of `begin`; TurnFailed if the request was rejected.
     """
     environment = turns.environment
     followed = FollowedTurn(environment, signals, request=request)

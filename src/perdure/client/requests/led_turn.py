@@ -1,4 +1,4 @@
-"""Continue the open turn of a session, or follow it while it runs elsewhere."""
+"""Continue the open turn of a session, or follow it while it runs somewhere else."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ LOOK_S = 0.5
 
 
 async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -> TurnState:
-    """Return the state of the turn begun at seq `turn`, once it has ended.
+    """Return the state of the turn that began at seq `turn`, after the turn has ended.
 
-    The turn is run here, or followed if it runs already; `signals` then has the process or the
-    leader that runs it. If that process dies or suspends the turn, the turn is continued here.
+    The turn is run here, or followed if it already runs; `signals` then names the process, or the
+    task of this process, that runs it. If the other process dies or suspends the turn, this process
+    continues it.
     """
     environment = turns.environment
     followed = FollowedTurn(environment, signals, turn=turn, is_told=False)
@@ -41,7 +42,7 @@ async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -
 
 
 async def _followed(followed: FollowedTurn, claim: Claim) -> TurnState | None:
-    """Return the state of the ended turn; None if no process runs the turn any more."""
+    """Return the state of the turn after it has ended; None if no process runs it any more."""
     ending = asyncio.ensure_future(followed.ended())
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Scheduled messages: requests of turns that are not due yet, or have not begun."""
+"""Scheduled messages: requests for turns that are not due yet, or that have not begun."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from perdure.stores.session_store import SessionStore
 
 
 class ScheduledMessage(ShortRepr, frozen=True):
-    """A message that was not sent yet. Units: `due_at` is Unix milliseconds."""
+    """A message that has not been sent yet. Units: `due_at` is Unix milliseconds."""
 
     id: EntryId
     session: StreamId
@@ -57,7 +57,7 @@ async def scheduled_in(store: SessionStore) -> list[ScheduledMessage]:
 
 @takes_all_declared
 class Schedule:
-    """The messages of a namespace that are sent later. `Store.schedule` makes it."""
+    """The messages of a namespace that will be sent later. `Store.schedule` makes it."""
 
     def __init__(self, store: SessionStore, outside: Outside) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class Schedule:
         return f"<Schedule of {self._store.namespace!r}>"
 
     async def list(self, session: str | None = None) -> list[ScheduledMessage]:
-        """List the messages of all processes that were not sent yet, the earliest first.
+        """List the messages, of all processes, that have not been sent yet, the earliest first.
 
         A cancelled message is not listed, even if another process has not closed it yet.
         """
@@ -77,11 +77,11 @@ class Schedule:
         return [each for each in found if not await self._is_cancelled(each)]
 
     async def add(self, session: str, text: str, *, at: datetime | int) -> ScheduledMessage:
-        """Schedule `text` for `session` at the time `at` (or Unix milliseconds).
+        """Schedule `text` for `session` at the time `at` (a datetime, or Unix milliseconds).
 
-        A process with the agent of the session sends the message: a worker, a server, or a program
-        with a Scheduler. A credential in the message is handled as the agent's settings say, when
-        the message is sent.
+        A process that has the agent of the session sends the message: a worker, a server, or a
+        program with a Scheduler. When the message is sent, a credential in it is handled as the
+        agent's settings require.
         Durable: when this returns.
         Raises: SessionNotFound; WrongArgument for a session whose agent is not in force here;
         LimitExceeded; FlowRefusal for the role of a flow that is not completed.
@@ -104,10 +104,10 @@ class Schedule:
         return ScheduledMessage(committed.entries[0][0].id, stream, due_at, message)
 
     async def cancel(self, message: str) -> None:
-        """Cancel the scheduled message with the id `message`: it is never sent.
+        """Cancel the scheduled message with the id `message`, so that it is never sent.
 
         Durable: when this returns.
-        Raises: WrongArgument if no message of this id waits.
+        Raises: WrongArgument if no waiting message has this id.
         """
         if message not in [each.id for each in await self.list()]:
             raise WrongArgument(

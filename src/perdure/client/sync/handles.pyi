@@ -1019,27 +1019,27 @@ class Schedule(Handle[AsyncSchedule]):
     """`perdure.client.requests.schedule.Schedule` without async."""
 
     def list(self, session: str | None = None) -> list[ScheduledMessage]:
-        """List the messages of all processes that were not sent yet, the earliest first.
+        """List the messages, of all processes, that have not been sent yet, the earliest first.
 
         A cancelled message is not listed, even if another process has not closed it yet.
         """
 
     def add(self, session: str, text: str, *, at: datetime | int) -> ScheduledMessage:
-        """Schedule `text` for `session` at the time `at` (or Unix milliseconds).
+        """Schedule `text` for `session` at the time `at` (a datetime, or Unix milliseconds).
 
-        A process with the agent of the session sends the message: a worker, a server, or a program
-        with a Scheduler. A credential in the message is handled as the agent's settings say, when
-        the message is sent.
+        A process that has the agent of the session sends the message: a worker, a server, or a
+        program with a Scheduler. When the message is sent, a credential in it is handled as the
+        agent's settings require.
         Durable: when this returns.
         Raises: SessionNotFound; WrongArgument for a session whose agent is not in force here;
         LimitExceeded; FlowRefusal for the role of a flow that is not completed.
         """
 
     def cancel(self, message: str) -> None:
-        """Cancel the scheduled message with the id `message`: it is never sent.
+        """Cancel the scheduled message with the id `message`, so that it is never sent.
 
         Durable: when this returns.
-        Raises: WrongArgument if no message of this id waits.
+        Raises: WrongArgument if no waiting message has this id.
         """
 
 class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
