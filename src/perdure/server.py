@@ -1,4 +1,4 @@
-"""`perdure.server`: the API, its live events and the console of a runtime, as an ASGI application.
+"""`perdure.server`: an ASGI application with a runtime's API, live events and console.
 
     app = perdure.server.app(runtime, tokens=perdure.server.TokenFile(path))
 

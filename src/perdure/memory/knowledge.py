@@ -35,7 +35,7 @@ class Passage(msgspec.Struct, frozen=True):
     heading: str | None = None
 
     def entry_body(self, path: str) -> CustomMessage:
-        """Return the body of the entry of this passage of the file `path`."""
+        """Return the entry body for this passage, which is a part of the file `path`."""
         details = {"path": path, "heading": self.heading}
         shown = (TextPart(self.text),)
         return CustomMessage(KNOWLEDGE, shown, in_context=False, details=details)

@@ -1,9 +1,9 @@
-"""The language of a question: its function words, and stems.
+"""Detect the language of a question by its function words, and find the stems of words.
 
-A question is in the language of most of its function words. The words of the question and of texts
-are compared by their stems in that language (Snowball); for other scripts, the characters determine
-the stemmer. If no stemmer fits, words with the same beginning count as equal. Scripts without
-spaces have one-character words, which are compared as they are.
+A question is in the language to which most of its function words belong. The words of the question
+and of texts are compared by their stems in that language (Snowball); for a word in another script,
+its characters determine the stemmer. If no stemmer fits, words with the same beginning count as
+equal. In scripts without spaces, each word is one character, and words are compared without stems.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ class Language(NamedTuple):
     function_words: frozenset[str] = frozenset()
 
     def stem(self, word: str) -> str:
-        """Return the stem of a folded word; its beginning if no stemmer fits."""
+        """Return the stem of a folded word; the beginning of the word if no stemmer fits."""
         return _stem(self.name, word)
 
     def same(self, word: str) -> Callable[[str], bool]:
-        """Return whether another word matches `word`."""
+        """Return a predicate that tests whether another word matches `word`."""
         stem = self.stem(word)
         is_stemmed, longest = bool(_stemmer_of(self.name, word)), len(word) + _ENDING
 

@@ -1,4 +1,4 @@
-"""The passage of a long text that fits a question best."""
+"""Find the passage of a long text that fits a question best."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Passage(NamedTuple):
 
 
 def passage_of(text: str, weight: Callable[[str], float]) -> Passage:
-    """Return the passage of `text` whose distinct words weigh most, or all of a short text.
+    """Return the passage of `text` whose distinct words weigh most; return a short text whole.
 
     `weight` gives the weight of a folded word, 0.0 for a word that is not in the question.
     """

@@ -1,4 +1,4 @@
-"""A question as recall asks it: classes of words, names, a time, the kind of answer it wants."""
+"""A parsed question for recall: classes of words, names, a time, the kind of answer wanted."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ class Meaning(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question. `names`: author key -> stem, for words that may be the name of a speaker.
+    """A question.
 
-    `meaning` is None if no embedder was used.
+    `names` maps an author key to a stem, for words that may be the name of a speaker. `meaning` is
+    None if no embedder was used.
     """
 
     text: str
@@ -77,7 +78,7 @@ def _asks_when(words: Sequence[str]) -> bool:
 
 
 def _is_word(word: str) -> bool:
-    """Return False for single letters and digits: they lack meaning. A Chinese character does."""
+    """Return False for single letters and digits: unlike a Chinese character, they lack meaning."""
     return len(word) > 1 or not word.isascii()
 
 

@@ -2,12 +2,12 @@
 
 The score of a text includes its neighbours in the session (their words, weighed by distance), the
 text alone, and its session as a whole. Other reasons add to the score: a speaker that the question
-names said the text; its session is of the time that the question names; the question asks "when"
-and the text names a time; the previous text asked something; and, with an embedder, its meaning is
-near. The constants are measured (docs/decisions/0059-recall.md); a small change of a constant has
-little effect.
+names said the text; the session of the text is of the time that the question names; the question
+asks "when" and the text names a time; the previous text asked something; and, with an embedder, the
+meaning of the text is near to the meaning of the question. The constants come from measurements
+(docs/decisions/0059-recall.md); a small change of a constant has little effect.
 
-The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy and without vectors).
+``arrays`` (with numpy) and ``sums`` (without numpy and vectors) compute the sums over all texts.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from perdure.stores.search.recall_plan import Ranked
 
 
 class Weights(NamedTuple):
-    """The weight of each reason; 0 switches it off. `neighbours` False counts a text alone.
+    """The weight of each reason; 0 switches a reason off.
 
-    If a word names one of more than `TALK` speakers of a session, its weight there is multiplied by
-    `names`. `exchange` is added to `speaker` if the text directly before or after is from another
-    speaker that the question names, in a session of more than `TALK` speakers.
-    `vector` is the weight of the meaning of a text with its neighbours, `own_vector` the weight of
-    the text's own meaning.
+    With `neighbours` False, only the text itself counts. If a session has more than `TALK` speakers
+    and a word names one of them, the weight of the word in this session is multiplied by `names`.
+    `exchange` is added to `speaker` if the text directly before or after is from another speaker
+    that the question names, in a session of more than `TALK` speakers. `vector` is the weight of
+    the meaning of a text with its neighbours, `own_vector` the weight of the text's own meaning.
     """
 
     context: float = 0.28
@@ -67,7 +67,7 @@ NEAREST = 0.05
 
 
 class Scope(NamedTuple):
-    """The sessions allowed in a recall: those of `subjects`, among `only`, without those in `but`.
+    """The sessions allowed in a recall: they are of `subjects`, in `only`, and not in `but`.
 
     All three contain keys of ``stores.search.index_keys``; None allows every session.
     """
@@ -93,9 +93,9 @@ CONTEXT, OWN, SESSION = (
 
 
 class Spoken(NamedTuple):
-    """Texts of the speakers whose name has a word of the question.
+    """The texts of those speakers whose name contains a word of the question.
 
-    `name` is a bit for the word; 0 for texts of sessions with at most `TALK` speakers.
+    `name` is a bit that stands for the word; 0 for texts of sessions with at most `TALK` speakers.
     """
 
     name: int
@@ -143,11 +143,14 @@ class Sums(Protocol):
         ...
 
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
-        """Add a class of words; `named` maps sessions to a weight other than 1 for the class."""
+        """Add a class of words; `named` maps a session to the weight of the class, if not 1."""
         ...
 
     def allows(self, session: str) -> bool:
-        """Return whether the scope allows a session, by its key. False if it has no text."""
+        """Return whether the scope allows a session, by its key.
+
+        Return False if the session has no text.
+        """
         ...
 
     def best(self, spoken: Sequence[Spoken], limit: int) -> list[Ranked]:
@@ -176,7 +179,7 @@ def ranking(
 ) -> Callable[[Corpus, Sequence[Counts]], list[Ranked]]:
     """Return the ranking for `question`: the best `limit` texts that `scope` allows.
 
-    `beside` ranks the statements outside of the corpus (``statements``).
+    `beside` ranks statements, which are not in the corpus (``statements``).
     """
 
     def rank(corpus: Corpus, counts: Sequence[Counts]) -> list[Ranked]:
@@ -208,7 +211,7 @@ def _with_nearby(
 
 
 def idf(size: int, having: int) -> float:
-    """Return the weight of a word that `having` of `size` texts contain."""
+    """Return the weight of a word that `having` of the texts in `size` contain."""
     return log(1 + (size - having + 0.5) / (having + 0.5))
 
 

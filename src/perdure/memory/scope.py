@@ -26,8 +26,9 @@ class Scoped(Protocol):
 class MemoryFilter(msgspec.Struct, frozen=True):
     """A filter that selects the episodes and facts that a call sees.
 
-    With the default `name`, the call sees only those of exactly `subject`; with `subject` None,
-    only those without a subject. With `agent` None, it sees those of every agent of the subject.
+    With the default `name`, the call sees only episodes and facts of exactly `subject`; with
+    `subject` None, it sees only those without a subject. With `agent` None, the call sees the
+    episodes and facts of every agent of the subject.
     """
 
     subject: str | None = None

@@ -1,8 +1,8 @@
-"""The similarity in meaning between the texts of a corpus and a question, with numpy.
+"""Compute the similarity in meaning between a question and the texts of a corpus, with numpy.
 
-The vector of a text counts alone and together with the vectors of its neighbours, which are weighed
-like their words. Vectors are stored in memory as signed bytes; one block of them at a time is
-converted to numbers.
+The vector of a text counts alone, and also together with the vectors of its neighbours. These are
+weighed like the words of the neighbours. Vectors are stored in memory as signed bytes; one block of
+them at a time is converted to numbers.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _BLOCK = 1_024
 
 
 class Similarity(NamedTuple):
-    """The cosine between a question and each text: with its neighbours, and by itself."""
+    """The cosine between a question and each text, both with and without the text's neighbours."""
 
     window: Floats
     own: Floats
 
 
 def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
-    """Return the similarity of every text; 0 if its vectors are missing.
+    """Return the similarity of every text; 0 for a text whose vectors are missing.
 
     Return None if all vectors are missing, or if the question has no direction: static vectors of
     unknown words are 0.
@@ -77,7 +77,7 @@ def cosines(meaning: Meaning, vectors: Sequence[array[float] | None]) -> list[fl
 
 
 def _measure(corpus: Corpus, vectors: Vectors) -> None:
-    """Compute the lengths of new vectors, and of all vectors with neighbours that changed."""
+    """Compute the lengths of new vectors, and of vectors whose neighbours have changed."""
     if not (vectors.new or vectors.moved):
         return
     rows = np.frombuffer(vectors.rows, np.int8).reshape(-1, vectors.dimension)
@@ -99,7 +99,7 @@ def _measure(corpus: Corpus, vectors: Vectors) -> None:
 def _window_lengths(
     corpus: Corpus, rows: NDArray[np.int8], scales: Floats, texts: Numbers
 ) -> Floats:
-    """Return the lengths of the vectors of `texts`, combined with their weighed neighbours."""
+    """Return the lengths of the vectors of `texts`, each combined with its weighed neighbours."""
     before, after = list(map(_view, corpus.before)), list(map(_view, corpus.after))
     near = [column[texts] for column in before]
     near.append(np.where(near[-1] >= 0, before[0][near[-1]], -1))  # the fourth text before

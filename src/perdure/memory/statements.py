@@ -1,8 +1,9 @@
 """Rank facts and summaries of episodes for a question, together with the texts of a corpus.
 
-A statement is scored as a session with one text: by its words, its time, its cues and its meaning.
-Rarity and mean lengths are computed over all texts and statements in scope, so its score can
-be compared with a text's. A statement without a word of the question is found by its meaning only.
+A statement is scored like a session with one text: by its words, time, cues and meaning. The rarity
+of words and the mean lengths are computed over all texts and statements in scope, so a statement's
+score can be compared with a text's score. A statement that has no word of the question can only be
+found by its meaning.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from perdure.session.search.words import terms
 
 
 class Statement(NamedTuple):
-    """A text that is complete by itself.
+    """A text that can be understood alone.
 
-    `session` is the key of the session that must be in scope; None: the statement is in scope.
-    `nearness` is the cosine between the statement's meaning and the question's meaning; None if it
-    is unknown.
+    `session` is the key of the session that must be in scope; None: the statement is always in
+    scope. `nearness` is the cosine between the statement's meaning and the question's meaning; None
+    if it is unknown.
     Units: `at` is Unix milliseconds.
     """
 
@@ -64,9 +65,10 @@ class StatementRanking:
         self.best: list[RankedStatement] = []
 
     def __call__(self, size: Size, having: Sequence[Having], allows: Callable[[str], bool]) -> None:
-        """Rank the statements of sessions that `allows`. `having` has a value per question word.
+        """Rank the statements of those sessions for which `allows` returns True.
 
-        Statements out of scope are not counted, so a score does not depend on them.
+        `having` has one value for each word of the question. Statements out of scope are not
+        counted, so a score does not depend on them.
         """
         inside = {
             number: terms(each.text)

@@ -1,4 +1,4 @@
-"""Sums over the texts of a corpus, without numpy: exact, but slow for frequent words."""
+"""Compute sums over the texts of a corpus without numpy: exact, but slow for frequent words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HOUR_MS = 3_600_000
 
 
 class PlainSums:
-    """``ranking.Sums`` as dicts of the texts that have any word."""
+    """``ranking.Sums`` as dicts, which contain only texts that have a word of the question."""
 
     def __init__(self, corpus: Corpus, question: Question, scope: Scope, weights: Weights) -> None:
         self._corpus = corpus
@@ -102,7 +102,7 @@ class PlainSums:
                 yield corpus.texts_of(session)
 
     def _smoothed(self, found: dict[int, float]) -> dict[int, float]:
-        """Return `found` with the words of each text also counted, weighted, for its neighbours."""
+        """Return `found`; the words of each text also count, weighted, for its neighbours."""
         corpus, smooth = self._corpus, dict[int, float](found)
         for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
             for column, weight in zip(columns, weights, strict=True):

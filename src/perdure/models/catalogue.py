@@ -1,7 +1,7 @@
-"""The known providers: address, key, and the extra that installs each; and model names.
+"""The known providers (address, key, and the extra that installs them), and model names.
 
-This module loads no provider's library. A server that speaks the protocol of a provider at another
-address is reached by that provider's ``*_BASE_URL``.
+This module loads no provider's library. To use another server with the protocol of a provider, set
+that provider's ``*_BASE_URL`` to its address.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Provider(msgspec.Struct, frozen=True):
     """One provider: the part before the colon of a model's name.
 
     `package` is the module that the extra `extra` installs. The first of `key_variables` and
-    `url_variables` that is set is used. A key is needed only at `default_url`, and only with
-    `needs_key`: a server at another address can be private. `key_name` names the owner of the key.
+    `url_variables` that is set is used. A key is required only at `default_url`, and only with
+    `needs_key`: a server at another address may need no key. `key_name` names the owner of the key.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Provider(msgspec.Struct, frozen=True):
     key_name: str = ""
 
     def address(self, environment: Mapping[str, str]) -> str:
-        """Return the address from `environment`, or the default."""
+        """Return the provider's address from `environment`, or the default address."""
         for name in self.url_variables:
             url = environment.get(name, "").strip()
             if url:
@@ -57,12 +57,12 @@ class Provider(msgspec.Struct, frozen=True):
 
     @property
     def install(self) -> str:
-        """The command that installs its package."""
+        """The command that installs the provider's package."""
         return install_of(self.extra)
 
     @property
     def remedy(self) -> str:
-        """How to set it up."""
+        """How to set up the provider."""
         install = self.install
         elsewhere = f"{self.url_variables[0]} for another server that speaks its protocol"
         if self.needs_key:
@@ -71,7 +71,7 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 def _own_server(name: str, title: str, port: int, prefix: str) -> Provider:
-    """Return a local server that speaks OpenAI's chat completions."""
+    """Return the provider for a local server with OpenAI's chat completions protocol."""
     return Provider(
         name,
         title,
@@ -150,7 +150,7 @@ _NAME = re.compile(r"[^\s:]+:\s*\S.*", re.DOTALL)
 
 
 def is_model_name(text: str) -> bool:
-    """Return whether `text` names a provider and one of its models, which need not exist."""
+    """Return whether `text` has the form of a provider and a model; the model need not exist."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -159,7 +159,7 @@ ECHO = "scripted:echo"
 
 
 def model_missing(what: str) -> WrongArgument:
-    """Return the error for `what`, which needs a model but names none; it lists the choices."""
+    """Return the error for `what`, which needs a model but has none; it lists the choices."""
     choices = ", ".join(f"{name}:NAME" for name in PROVIDERS)
     return WrongArgument(
         f"{what} needs a model, model='provider:name': one of {choices}, or {ECHO}, which works "
@@ -172,7 +172,7 @@ def model_missing(what: str) -> WrongArgument:
 def require_model_name(text: str, argument: str = "model") -> None:
     """Reject `text`, given as `argument`, unless it names a provider and one of its models.
 
-    Raises: WrongArgument, which describes the valid form.
+    Raises: WrongArgument, whose message describes the valid form.
     """
     if is_model_name(text):
         return

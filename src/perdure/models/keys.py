@@ -1,9 +1,10 @@
-"""Find and store the keys of providers: in the environment, a file, or the system's keyring.
+"""Find and store the keys of providers, in the environment, a file, or the system's keyring.
 
-In the keyring, the service is ``perdure`` and the user is the provider's name. A file has this
-name, is in the folder ``keys`` beside the user's settings, and is readable only by its owner.
-Invariant: the string representation of an object never contains a key. Code calls `value` only to
-send it. Everything that is printed, logged or raised shows at most the source of the key.
+In the keyring, the service is ``perdure`` and the user is the provider's name. A key file has the
+provider's name, is in the folder ``keys`` beside the user's settings, and is readable only by its
+owner.
+Invariant: the string representation of an object never contains a key. Code reads `value` only to
+send the key. Everything that is printed, logged or raised shows at most the source of the key.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def find_key(
 ) -> ApiKey | None:
     """Return the key of `provider`, or None. The environment comes first, then a file.
 
-    Blanks around a key, as in many files, are removed. Without a home folder there is no file.
+    White space around a key, as in many files, is removed. Without a home folder there is no key
+    file.
 
     Raises: ConfigError if the file cannot be read, or other users can read it.
     """
@@ -58,7 +60,7 @@ def find_key(
 
 
 def account_of(provider: Provider) -> str:
-    """Return the name of the provider's key in the keyring, and of its file."""
+    """Return the name that the provider's key has in the keyring, which is also its file name."""
     return provider.key_name or provider.name
 
 
@@ -72,9 +74,9 @@ def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
 
 
 def write_key_file(path: Path, value: str) -> None:
-    """Replace the file at `path` with a file that has the key `value`, readable only by its owner.
+    """Write the key `value` to the file at `path`, replacing it; only its owner can read it.
 
-    The content is synced, but after power loss the file may be missing from its folder. Raises:
+    The content is synced, but the folder is not: after power loss the file may be missing. Raises:
     OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

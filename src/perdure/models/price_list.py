@@ -42,8 +42,9 @@ class PriceList:
 class ListedPrice(msgspec.Struct, frozen=True):
     """A price from the current list.
 
-    `price` None: the list does not contain the model. A call with more than `most` tokens has the
-    price of another tier; None: there is no other tier.
+    `price` is None if the list does not contain the model. `price` is valid for calls with up to
+    `most` tokens, because a larger call has the price of another tier; None: there is no other
+    tier.
     """
 
     price: Price | None = None
@@ -51,7 +52,10 @@ class ListedPrice(msgspec.Struct, frozen=True):
 
 
 class _KeptPrices(msgspec.Struct):
-    """Looked up prices. Valid for one `package` and for one day, because prices may have dates."""
+    """Looked up prices.
+
+    Cached prices, valid for one `package` and one day, because prices may have dates.
+    """
 
     package: str
     day: str
@@ -65,8 +69,8 @@ _kept = _KeptPrices("", "")
 def kept_prices(file: Path, day: str) -> Generator[None]:
     """Use the prices that were looked up on `day` and cached in `file`; add new ones at the end.
 
-    Loading the list takes longer than the rest of a command. A file that cannot be read or written
-    is not an error.
+    The cache is useful because loading the list takes longer than the rest of a command. A file
+    that cannot be read or written is not an error.
     """
     global _kept  # noqa: PLW0603 - as the limits of input: one for the process
     fresh = _KeptPrices(_package_state(), day)
@@ -95,7 +99,7 @@ def _read_kept(file: Path, fresh: _KeptPrices) -> _KeptPrices:
 
 
 def _package_state() -> str:
-    """Return a text that changes with the package's list; "" without the package."""
+    """Return a text that changes when the package's price list changes; "" without the package."""
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or found.origin is None:
         return ""
@@ -107,7 +111,7 @@ def _package_state() -> str:
 
 @cache
 def _cost(model: str) -> Callable[[Usage], int] | None:
-    """Return the function that prices the calls of `model`, looked up once; None if unknown."""
+    """Return the function that prices calls of `model`; None if the model is unknown. Cached."""
     if not model.partition(":")[2] or importlib.util.find_spec(_PACKAGE) is None:
         return None
     kept = _kept.models.get(model)
@@ -156,7 +160,7 @@ def _sent(usage: Usage) -> int:
 
 
 def _base_price(listed: Mapping[str, Any]) -> ListedPrice | None:
-    """Return a listed price in our form; None if calls have costs besides their tokens."""
+    """Convert a listed price to a `Price`; None if calls have costs besides their tokens."""
     found = {field: listed.get(name) for field, name in _FIELDS.items()}
     amounts = {field: each for field, each in found.items() if each is not None}
     if listed.get(_PER_REQUEST) is not None or not {"input", "output"} <= amounts.keys():

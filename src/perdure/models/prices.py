@@ -1,8 +1,8 @@
-"""The cost of model calls: own prices, and the precedence of several price sources.
+"""The cost of model calls: prices that the user sets, and the precedence of price sources.
 
 All money is whole micro-cents (1e-8 US dollars), so sums are exact. A model without a price has no
-cost: None, never 0. This module makes no network requests: `Pricing` clients use their own price
-list.
+cost: None, never 0. This module makes no network request: a `Pricing` client uses the price list
+that it has.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Cost = Callable[[str, Usage], int | None]
 
 @takes_declared
 def dollars(amount: str | float | Decimal) -> int:
-    """Return `amount` US dollars in micro-cents; text and Decimals are exact.
+    """Convert `amount` US dollars to micro-cents; amounts as text or Decimal are exact.
 
     Raises: WrongArgument if `amount` is negative or not an amount.
     """
@@ -77,19 +77,20 @@ class Pricing(Protocol):
     """A model client that knows the prices of its models."""
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
-        """Return the cost of `usage` of `model`; None if unknown. Never calls out."""
+        """Return the cost of `usage` of `model`; None if the price is unknown. Never calls out."""
         ...
 
 
 def own_price(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the price of `model`, or the price for all other models of its provider."""
+    """Return the user's price of `model`, or else the price for its provider's other models."""
     return prices.get(model) or prices.get(f"{model.partition(':')[0]}:*")
 
 
 class CostCalculator:
-    """A `Cost`: own prices first, then the cost that a call reported, then the client's list.
+    """A `Cost`: the user's prices, then the cost that a call reported, then the client's list.
 
-    `prices` are by ``provider:name``, or ``provider:*`` for every other model of a provider.
+    The keys of `prices` are ``provider:name``, or ``provider:*`` for every other model of a
+    provider.
     Raises: WrongArgument for an invalid model name.
     """
 
@@ -109,12 +110,12 @@ class CostCalculator:
 
 
 def unpriced(model: str, usage: Usage) -> int | None:
-    """A `Cost` that knows only the cost a call reported."""
+    """A `Cost` that uses only the cost that the provider reported for a call."""
     return usage.cost_microcents
 
 
 def in_dollars(microcents: int) -> str:
-    """Return an amount for display: ``$1.50``, ``$0.000123``."""
+    """Return an amount as text for display: ``$1.50``, ``$0.000123``."""
     whole, rest = divmod(microcents, MICROCENTS_PER_DOLLAR)
     digits = f"{rest:08d}".rstrip("0").ljust(2, "0")
     return f"${whole:,}.{digits}"

@@ -1,7 +1,7 @@
-"""The interface between perdure and language models: one request in, a stream of deltas out.
+"""The interface between perdure and language models: a request returns a stream of deltas.
 
-A client never sees the log and perdure never sees a provider's types. Every error of a client is a
-`perdure.errors.ModelError`; its class alone decides the engine's next step.
+A client never accesses the log, and perdure never uses a provider's types. Every error of a client
+is a `perdure.errors.ModelError`; its class alone decides the engine's next step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ToolDeclaration(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """Known facts of a model. Units: tokens; None if unknown."""
+    """Known facts about a model. Units: tokens; None if unknown."""
 
     model: str
     context_window: int | None = None
@@ -39,12 +39,12 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """One call of a model (``provider:name``).
 
     Shape: `messages` are valid for every provider (``context.validity``): user and assistant
-    alternate, and every tool call is answered. For thousands of messages the sequence is not a
-    tuple. `media` maps the handles in the messages to their bytes. `output_schema` is the JSON
-    Schema of the answer, of type object; `system` also requests this form, for models that do not
-    accept a schema.
+    alternate, and every tool call is answered. With thousands of messages, the sequence may be a
+    type other than tuple. `media` maps the handles in the messages to their bytes. `output_schema`
+    is the JSON Schema of the answer, of type object; `system` also requests this form, for models
+    that do not accept a schema.
     Units: seconds. `first_byte_timeout_s` limits the wait for the first byte of the answer, headers
-    included; `stream_idle_timeout_s` limits each later wait. None: the client's default.
+    included; `stream_idle_timeout_s` limits each later wait. None means the client's default.
     """
 
     model: str
@@ -85,16 +85,16 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class StreamEnd(msgspec.Struct, frozen=True):
-    """The end of a clean stream; always the last delta, exactly once."""
+    """The end of a complete stream; always its last delta, exactly once."""
 
     stop_reason: StopReason
     usage: Usage | None = None
 
 
 class UsageUpdate(msgspec.Struct, frozen=True):
-    """The provider's token count so far; it contains no text, and a later count replaces it.
+    """The provider's token count so far; a later count replaces it. It contains no text.
 
-    So the usage of an answer that is cut off is known, too.
+    So the usage of an interrupted answer is known, too.
     """
 
     usage: Usage
@@ -104,7 +104,10 @@ Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageUpdate | StreamEnd
 
 
 class ModelClient(Protocol):
-    """Calls models. One client may serve many models and many calls at once."""
+    """Calls models.
+
+    A client of language models; it may serve many models and many calls at the same time.
+    """
 
     def info(self, model: str) -> ModelInfo:
         """Return the facts about `model`; never fails, never uses the network."""

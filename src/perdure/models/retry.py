@@ -36,9 +36,9 @@ def next_wait(
 ) -> float | None:
     """Return the seconds to wait after `error` ended attempt `attempt` (from 1); None: give up.
 
-    A wait is never shorter than the provider requested. If the provider requested more than the
-    policy's cap, the function gives up, because an earlier retry would fail again. `random01` is a
-    random number from 0 to 1.
+    A wait is never shorter than the provider requested. If the provider requested a longer wait
+    than `cap_s`, the function returns None, because an earlier retry would fail again. `random01`
+    is a random number from 0 to 1.
     """
     if not error.retryable or attempt >= policy.max_attempts:
         return None

@@ -35,10 +35,13 @@ class Closable(Protocol):
 
 @runtime_checkable
 class Preparable(Protocol):
-    """A client whose first call of a model imports and builds a lot."""
+    """A client that imports and builds a lot at the first call of a model."""
 
     def prepare(self, model: str) -> None:
-        """Load and build it. Do not call this in the thread of an event loop."""
+        """Load and build what the first call of `model` needs.
+
+        Do not call this in the thread of an event loop.
+        """
         ...
 
 
@@ -68,10 +71,10 @@ class ModelRouter:
         return tuple(sorted({*self._clients, *self._factories}))
 
     def provider_of(self, model: str) -> str:
-        """Return the provider of `model`; loads nothing and needs no key.
+        """Return the provider of `model`; this loads no library and needs no key.
 
-        Raises: ConfigError if `model` names no provider or an unknown provider; it lists the known
-        ones.
+        Raises: ConfigError if `model` names no provider or an unknown provider; the error lists the
+        known providers.
         """
         provider, colon, name = model.partition(":")
         if not colon or not provider or not name:
@@ -89,7 +92,7 @@ class ModelRouter:
     def client_for(self, model: str) -> ModelClient:
         """Return the client that serves `model`.
 
-        Raises: as `provider_of`; ConfigError if its provider is not set up.
+        Raises: the errors of `provider_of`; ConfigError if the provider is not set up.
         """
         provider = self.provider_of(model)
         client = self._clients.get(provider)
@@ -98,9 +101,10 @@ class ModelRouter:
         return client
 
     async def load(self, models: Iterable[str]) -> None:
-        """Make the clients that serve `models`, in a thread: a provider's library takes seconds.
+        """Create the clients that serve `models`, in a thread: loading a library takes seconds.
 
-        A provider that is not set up is reported by the call that needs it.
+        A provider that is not set up raises no error here; the call that needs the provider raises
+        it.
         """
         for model in models:
             if model not in self._prepared:
@@ -129,7 +133,7 @@ class ModelRouter:
             return _failing(ModelRefused(request.model, str(error)))
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
-        """Return the cost of `usage` of `model` by the list of its client; None if unknown."""
+        """Return the cost of `usage` of `model` by its client's price list; None if unknown."""
         try:
             client = self.client_for(model)
         except ConfigError:
@@ -137,7 +141,7 @@ class ModelRouter:
         return client.cost_microcents(model, usage) if isinstance(client, Pricing) else None
 
     async def renew(self, provider: str) -> None:
-        """Create a new client of `provider` at its next call, so that a changed key applies."""
+        """Create a new client of `provider` at the next call, so that a changed key applies."""
         if provider not in self._factories:
             return
         client = self._clients.pop(provider, None)
@@ -145,7 +149,7 @@ class ModelRouter:
             await client.aclose()
 
     async def aclose(self) -> None:
-        """Close every client that was made or given and can be closed."""
+        """Close every client, created here or passed in, that can be closed."""
         for client in self._clients.values():
             if isinstance(client, Closable):
                 await client.aclose()

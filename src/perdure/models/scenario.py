@@ -49,7 +49,7 @@ class ScriptedCall(msgspec.Struct, frozen=True):
 
 
 class CallTools(msgspec.Struct, frozen=True):
-    """Parallel tool calls, their deltas interleaved."""
+    """Parallel tool calls; the deltas of these calls are interleaved."""
 
     calls: tuple[ScriptedCall, ...]
 
@@ -61,9 +61,9 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """The call fails the first `times` times that the same request is made; None: always.
+    """The call fails for the first `times` times that the same request is made; None: every time.
 
-    The model's process counts the failures, so a restarted process begins at zero.
+    Each process counts the failures for itself, so a restarted process begins at zero.
     """
 
     code: ErrorCode
@@ -91,12 +91,12 @@ Step = Say | Think | CallTools | Wait | Fail | Cut | Hang
 class When(msgspec.Struct, frozen=True):
     """Conditions on a request; all given conditions must hold. Texts are compared without case.
 
-    `nth` is the number of the answer (1 + the assistant messages in the request); `round` is this
-    number counted from the newest user message. `user_contains` refers to the newest user text.
-    `after` states whether the request ends with user text or with tool results. `after_tool` is the
-    tool of one of these results; the two conditions about results refer to them. A request for a
-    summary contains the text of a whole conversation, so it matches only conditions with
-    `asks_summary`.
+    `nth` is the number of the answer (1 + the assistant messages in the request); `round` counts
+    the same, but only from the newest user message on. `user_contains` refers to the newest user
+    text. `after` states whether the request ends with user text or with tool results. `after_tool`
+    is the tool of one of these results; the two conditions about results refer to the same results.
+    A request for a summary contains the text of a whole conversation, so it matches only conditions
+    with `asks_summary`.
     """
 
     nth: int | None = None
@@ -113,7 +113,8 @@ class When(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of the model.
 
-    `usage` None reports tokens estimated from bytes; `reports_usage` False reports none.
+    With `usage` None, the reply reports tokens estimated from bytes; with `reports_usage` False, it
+    reports no usage.
     Units: `chunk_chars` characters per delta, `chunk_delay_s` seconds between deltas.
     """
 
@@ -129,9 +130,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of the model ``scripted:<name>``.
 
-    The reply is the first of `rules` whose condition holds. Otherwise, unless the request asks for
-    a summary, it is the member of `sequence` at the position given by the number of assistant
-    messages in the request.
+    The reply is that of the first of `rules` whose condition is true. If no condition is true, and
+    the request asks for no summary, the reply is an item of `sequence`: its position is the number
+    of assistant messages in the request.
     """
 
     name: str
@@ -142,7 +143,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """The input of conditions.
+    """The facts about a request that conditions test.
 
     Shape: `results` are the tool results at the end of the request, empty after user text;
     `result_tools` names their tools.
@@ -158,7 +159,7 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 def situation_of(request: ModelRequest, answers: int | None = None) -> Situation:
-    """Return the situation of `request`, which contains `answers` answers."""
+    """Return the facts about `request`, which contains `answers` answers of the model."""
     messages = _newest_turn(request.messages)
     newest_user = _last_index(messages, "user")
     in_turn = messages[newest_user + 1 :]
@@ -186,7 +187,7 @@ def asks_summary(request: ModelRequest) -> bool:
 def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return `messages` without cut-off parts of answers and the requests to continue them.
 
-    A continued answer then appears once, by its last part.
+    So a continued answer appears once: only its last part remains.
     """
     asked = {place for place, message in enumerate(messages) if asks_to_go_on(message)}
     left_out = asked | {place - 1 for place in asked}
@@ -194,7 +195,7 @@ def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def said_already(messages: Sequence[Message]) -> str:
-    """Return the text of the answer that the request asks to continue; else ""."""
+    """Return the text of the answer that the request asks to continue; "" if it asks for none."""
     parts: list[str] = []
     last = len(messages) - 1
     while last > 0 and asks_to_go_on(messages[last]):
@@ -204,7 +205,7 @@ def said_already(messages: Sequence[Message]) -> str:
 
 
 def rest_of(reply: Reply, said: str) -> Reply:
-    """Return the rest of `reply` after the text `said`; all of `reply` if it begins differently."""
+    """Return the part of `reply` after `said`; all of it if it does not begin with `said`."""
     if not said:
         return reply
     text = "".join(step.text for step in reply.steps if isinstance(step, Say))
@@ -221,12 +222,12 @@ def rest_of(reply: Reply, said: str) -> Reply:
 
 
 def asks_to_go_on(message: Message) -> bool:
-    """Whether `message` asks for the rest of an answer that was cut off before it."""
+    """Return whether `message` asks to continue the cut-off answer before the message."""
     return message.role == "user" and message.text == CONTINUE_TEXT
 
 
 def _newest_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the end of the `uncut` messages, from the newest user text."""
+    """Return the `uncut` messages from the newest user text on."""
     for place in range(len(messages) - 1, -1, -1):
         if messages[place].role == "user":
             end = uncut(messages[place:])
@@ -236,7 +237,7 @@ def _newest_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def reply_to(scenario: Scenario, situation: Situation) -> Reply | None:
-    """Return the reply of `scenario` in `situation`; None if it has none."""
+    """Return the reply of `scenario` in `situation`; None if the scenario has no reply."""
     for rule in scenario.rules:
         if holds(rule.when or When(), situation):
             return rule
@@ -246,7 +247,7 @@ def reply_to(scenario: Scenario, situation: Situation) -> Reply | None:
 
 
 def holds(when: When, situation: Situation) -> bool:
-    """Whether all conditions of `when` are true in `situation`."""
+    """Return whether all conditions of `when` are true in `situation`."""
     after = "tool" if situation.results else "user"
     result_texts = [result.text for result in situation.results]
     has_error = any(result.is_error for result in situation.results) if result_texts else None
@@ -282,7 +283,7 @@ def _last_index(messages: Sequence[Message], role: str) -> int:
 
 
 def _newest_text(message: Message) -> str:
-    """Return the last text part: the context added the parts before it in a user message."""
+    """Return the last text part; the context added the parts before it to the user message."""
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     return texts[-1] if texts else ""
 

@@ -1,4 +1,4 @@
-"""Parse scenarios in YAML (``docs/scenarios.md``) strictly: all faults at once, with lines.
+"""Parse YAML scenarios (``docs/scenarios.md``) strictly; report all faults with their lines.
 
 This is the only module of the scripted model that imports a YAML library.
 """
@@ -66,7 +66,7 @@ def read_scenario(text: str, *, name: str) -> Scenario:
 
 
 def load_scenario(path: Path) -> Scenario:
-    """Read the scenario in the file `path`, named after the file unless it has a name.
+    """Read the scenario in the file `path`; without a name in it, its name is the file name.
 
     Raises: ConfigError if the file cannot be read or has faults; it lists every fault with its
     line.
@@ -150,7 +150,7 @@ class _ScenarioReader:
         )
 
     def _steps(self, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[Step, ...]:
-        """Return the full steps, or the steps of the short keys, in the order of the keys."""
+        """Return the steps under `steps`, or those of the short keys, in the order of the keys."""
         delay = ()
         if "delay_ms" in fields:
             delay = (Wait(self.nodes.number(fields["delay_ms"]) / 1000),)

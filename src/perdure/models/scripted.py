@@ -1,9 +1,9 @@
 """The scripted model: answers from scenarios, without a network; the offline default is ``echo``.
 
-The reply to a request depends on the request alone (``scenario``). The model remembers two things:
+The reply to a request depends only on the request (``scenario``). The model remembers two things:
 how often a step with a failure count has failed per request, and the counts of a conversation's
-beginning, since every request repeats that beginning. So a late answer takes no longer than an
-early answer, and is the same in a new process.
+beginning, since every request repeats that beginning. So an answer late in a conversation takes no
+longer than an early one, and a new process gives the same answer.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class ScriptedModel:
         raise ModelRefused(request.model, "the scenario has no reply for this request")
 
     async def _hang(self, request: ModelRequest, *, has_begun: bool) -> None:
-        """Send nothing until the request's timeout, or forever if it has none.
+        """Send nothing until the request's timeout, or forever if the request has no timeout.
 
         Raises: ModelUnavailable.
         """
@@ -173,7 +173,7 @@ class ScriptedModel:
         raise ModelUnavailable(request.model, f"it sent no byte for {timeout_s:g} s ({name})")
 
     def _happens(self, place: tuple[str, str, int], times: int | None) -> bool:
-        """Return whether the step at `place`, limited to `times` times, happens now."""
+        """Return whether the step at `place`, which happens at most `times` times, happens now."""
         if times is None:
             return True
         self._happened[place] += 1
@@ -181,7 +181,7 @@ class ScriptedModel:
 
 
 class _Progress:
-    """The progress of one reply: the part already sent, and the numbers and ids of its calls."""
+    """The progress of one reply: the bytes sent so far, and the numbers and ids of its calls."""
 
     def __init__(self, reply: Reply, heard: Heard) -> None:
         self._reply = reply
@@ -234,7 +234,7 @@ class _Progress:
 
 
 class Heard:
-    """The counts of messages. A value: `and_then` returns a new value.
+    """Counts over the messages of a request. The value is immutable: `and_then` returns a new one.
 
     Units: `size_bytes` bytes.
     """
@@ -252,7 +252,7 @@ class Heard:
 
     @property
     def name(self) -> str:
-        """A short name of the messages: the same in every process, and specific to the history."""
+        """A short name of these messages; it depends only on their content, not on the process."""
         said = self._said.copy()
         said.update(b"]")
         return said.hexdigest()
@@ -279,7 +279,7 @@ class Heard:
 
 
 def _with_digests(message: Message) -> Message:
-    """Return `message` with digests in place of long texts: encoding it copies none of them."""
+    """Return `message` with digests in place of long texts, so encoding copies no long text."""
     if all(len(getattr(part, "text", "")) < _LARGE_BYTES for part in message.parts):
         return message
     return msgspec.structs.replace(message, parts=tuple(map(_with_digest, message.parts)))
@@ -332,7 +332,7 @@ _NOTHING: _Beginning = (), 0, Heard()
 
 
 def _begin_with(messages: Sequence[Message], known: Sequence[Message], upto: int) -> bool:
-    """Return whether `messages` begin with the first `upto` of `known`, copying almost nothing."""
+    """Return whether `messages` begin with the first `upto` of `known`; copy almost nothing."""
     if isinstance(messages, Joined) and isinstance(known, Joined):
         return messages.agrees(known, upto)
     if isinstance(messages, tuple) and isinstance(known, tuple):
@@ -345,7 +345,7 @@ def _begin_with(messages: Sequence[Message], known: Sequence[Message], upto: int
 
 
 def estimated_tokens(request: ModelRequest, heard: Heard | None = None) -> int:
-    """Return the approximate tokens of `request` and of `heard`: a quarter of their bytes."""
+    """Return the estimated tokens of `request` with messages `heard`: a quarter of the bytes."""
     heard = Heard().and_then(request.messages) if heard is None else heard
     total = len((request.system or "").encode())
     total += sum(len(msgspec.json.encode(tool)) for tool in request.tools)

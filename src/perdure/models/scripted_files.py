@@ -1,7 +1,7 @@
-"""Scripted models in files: ``scripted:trip.yaml`` plays the scenario in ``trip.yaml``.
+"""Scripted models from files: ``scripted:trip.yaml`` plays the scenario in ``trip.yaml``.
 
-A file is read at the first use of one of its models, and again after a change. All other names are
-built-in scenarios.
+A file is read at the first use of its scenario, and again after the file has changed. All other
+names are built-in scenarios.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Join the deltas of one answer to one assistant message. Pure.
+"""Join the deltas of one answer into one assistant message. Pure.
 
-The parts are in the order of their beginnings; interleaved deltas of calls are distinguished by
-their index. Whatever a model sends, the message can be written to the log: text is valid Unicode,
+The parts are in the order in which they began; the index distinguishes interleaved deltas of
+several calls. Whatever a model sends, the message can be written to the log: text is valid Unicode,
 arguments are a JSON object, ids of calls are distinct. Arguments that are not a JSON object are
-stored as the one argument `INVALID_JSON`. The call is then answered with an error for the model
-(see `malformed_arguments`), and the history stays valid.
+stored as text in the single argument `INVALID_JSON`. The call is then answered with an error for
+the model (see `malformed_arguments`), and the history stays valid.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _object = msgspec.json.Decoder(dict[str, object])
 
 
 def invalid_json(call: ToolCallPart) -> str | None:
-    """Return the arguments of `call` as the model sent them, if they were not a JSON object."""
+    """Return the arguments of `call` as sent by the model if they are no JSON object; else None."""
     text = call.args.get(INVALID_JSON)
     return text if isinstance(text, str) and len(call.args) == 1 else None
 
 
 def malformed_arguments(call: ToolCallPart) -> InvalidArguments | None:
-    """Return the error for the model if the arguments of `call` were not a JSON object."""
+    """Return the error text for the model if the arguments of `call` were not a JSON object."""
     sent = invalid_json(call)
     if sent is None:
         return None
@@ -73,7 +73,7 @@ def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Container[str] = (
 
 
 def repair_unicode(text: str) -> str:
-    """Return `text` as valid Unicode: adjacent surrogate halves joined, single ones replaced.
+    """Return `text` as valid Unicode: join adjacent surrogate halves, replace single halves.
 
     Providers split an emoji's JSON escape over two chunks; each half alone cannot be encoded.
     """
@@ -85,7 +85,7 @@ def repair_unicode(text: str) -> str:
 
 
 class WholePairs:
-    """Makes the pieces of several texts valid Unicode, each by its key.
+    """Makes the pieces of several texts valid Unicode; each text has a key.
 
     Half a surrogate pair at the end of a piece waits for the other half.
     """
@@ -94,7 +94,7 @@ class WholePairs:
         self._halves: dict[object, str] = {}
 
     def next(self, key: object, piece: str) -> str:
-        """Return the whole characters of the text `key` with its next `piece`, perhaps none."""
+        """Return the complete characters that `piece` adds to the text `key`, perhaps none."""
         text = self._halves.pop(key, "") + piece
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._halves[key] = text[-1]
@@ -103,7 +103,7 @@ class WholePairs:
 
 
 def _countable(usage: Usage | None) -> Usage | None:
-    """Return `usage` if every number of it is plausible; a wrong number would falsify sums."""
+    """Return `usage` if every number in it is plausible; a wrong number would falsify sums."""
     if usage is None:
         return None
     cost = usage.cost_microcents
@@ -135,7 +135,7 @@ _CallMaker = Callable[[_Call], ToolCallPart | None]
 
 
 def _joined(pieces: list[str]) -> str:
-    """Return the joined `pieces` and replace them with the result, so the next call is cheap."""
+    """Return the joined `pieces`; the result replaces the pieces, so the next call is cheap."""
     pieces[:] = ["".join(pieces)]
     return repair_unicode(pieces[0])
 
@@ -162,7 +162,7 @@ class AnswerBuilder:
 
     `taken_ids` are the ids of the calls in the request. Some servers restart the ids of calls in
     every answer; a call whose id is taken gets a suffix (``call_0-2``), because ids must be unique
-    within a branch. `counted` is the usage the provider has reported so far. `has_begun`: some of
+    within a branch. `counted` is the usage the provider has reported so far. `has_begun`: part of
     the answer has arrived, even if only the start of a tool call.
     """
 
@@ -206,10 +206,10 @@ class AnswerBuilder:
     def build(self) -> Message:
         """Return the whole answer.
 
-        Shape: an answer that the model or the provider cut short (any stop reason but ``stop`` and
-        ``tool_calls``) contains only calls with complete arguments. The stop reason of a clean
-        answer with calls is ``tool_calls``, whatever the provider said. An answer that announces
-        calls but contains none keeps the provider's stop reason.
+        Shape: a truncated answer (any stop reason except ``stop`` and ``tool_calls``) contains only
+        calls with complete arguments. The stop reason of a complete answer with calls is
+        ``tool_calls``, whatever the provider reported. An answer that announces calls but contains
+        none keeps the provider's stop reason.
         Raises: ModelUnavailable if the stream broke off before its end; MalformedResponse if a call
         has no name.
         """

@@ -1,1 +1,1 @@
-"""Secrets: their detection, references by name, and masking."""
+"""Detect secrets, refer to secrets by name, and mask secrets."""

@@ -1,7 +1,7 @@
 """Patterns for secrets in files, addresses and commands: netrc, pgpass, XML, PEM, ``-p``, hashes.
 
-Pure. Each pattern has one group, the secret. Every repetition is bounded or has no alternative, so
-each pattern runs in linear time.
+Pure. Each pattern has one group, the secret. In every pattern, each repetition is bounded or can
+match in one way only, so each pattern runs in linear time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ NAME = (
 
 
 def word(*words: str, no: str = r"\w") -> str:
-    """Return a pattern for one of `words` without any of the characters `no` before it.
+    """Return a pattern for one of `words` that does not follow any of the characters `no`.
 
-    `re` finds a letter faster than a boundary, so the boundary is tested after the word.
+    `re` finds a letter faster than a word boundary, so the pattern tests the boundary after the
+    word.
     """
     return "|".join(f"{each}(?<!{no}{each})" for each in words)
 

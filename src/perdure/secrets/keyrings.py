@@ -1,4 +1,4 @@
-"""The package ``keyring``, loaded only if one of its backends can work here.
+"""Load the package ``keyring`` only if one of its backends can work here.
 
 Loading ``keyring`` loads every backend, which takes longer than most commands.
 """

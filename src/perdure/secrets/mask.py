@@ -1,4 +1,4 @@
-"""Mask all secrets in shown values: for events, errors and questions.
+"""Mask all secrets in displayed values: in events, errors and questions.
 
 Only these displayed copies are masked; this module does not change stored values or values sent to
 a model.
@@ -17,12 +17,12 @@ MASK = "[redacted]"
 
 
 def mask_secrets(text: str) -> str:
-    """Return `text` with `MASK` for everything that looks like a secret; unchanged without any."""
+    """Return `text` with `MASK` in place of everything that looks like a secret."""
     return mask_part(text, 0, len(text))
 
 
 def mask_part(text: str, first: int, last: int) -> str:
-    """Return the characters `first` to `last` of `text`, with `MASK` for each part of a secret."""
+    """Return the characters `first` to `last` of `text`; `MASK` replaces each part of a secret."""
     spans = sorted((find.start, find.end) for find in finds(text))
     pieces: list[str] = []
     at = first
@@ -42,10 +42,10 @@ def log_failure(
     level: int = logging.ERROR,
     scrub: Callable[[str], str] = str,
 ) -> None:
-    """Log `message` with the traceback of `error`, every secret in it masked.
+    """Log `message` with the traceback of `error`; mask every secret in the traceback.
 
     The exceptions of a client, hook, tool or observer may contain a key. `scrub` removes secrets
-    that have no known shape.
+    that have no recognizable form.
     """
     if log.isEnabledFor(level):
         raised = "".join(traceback.format_exception(error)).rstrip()
@@ -53,7 +53,7 @@ def log_failure(
 
 
 def masked_value(value: object, name: str = "") -> object:
-    """Return JSON data with every secret masked, field names included; `name` is its field."""
+    """Return JSON data with every secret masked, also in field names; `name` is its own field."""
     if isinstance(value, str):
         if is_secret_field(name, value):
             return MASK

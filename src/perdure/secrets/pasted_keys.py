@@ -21,7 +21,10 @@ PastePolicy = Literal["warn", "redact", "refuse"]
 
 
 class ScreenedText(msgspec.Struct, frozen=True):
-    """The text to write, and the kinds of secrets found. Shape: `kinds` sorted, each once."""
+    """The text to write, and the kinds of secrets found.
+
+    Shape: `kinds` is sorted, each kind once.
+    """
 
     text: str
     kinds: tuple[str, ...] = ()
@@ -52,9 +55,10 @@ def _pieces(line: str) -> list[str]:
 
 
 def apply_paste_policy(text: str, policy: PastePolicy, place: str) -> ScreenedText:
-    """Return `text` as allowed in `place` under `policy`, and the kinds of secrets found.
+    """Return `text` as `policy` allows it in `place`, and the kinds of secrets found in it.
 
-    Raises: SecretPasted under ``refuse``, with the place and the kind but never the value.
+    Raises: SecretPasted under the policy ``refuse``; the error states the place and the kind, never
+    the value.
     """
     kinds = tuple(sorted(kinds_in(text)))
     if kinds and policy == "refuse":

@@ -1,7 +1,8 @@
-"""Secrets by name: ``{{secrets.NAME}}`` in a configuration, never the value.
+"""Refer to secrets by name: a configuration contains ``{{secrets.NAME}}``, never the value.
 
-Pure. References are only resolved in configuration. Text of a model or a web page is never
-resolved: otherwise a page could name a secret and have it sent to itself.
+Pure. References are only resolved in configuration. References in the text of a model or a web page
+are never resolved: otherwise a page could name a secret and get its value sent to the page's
+server.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def unfilled_in(text: str, place: str) -> str | None:
-    """Return a warning if `text`, in which secrets are never filled, refers to a secret."""
+    """Return a warning if `text`, in which references are never resolved, refers to a secret."""
     names = tuple(dict.fromkeys(names_in(text)))
     if not names:
         return None
@@ -37,5 +38,5 @@ def unfilled_in(text: str, place: str) -> str | None:
 
 
 def fill_references(text: str, value_of: Callable[[str], str]) -> str:
-    """Return `text` with each reference replaced by its value; values are never scanned again."""
+    """Return `text` with each reference replaced by its value; references in values stay."""
     return _reference.sub(lambda found: value_of(found[1]), text)

@@ -1,13 +1,14 @@
 """Detect secrets: keys by their vendors' prefixes, and values by the names of their fields.
 
-Pure. When in doubt, a value is masked: a false positive costs a word of a transcript, a missed key
-costs the account. Each pattern runs in linear time: unbounded repetitions are possessive and never
-retried from within (tests/attacks/test_patterns.py). The patterns are text: `re` compiles each
-pattern at its first use and caches it. So a program that never looks for secrets has no cost for
-compiling.
+Pure. A doubtful value is masked: a false positive loses a word of a transcript, but a missed key
+can lose the account. Each pattern runs in linear time: unbounded repetitions are possessive, so
+`re` never backtracks into them (tests/attacks/test_patterns.py). The patterns are text: `re`
+compiles each pattern at its first use and caches it. So a program that never looks for secrets
+compiles no pattern.
 
-A long text is read in slices, and a pattern is only tried if one of its literals is in the slice.
-No call of `re` reads much more than a slice, so other threads can run between two calls.
+A long text is read in slices, and a pattern is tried only if the slice contains one of the
+pattern's literals. No call of `re` reads much more than a slice, so other threads can run between
+two calls.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
 
 
 def _begun(text: str) -> str:
-    """Return a pattern of `text` at the start of a word: `re` finds `text` faster than a start."""
+    """Return a pattern for `text` at the start of a word; for speed, it finds `text` first."""
     return rf"{text}(?:(?<![A-Za-z0-9]{text})|(?<=\\[nrtbf]{text}))"
 
 
@@ -239,7 +240,7 @@ ENTROPY_BITS = 3.2
 
 
 def finds(text: str) -> Iterator[Find]:
-    """Yield the secrets in `text`, in no order; they may overlap."""
+    """Yield the secrets in `text`, in any order; they may overlap."""
     ends: dict[str, int] = {}  # pattern -> where its last match ends
     for begin in range(0, len(text), SLICE):
         yield from _Slice(text, begin, ends, frozenset()).finds()
@@ -259,9 +260,9 @@ def kinds_in(text: str) -> frozenset[str]:
 
 
 class _Slice:
-    """The part of `text` from `begin` on in which matches start. They may end after it.
+    """The part of `text` from `begin` on in which matches start.
 
-    Secrets of `known` kinds may be omitted.
+    The matches may end after the slice. Secrets of `known` kinds may be omitted.
     """
 
     def __init__(self, text: str, begin: int, ends: dict[str, int], known: Set[str]) -> None:
@@ -291,7 +292,7 @@ class _Slice:
             yield from self._named()
 
     def _named(self) -> Iterator[Find]:
-        """Yield the secrets that follow the name of a secret."""
+        """Yield the secrets that follow the name of a secret field."""
         names = self._names()
         for within, shape in BY_NAME:
             if names and re.compile(within).search(self._text, self._begin, self._stop):
@@ -325,7 +326,7 @@ class _Slice:
                 yield Find(start, end, kind)
 
     def _is_working_folder(self, found: re.Match[str]) -> bool:
-        """Whether `found` is ``PWD=/folder`` of a shell, and not a field of a connection string."""
+        """Whether `found` is a shell's ``PWD=/folder``, not a field of a connection string."""
         is_field = self._text[max(found.start() - 1, 0) : found.start()] == ";"
         return found[1].lower() == "pwd" and not is_field and bool(re.fullmatch(_FOLDER, found[4]))
 
@@ -333,7 +334,7 @@ class _Slice:
         return any(hint in self._lowered for hint in hints)
 
     def _marked_begins(self) -> list[int]:
-        """Return the possible starts of marked keys, in order."""
+        """Return the possible starts of keys with a vendor's prefix, in order."""
         begins = self._begins(_AFTER_OTHER)
         if "\\" in self._lowered:
             begins = sorted(begins + self._begins(_AFTER_ESCAPE))
@@ -383,7 +384,7 @@ class _Slice:
 
 
 def _lowered(shape: str) -> str:
-    """Return the case-insensitive `shape` in the form for lower-case text."""
+    """Convert the case-insensitive pattern `shape` to a pattern for lower-case text."""
     return shape.replace("(?i", "(?", 1).removeprefix("(?)")
 
 
@@ -396,9 +397,10 @@ def _placed(kind: str, matches: Iterator[re.Match[str]]) -> Iterator[Find]:
 
 
 def _unquoted(found: re.Match[str], group: int) -> tuple[int, int]:
-    """Return start and end of the value in `group` without the quotation marks around it.
+    """Return the start and end of the value in `group`, without the quotation marks around it.
 
-    A closing mark counts only if nothing but punctuation follows: it may be part of a password.
+    A closing mark counts only if nothing but punctuation follows; otherwise it may be part of a
+    password.
     """
     value = found[group].lstrip(_QUOTES)
     start = found.end(group) - len(value)
@@ -410,7 +412,7 @@ def _unquoted(found: re.Match[str], group: int) -> tuple[int, int]:
 
 
 def without_sentence_end(value: str) -> str:
-    """Return `value` without the punctuation after it that may end a sentence or a bracket."""
+    """Return `value` without trailing punctuation that may end a sentence or a bracket."""
     return value.rstrip(_ENDS_SENTENCE) or value
 
 
@@ -420,19 +422,19 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_value(value: str) -> bool:
-    """Return True if `value`, in a field of such a name, is a secret and not a reference."""
+    """Return True if `value`, in a field with a secret's name, is a secret and not a reference."""
     return len(value) >= 4 and not _is_reference(value)
 
 
 def is_secret_field(name: str, value: str) -> bool:
-    """Return True if the field called `name` contains a secret, which is `value`."""
+    """Return True if the field called `name` with the value `value` contains a secret."""
     if name.lower() in ("pass", "pw"):  # the first is a verdict of a test, too
         return any(True for _ in finds(f"{name}={value}"))
     return is_secret_name(name) and is_secret_value(value)
 
 
 def is_unmistakable(value: str) -> bool:
-    """Return True if `value` is specific enough to be replaced anywhere, even without its name."""
+    """Return True if `value` is specific enough to be replaced anywhere, in any field."""
     has_both = any(c.isalpha() for c in value) and any(not c.isalpha() for c in value)
     return len(value) >= 16 or (len(value) >= 6 and has_both)
 
@@ -450,7 +452,7 @@ def entropy_bits(value: str) -> float:
 
 
 def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
-    """Return True if the assigned `value` is a secret: code assigns names and calls too.
+    """Return True if the assigned `value` is a secret, and not a name or a call in code.
 
     `is_marked`: the value is quoted, or directly follows the equals sign of a password.
     """
@@ -462,7 +464,7 @@ def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
 
 
 def _is_name(value: str) -> bool:
-    """Return True if `value` names another field, as code assigns it: ``user_password``."""
+    """Return True if `value` is the name of another field, as in code: ``user_password``."""
     return re.search(_NAMED_KEY, value) is not None and not any(map(str.isdigit, value))
 
 

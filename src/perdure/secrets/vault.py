@@ -1,8 +1,8 @@
 """Look up the values of named secrets, and track their use.
 
-A value is looked up just before its use through a `Taint`, which remembers it and removes it from
-everything that the use returns. The string representation of an object in this module never
-contains a value.
+A value is looked up directly before its use, through a `Taint`. The `Taint` stores the value and
+removes it from everything that the use returns. The string representation of an object in this
+module never contains a value.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def in_keyring(account: str) -> str | None:
 
 
 def keep_in_keyring(account: str, value: str) -> bool:
-    """Store the value of `account` in the keyring; return whether it is there now. Blocks."""
+    """Store the value of `account` in the keyring; return whether the keyring has it now.
+
+    Blocks.
+    """
     try:
         keyring = usable_keyring()
         if keyring is None:
@@ -63,7 +66,7 @@ def keep_in_keyring(account: str, value: str) -> bool:
 
 
 def drop_from_keyring(account: str) -> Drop:
-    """Remove `account` from the keyring, and return the result. Blocks."""
+    """Remove `account` from the keyring, and return the outcome. Blocks."""
     try:
         keyring = usable_keyring()
         if keyring is None or keyring.get_password(SERVICE, account) is None:
@@ -80,7 +83,7 @@ def drop_from_keyring(account: str) -> Drop:
 
 
 class Vault:
-    """The named secrets of this machine: first the environment's, then the keyring's.
+    """The named secrets of this machine, looked up in the environment, then in the keyring.
 
     In the keyring the account is ``secret:NAME``, so that no name refers to a provider's key.
     """
@@ -107,7 +110,7 @@ class Vault:
 
 
 class Taint:
-    """The secrets given to one call, to be removed from everything it returns."""
+    """The secrets given to one call; `scrub` removes them from everything that the call returns."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
@@ -117,7 +120,7 @@ class Taint:
         return f"Taint({len(self._names)} forms)"
 
     def value(self, name: str) -> str:
-        """Return the secret `name` and remember it.
+        """Return the secret `name` and store its value for `scrub`.
 
         Raises: SecretMissing.
         """
@@ -127,14 +130,14 @@ class Taint:
         return value
 
     def fill(self, text: str) -> str:
-        """Return `text` with its references filled, and remember each value.
+        """Return `text` with its references resolved, and store each value for `scrub`.
 
         Raises: SecretMissing.
         """
         return fill_references(text, self.value)
 
     def took(self, name: str, form: str) -> None:
-        """Remember another form in which the secret `name` was sent."""
+        """Store another form in which the secret `name` was sent."""
         self._names.setdefault(form, name)
 
     def scrub(self, text: str) -> str:

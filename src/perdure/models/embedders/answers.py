@@ -1,4 +1,4 @@
-"""Request vectors from an embedder with a time limit, and check the answer."""
+"""Request vectors from an embedder within a time limit, and check the embedder's answer."""
 
 from __future__ import annotations
 

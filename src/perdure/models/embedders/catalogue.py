@@ -1,7 +1,7 @@
-"""Make the embedder that a configuration names.
+"""Create the embedder that a configuration names.
 
-A provider is one of `models.catalogue` that speaks OpenAI's protocol, with the address and the key
-that its models use.
+The provider in the name must be one of `models.catalogue` with OpenAI's protocol. The embedder uses
+the same address and key as the provider's models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An embedder behind an endpoint that speaks OpenAI's protocol, reached by the pinned transport."""
+"""An embedder behind an endpoint with OpenAI's protocol; requests use the pinned transport."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class EmbeddingEndpoint:
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vectors of the endpoint's answer, in the order of `texts`.
 
-        If the endpoint refuses long texts, the request is repeated with their beginnings.
+        If the endpoint rejects long texts, the request is repeated with the beginnings of the
+        texts.
         """
         try:
             response = await self._answer(texts)

@@ -1,4 +1,4 @@
-"""A small sentence model of the BERT family, such as all-MiniLM-L6-v2, on this machine.
+"""Run a small sentence model of the BERT family, such as all-MiniLM-L6-v2, on this machine.
 
 The folder contains ``tokenizer.json`` and a model: ``model.safetensors`` with ``config.json`` (run
 by numpy), or ``model.onnx`` (run by ONNX Runtime). The vector of a text is the mean of its token
@@ -37,7 +37,10 @@ _AT_ONCE = 16
 
 
 class SentenceModel:
-    """`Embedder` of a folder with a model. Raises: ConfigError if the model cannot be read."""
+    """An `Embedder` that uses the model in a folder.
+
+    Raises: ConfigError if the model cannot be read.
+    """
 
     def __init__(self, folder: Path) -> None:
         names = ("tokenizer.json", "*tokenizer*.json")
@@ -54,7 +57,7 @@ class SentenceModel:
         return await asyncio.to_thread(self._vectors, list(texts))
 
     def _vectors(self, texts: list[str]) -> list[Floats]:
-        """Compute texts of similar length together: a batch is as long as its longest text."""
+        """Compute the vectors in batches of texts of similar length: short texts are padded."""
         ids = [encoded.ids or [0] for encoded in self._tokenizer.encode_batch(texts)]
         order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         found: dict[int, Floats] = {}
@@ -167,7 +170,7 @@ class _Bert:
 
 
 def _gelu(x: Floats) -> Floats:
-    """Return x times the normal distribution of x, by a formula of Abramowitz and Stegun."""
+    """Return x times the normal distribution of x (GELU), by a formula of Abramowitz and Stegun."""
     y = np.abs(x) / np.float32(sqrt(2))
     t = 1 / (1 + np.float32(0.3275911) * y)
     series = t * (

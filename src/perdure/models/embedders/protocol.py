@@ -23,11 +23,11 @@ EmbedderName = str
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Makes vectors of texts."""
+    """Converts texts to vectors."""
 
     @property
     def model(self) -> str:
-        """The name of the model. Vectors are compared only if they have the same model name."""
+        """The name of the model. Only vectors with the same model name are compared."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:

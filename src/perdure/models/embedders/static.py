@@ -26,7 +26,10 @@ from perdure.models.embedders.weights import (
 
 
 class StaticVectors:
-    """`Embedder` of a folder with weights. Raises: ConfigError if the weights cannot be read."""
+    """An `Embedder` that uses the weights in a folder.
+
+    Raises: ConfigError if the weights cannot be read.
+    """
 
     def __init__(self, folder: Path) -> None:
         weights = require_file(folder, ("*.safetensors", "weights/*.safetensors"), MOST_BYTES)

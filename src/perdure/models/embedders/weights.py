@@ -47,7 +47,10 @@ def file_in(folder: Path, patterns: tuple[str, ...], most: int) -> Path | None:
 
 
 def require_file(folder: Path, patterns: tuple[str, ...], most: int) -> Path:
-    """Return the same file as `file_in`. Raises: ConfigError, which names the missing file."""
+    """Return the file that `file_in` finds.
+
+    Raises: ConfigError if there is no such file; the error names the missing file.
+    """
     if not folder.is_dir():
         raise ConfigError(f"the embedder folder {folder} does not exist")
     found = file_in(folder, patterns, most)
@@ -77,7 +80,7 @@ def tokenizer_in(path: Path) -> Tokenizer:
 
 
 def digest_of(path: Path) -> str:
-    """Return a digest of a file: vectors of different weights cannot be compared."""
+    """Return a digest of a file; it distinguishes vectors of different weights."""
     with path.open("rb") as file:
         found = blake2b(digest_size=6)
         while block := file.read(1 << 20):

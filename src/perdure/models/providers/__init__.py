@@ -1,1 +1,4 @@
-"""Models of real providers, each behind `ModelClient`. Each module is imported on first use."""
+"""Clients for the models of real providers; each implements `ModelClient`.
+
+Each module is imported on first use.
+"""

@@ -1,8 +1,9 @@
-"""Anthropic's messages API. The module is imported lazily: its SDK takes two seconds to load.
+"""Anthropic's messages API.
 
-Older models think within a token budget. The API then requires that requests repeat the reasoning
-of the open tool round. If the reasoning is no longer in memory (in another process), the request is
-sent without thinking. Newer models decide themselves how much to think, and accept requests with or
+The module is imported at first use, because its SDK takes two seconds to load. Older models think
+within a token budget. For these, the API requires that requests repeat the reasoning of the open
+tool round. If the reasoning is no longer in memory (in another process), the request is sent
+without thinking. Newer models decide themselves how much to think, and accept requests with or
 without the reasoning.
 """
 
@@ -80,7 +81,7 @@ class AnthropicMessages(WireClient):
         return settings
 
     def _can_think(self, request: ModelRequest) -> bool:
-        """Return whether the reasoning that the API requires again is available."""
+        """Return whether the reasoning that the API requires to be repeated is still in memory."""
         answers = [m for m in open_rounds(request.messages) if m.role == "assistant"]
         return not answers or (
             answers[-1].model == request.model and self._rounds.recall(answers[-1]) is not None
@@ -97,7 +98,7 @@ def _refuses_sampling(profile: ModelProfile) -> bool:
 
 
 def _budget_tokens(request: ModelRequest) -> int | None:
-    """Return the thinking budget; None if there is none, or if it is below the API's minimum."""
+    """Return the thinking budget; None without one, or if it is below the API's minimum."""
     budget = _BUDGET_TOKENS.get(request.thinking_level)
     if budget is not None and request.max_output_tokens is not None:
         budget = min(budget, request.max_output_tokens - LEAST_ANSWER_TOKENS)

@@ -1,7 +1,7 @@
-"""Limits on the answers of providers: size, waiting time before and during them, no compression.
+"""Limit providers' answers: their size, and the wait before and during them; no compression.
 
-The size of compressed data cannot be limited on the wire, so compression is not requested, and
-compressed answers are rejected.
+A limit on bytes from the network does not limit the decompressed size, so perdure requests no
+compression and rejects compressed answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure.errors import LimitExceeded
 
 
 class CompressedAnswer(httpx2.DecodingError):
-    """A provider's answer is compressed although that was not requested."""
+    """A provider's answer is compressed, although the request did not allow compression."""
 
 
 async def ask_uncompressed(request: httpx2.Request) -> None:
@@ -58,7 +58,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 class Patience:
-    """The time limits of one call's waits for bytes, and whether the first byte has arrived.
+    """The time limits for one call's waits for bytes, and whether the first byte has arrived.
 
     Units: seconds.
     """

@@ -1,8 +1,8 @@
-"""The common part of model calls, for all wire formats: one call, from request to end.
+"""The common part of all wire formats: one model call, from the request to its end.
 
-The library makes the request, reads the stream and knows the models' quirks. perdure classifies
-failures and decides on retries, so the SDKs' own retries are off. The modules of the wire formats
-define SDK, settings and media types.
+The library pydantic-ai makes the request, reads the stream and handles differences between models.
+perdure classifies failures and decides on retries, so the retries of the SDKs are disabled. The
+module of each wire format defines its SDK, settings and media types.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class WireClient(ABC):
     """A `ModelClient` for the models ``<provider>:<name>`` at one address.
 
     `base_url` None means the provider's own address, which requires `api_key`; other servers may
-    need no key. The key is removed from all error texts. `context_window` is for servers whose
-    models the library's list does not include.
-    Units: `connect_timeout_s` and `stream_idle_timeout_s` are seconds; the latter is the default
-    for requests without this limit; None: `limits.model_silence_s`.
+    need no key. The key is removed from all error texts. `context_window` is for a server whose
+    models are not in the library's list.
+    Units: `connect_timeout_s` and `stream_idle_timeout_s` are seconds; `stream_idle_timeout_s` is
+    used for requests that do not set this limit; None: `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -145,7 +145,10 @@ class WireClient(ABC):
             return ModelInfo(model, self._window)
 
     def prepare(self, model: str) -> None:
-        """Load and build everything for the first `model` call. Do not call in an event loop."""
+        """Load and build everything that the first call of `model` needs.
+
+        Do not call in an event loop.
+        """
         self.info(model)
         if type(self) not in _rehearsed:
             _rehearsed.add(type(self))
@@ -186,7 +189,7 @@ class WireClient(ABC):
 
     @abstractmethod
     def _connect(self, connection: Connection) -> None:
-        """Make the library's provider with an SDK that never retries a call."""
+        """Create the library's provider, with an SDK that never retries a call."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -212,9 +215,10 @@ class WireClient(ABC):
         )
 
     def _takes_schema(self, request: ModelRequest) -> bool:
-        """Return whether to send the answer's schema: only providers' own servers surely accept it.
+        """Return whether to send the answer's schema: other servers may reject the schema.
 
-        For other servers, only the system prompt requests such an answer.
+        Only a provider's own server is known to accept it; for other servers, only the system
+        prompt requests such an answer.
         """
         if not self._address.startswith(PROVIDERS[self.own_provider].default_url):
             return False
@@ -238,7 +242,7 @@ class WireClient(ABC):
         return cost_of(usage, model.partition(":")[2] or model, self._address)
 
     def _counted(self, response: StreamedResponse) -> Usage | None:
-        """Return the provider's usage report so far, before the answer is complete."""
+        """Return the usage that the provider has reported so far, before the answer is complete."""
         usage = response.usage
         return usage_of(usage, cost_microcents(usage, response.model_name, self._address))
 
@@ -322,7 +326,7 @@ class EventMapper:
 
 
 def usage_of(usage: RequestUsage, cost_microcents: int | None) -> Usage | None:
-    """Return `usage` in disjoint counts; None if the provider reported none."""
+    """Convert `usage` to counts that do not overlap; None if the provider reported none."""
     if usage.unmeasured_requests or not usage.total_tokens:
         return None
     cached = usage.cache_read_tokens + usage.cache_write_tokens
@@ -342,8 +346,8 @@ def _json(args: str | Mapping[str, object] | None) -> str:
 def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int | None:
     """Return the cost of `usage` at the service behind `base_url`; None if unknown.
 
-    Only the address determines the prices: a private server may serve a model under the name of a
-    paid one.
+    Only the address determines which prices apply, because a private server may serve a model under
+    the name of a paid one.
     Units: 1e-8 US dollars.
     """
     try:
@@ -354,7 +358,7 @@ def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int 
 
 
 def cost_of(usage: Usage, model_name: str, base_url: str) -> int | None:
-    """Like `cost_microcents`, for perdure's usage: the list counts cached tokens as input, too.
+    """Like `cost_microcents`, for perdure's `Usage`; the list counts cached tokens as input, too.
 
     Units: 1e-8 US dollars.
     """

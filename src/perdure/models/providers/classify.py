@@ -1,7 +1,7 @@
 """Classify a provider's failure: one `ModelError` for every exception that a call can raise.
 
-The status determines the error class, or else the provider's text does; an unknown failure counts
-as a malformed answer. No error text contains a key.
+The HTTP status determines the error class; without a status, the provider's text does. An unknown
+failure counts as a malformed answer. No error text contains a key.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def model_error(
 ) -> ModelError:
     """Convert `error`, raised while `model` was called at `address`, to a `ModelError`.
 
-    `has_begun`: part of an answer had arrived. A missing end then means that the answer was cut
-    off; otherwise there was no answer at all. `silence` names the limit at which a read timed out.
-    `secrets` are removed from all texts.
+    `has_begun`: part of an answer had arrived. If so, a missing end means that the answer was
+    interrupted; if not, that there was no answer at all. `silence` names the limit at which a read
+    timed out. `secrets` are removed from all texts.
     """
     if isinstance(error, ModelError):
         return error
@@ -123,7 +123,7 @@ def model_error(
 
 
 def unfinished_stream_error(model: str, *, has_begun: bool) -> ModelError:
-    """Return the error for a stream without an end: a cut answer, or no answer at all."""
+    """Return the error for a stream without an end: an interrupted answer, or no answer at all."""
     if has_begun:
         return ModelUnavailable(model, "the answer broke off before its end")
     return MalformedResponse(model, "what it sent is no stream of chunks; is the URL right?")
@@ -135,7 +135,7 @@ def is_overflow(text: str) -> bool:
 
 
 def used_and_limit(text: str) -> tuple[int | None, int | None]:
-    """Return the tokens used and allowed according to `text`; None for a missing number."""
+    """Return the tokens used and allowed as `text` states them; None for a missing number."""
     for pattern, order in _USED_AND_LIMIT:
         found = pattern.search(text)
         if found:
@@ -145,7 +145,7 @@ def used_and_limit(text: str) -> tuple[int | None, int | None]:
 
 
 def _is_unended(error: Exception, *, has_begun: bool) -> bool:
-    """Return whether the stream had no end, or was empty."""
+    """Return whether `error` means that the stream had no end or was empty."""
     if isinstance(error, UnexpectedModelBehavior):
         return not has_begun
     return isinstance(error, ModelAPIError) and _NO_END in str(error)
@@ -169,7 +169,7 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
 
 
 def _of_api_error(error: ModelAPIError, model: str, secrets: Collection[str]) -> ModelError:
-    """Return the error for an API error without a status: sent in a stream, or an invalid body."""
+    """Return the error for an API error without a status, sent in a stream or with a bad body."""
     said = _provider_message(error) or str(error)
     reason = redact_text(said, secrets)
     if isinstance(error.__cause__, ValueError):  # of a decoder: each library has its own
@@ -199,7 +199,7 @@ def _overflow(model: str, reason: str, said: str) -> ContextOverflow:
 
 
 def _provider_message(error: ModelAPIError) -> str:
-    """Return the provider's own message, from the body it sent."""
+    """Return the provider's own message from the body of its answer."""
     body = error.body
     if isinstance(body, dict):
         fields = cast("dict[str, object]", body)
@@ -224,7 +224,7 @@ def _retry_after_s(error: ModelAPIError, said: str) -> float | None:
 
 
 def _connection_text(error: Exception, address: str, silence: str | None) -> str:
-    """Return the connection's own message; libraries wrap it as "Connection error."."""
+    """Return the original message of a connection error; libraries hide it in their own."""
     if silence is not None and any(type(each).__name__ == "ReadTimeout" for each in _chain(error)):
         return silence
     if isinstance(error, ModelTimeoutError | ModelRequestTimeout):
@@ -261,7 +261,7 @@ _KEY_SHAPES = (
 
 
 def redact_text(text: str, secrets: Collection[str] = ()) -> str:
-    """Return `text` as one line of at most `MAX_CHARS`, without `secrets` and probable keys."""
+    """Return `text` as one line of at most `MAX_CHARS`, without `secrets` or probable keys."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, REDACTED)

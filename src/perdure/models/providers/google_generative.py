@@ -1,7 +1,8 @@
-"""Google's Gemini API (``generateContent``). Imported lazily: its SDK takes two seconds to load.
+"""Google's Gemini API (``generateContent``).
 
-The API's thought signatures come with the parts of an answer and are returned with them during the
-turn. If the signatures are no longer in memory, the library sends the placeholder that Google
+The module is imported at first use, because its SDK takes two seconds to load. The parts of an
+answer contain thought signatures, which later requests of the same turn must repeat with these
+parts. If the signatures are no longer in memory, the library sends the placeholder that Google
 documents.
 """
 
@@ -46,7 +47,7 @@ _MEDIA_TYPES = frozenset(
 
 
 class GoogleGenerative(WireClient):
-    """The models of the Gemini API, or of a proxy; `base_url` comes without the API's version."""
+    """The models of the Gemini API, or of a proxy; `base_url` has no API version."""
 
     rehearsal = GENERATE
     own_provider = "google"
@@ -108,7 +109,7 @@ async def _close(responses: list[httpx2.Response]) -> None:
 
 
 class _ConnectLimit:
-    """Restores the connect timeout: the SDK uses the silence limit for both."""
+    """Restores the connect timeout, because the SDK uses the silence limit for connecting too."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -1,4 +1,7 @@
-"""OpenAI's chat completions, and every compatible server. Imported lazily: it takes a second."""
+"""OpenAI's chat completions, and every compatible server.
+
+The module is imported at first use, because its import takes a second.
+"""
 
 from __future__ import annotations
 
@@ -95,5 +98,5 @@ def without_sampling(settings: ModelSettings, profile: ModelProfile) -> ModelSet
 
 
 def is_openai(url: str) -> bool:
-    """Whether `url` belongs to OpenAI itself."""
+    """Return whether `url` belongs to OpenAI itself."""
     return url.startswith(OPENAI_URL)

@@ -1,6 +1,7 @@
 """OpenAI's responses API, used without its server-side state: the log is the only memory.
 
-Reasoning comes back encrypted and is sent again within the same turn. Imported lazily.
+The API returns reasoning in encrypted form, and perdure sends it again within the same turn.
+Imported lazily.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convert requests to pydantic-ai's types, which are used only in this package.
 
-Media that a wire format does not support, or whose bytes are missing, are replaced by a line of
-text that explains this, so that a conversation with any attachment can be sent.
+Media that the wire format does not support, or whose bytes are missing, are replaced by a line of
+text that states the reason. So a conversation with any attachment can be sent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def wire_messages(
 ) -> list[ModelMessage]:
     """Return the messages of `request` for a wire format that supports media of `media_types`.
 
-    Omits reasoning, except the reasoning of the open tool rounds in `rounds`.
+    The result omits reasoning, except the reasoning of the open tool rounds in `rounds`.
     """
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     under_way = len(request.messages) - len(open_rounds(request.messages))
@@ -106,7 +106,7 @@ class _Media:
         self._sendable = sendable
 
     def content(self, part: ours.MediaPart) -> list[UserContent]:
-        """Return the form of `part` in the request: its name is a text before its bytes."""
+        """Return the form of `part` in the request: a text with its name, then its bytes."""
         data = self._held.get(part.handle)
         name = _shown(part.name or "attachment")
         if data is None:
@@ -120,7 +120,7 @@ class _Media:
 
 
 def _shown(name: str) -> str:
-    """Return the name of media on one line, so that it cannot pass for other text."""
+    """Return the name of media on one line, so that it cannot look like other text."""
     return " ".join(safe(name[:MAX_NAME_CHARACTERS]).split())
 
 
@@ -147,7 +147,7 @@ def _request_parts(
 def _result_parts(
     message: ours.Message, names: Mapping[str, str], media: _Media
 ) -> list[ModelRequestPart]:
-    """Return the results, then their media: only some formats accept images from a tool."""
+    """Return the results, then their media, because only some formats accept images from a tool."""
     results = [part for part in message.parts if isinstance(part, ours.ToolResultPart)]
     parts: list[ModelRequestPart] = [
         ToolReturnPart(

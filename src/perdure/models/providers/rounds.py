@@ -1,8 +1,9 @@
-"""Answers with tool calls, stored unchanged in memory while their turn may continue.
+"""Store answers with tool calls unchanged in memory while their turn may continue.
 
-Providers sign or encrypt the reasoning before a tool call and require it back, unchanged, with the
-tool's result. The log stores no signatures (``docs/log-format.md``), so only this memory contains
-them: after a restart, the next request omits the round's reasoning.
+Providers sign or encrypt the reasoning before a tool call. They require that the request with the
+tool's result repeats this reasoning unchanged. The log stores no signatures
+(``docs/log-format.md``), so only this memory contains them: after a restart, the next request omits
+the round's reasoning.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _Key = tuple[str, tuple[str, ...]]
 
 
 class RoundMemory:
-    """Remembers answers by their model and the ids of their calls; the oldest are dropped first."""
+    """Stores answers by their model and the ids of their calls; drops the oldest answers first."""
 
     def __init__(self, limit: int = KEPT_ANSWERS) -> None:
         self._limit = limit
@@ -50,7 +51,7 @@ class RoundMemory:
             self._answers.popitem(last=False)
 
     def recall(self, message: Message) -> ModelResponse | None:
-        """Return the answer that became `message`, with the arguments of `message`, if known."""
+        """Return the stored answer for `message`, with the arguments of `message`, if known."""
         ids = tuple(call.id for call in message.tool_calls)
         answer = self._answers.get((message.model or "", ids))
         if answer is None:
@@ -67,7 +68,7 @@ class RoundMemory:
 def open_rounds(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the newest of `messages`, which belong to the current turn.
 
-    A user message right after a tool's result steers the turn and does not end it.
+    A user message directly after a tool's result belongs to the current turn.
     """
     for index in range(len(messages) - 1, -1, -1):
         is_first = index == 0 or messages[index - 1].role != "tool"
