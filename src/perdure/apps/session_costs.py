@@ -1,4 +1,4 @@
-"""Tokens and cost of a session, of imported and own calls, as lines for its user."""
+"""Tokens and cost of a session, of imported and own calls, as lines for people."""
 
 from __future__ import annotations
 
@@ -31,30 +31,33 @@ _CELLS = 60
 
 @contextmanager
 def prices_in_force() -> Generator[dict[str, Price]]:
-    """Yield the prices of the settings; prices of the public list are in the user's cache."""
+    """Yield the prices from the settings.
+
+    Prices of the public list are in the user's cache folder.
+    """
     today = moment_of(SystemClock().now_ms()).date().isoformat()
     with kept_prices(prices_file(os.environ), today):
         yield Configuration(Path(), os.environ).prices
 
 
 def prices_file(environment: Mapping[str, str]) -> Path:
-    """Return the file of downloaded prices, in the user's cache folder."""
+    """Return the file for downloaded prices, in the user's cache folder."""
     return user_folder("XDG_CACHE_HOME", ".cache", environment) / "prices.json"
 
 
 def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
-    """Return the sum of all groups; a session may be in several of them."""
+    """Return the sum over all groups; a session may be in several groups."""
     calls = sum(each.calls for each in found)
     unpriced = sum(each.unpriced_calls for each in found)
     return UsageTotal("total", calls, sum((each.usage for each in found), Usage()), unpriced, 0)
 
 
 async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Price]) -> Spending:
-    """Return what `Chat.spent` lacks of the cost that `cost_lines` reports.
+    """Return the part of the cost reported by `cost_lines` that `Chat.spent` does not include.
 
-    This is the cost of imported messages, and of calls whose price was unknown when they were made.
-    The count of such calls is subtracted from `unpriced_calls`. The first call reads the log.
-    `prices` has the same meaning as in `Store.usage`.
+    This part is the cost of imported messages, and of calls whose price was unknown when they were
+    made. The number of such calls is subtracted from `unpriced_calls`. The first call of this
+    function reads the log. `prices` has the same meaning as in `Store.usage`.
     """
     while True:
         counted = await chat.spent()
@@ -67,15 +70,16 @@ async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Pric
 
 
 async def cost_lines(store: Store, session: StreamId, prices: Mapping[str, Price]) -> list[str]:
-    """Return the cost and tokens of `session` and its invoked agents, as in `perdure usage`.
+    """Return cost and tokens of `session` and the agents it invoked, as `perdure usage` does.
 
-    An unknown cost is never 0. `prices` has the same meaning as in `Store.usage`.
+    If a cost is unknown, it is not reported as 0. `prices` has the same meaning as in
+    `Store.usage`.
     """
     return list(_cost_lines(await _totals(store, session, prices)))
 
 
 async def _totals(store: Store, session: StreamId, prices: Mapping[str, Price]) -> list[UsageTotal]:
-    """Return the usage of `session` and its invoked agents, by model."""
+    """Return the usage of `session` and of the agents it invoked, by model."""
     totals: list[UsageTotal] = []
     waiting = [session]
     while waiting:

@@ -1,4 +1,4 @@
-"""The rows of a list of sessions: the session, its agent, and its state."""
+"""The rows in a list of sessions: the session, its agent, and its state."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class RowParts(msgspec.Struct, frozen=True, kw_only=True):
-    """Texts that the sessions of a list must contain, in upper or lower case."""
+    """Texts that the sessions of a list must contain, ignoring case."""
 
     agent: str | None = None
     subject: str | None = None
@@ -46,7 +46,7 @@ class RowParts(msgspec.Struct, frozen=True, kw_only=True):
     folder: str | None = None
 
     def match(self, info: SessionInfo) -> bool:
-        """Return whether `info` contains all parts except the part of the agent."""
+        """Return whether `info` contains all parts; the agent's part is not checked."""
         return (
             _contains(info.subject, self.subject)
             and _contains(info.source, self.source)
@@ -55,9 +55,12 @@ class RowParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """The filters of a list of sessions. `model`, `agents` and `state` are read for each session.
+    """The filters of a list of sessions.
 
-    Only the sessions in `among` are read. With `hides_ended`, ended sessions are left out.
+    Filtering by `model`, `agents` or `state` needs a read for each session.
+
+    If `among` is given, only these sessions are read. With `hides_ended`, ended sessions are not
+    listed.
     """
 
     scope: SessionScope = "listed"
@@ -85,10 +88,10 @@ async def newest_rows(
     has_models: bool = False,
     has_agents: bool = True,
 ) -> list[SessionRow]:
-    """Return `limit` sessions that match `wanted`, newest activity first, from `after` on.
+    """Return `limit` sessions that match `wanted`, newest activity first, beginning at `after`.
 
-    With `has_models` the row has the model of its session. Without `has_agents`, the agents are
-    read only if a filter needs them.
+    With `has_models`, each row contains the session's model. Without `has_agents`, agents are read
+    only if a filter needs them.
     Raises: as `Store.recent`.
     """
     recent = partial(
@@ -123,7 +126,7 @@ async def newest_rows(
 
 
 def _is_narrow(wanted: RowFilter) -> bool:
-    """Return True if rows are dropped after they were read."""
+    """Return True if some rows can be dropped only after they were read."""
     times = wanted.since or wanted.until
     return bool(wanted.agents or wanted.model or wanted.state or times or wanted.hides_ended) or (
         wanted.parts != RowParts() or wanted.among is not None
@@ -135,7 +138,7 @@ def _contains(text: str | None, part: str | None) -> bool:
 
 
 def _is_match(info: SessionInfo, wanted: RowFilter) -> bool:
-    """Return whether `info` matches the filters that need no read."""
+    """Return whether `info` matches those filters that need no further read."""
     if wanted.since is not None and info.updated_at < ms_of(wanted.since):
         return False
     if wanted.until is not None and info.updated_at >= ms_of(wanted.until):
@@ -153,7 +156,7 @@ async def _row(
     *,
     has_models: bool,
 ) -> SessionInfo | None:
-    """Return `info` (with its model if `has_models`); None if it does not match."""
+    """Return the row for `info` (with its model if `has_models`); None if it does not match."""
     agent = agents.get(info.id)
     if not _is_match(info, wanted):
         return None
@@ -167,10 +170,9 @@ async def _row(
 
 
 async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
-    """Return the agents of the sessions in `infos` by session id, like `agent_of`, in one read.
+    """Return session id -> agent for the sessions in `infos`, in one read, like `agent_of`.
 
-    If the log of a fork names no agent, the fork has the agent of its origin, which needs another
-    read.
+    If the log of a fork names no agent, the agent of its origin is used; this needs another read.
     """
     if not infos:
         return {}
@@ -186,7 +188,7 @@ async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId
 
 
 async def agent_of(store: Store, session: StreamId) -> str | None:
-    """Return the id of the newest agent in the log of `session`, None without one."""
+    """Return the id of the newest agent in the log of `session`; None if there is none."""
     return _agent_in(binding_in(await store.backend.notes(session, BINDING_KINDS)))
 
 
@@ -196,7 +198,7 @@ def _agent_in(bound: Binding | None) -> str | None:
 
 
 def row_data(info: SessionInfo) -> dict[str, object]:
-    """Return a session's row in a list as JSON data."""
+    """Return the row of a session as JSON data."""
     return {
         "id": info.id,
         "title": info.name or None,
@@ -214,7 +216,7 @@ def row_data(info: SessionInfo) -> dict[str, object]:
 
 
 async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, SessionState]:
-    """Return the state of each session of `infos` by id."""
+    """Return session id -> state for the sessions in `infos`."""
     infos = list(infos)
     interrupted, waiting, scheduled = set[str](), set[str](), set[str]()
     if any(info.open_turn is not None for info in infos):
@@ -246,15 +248,16 @@ _SHORTEST_ID = 8
 
 
 def is_fork(info: SessionInfo) -> bool:
-    """Whether `info` is a fork of its parent; subagents and roles have parents, too."""
+    """Whether `info` is a fork of its parent; subagents and roles of flows have parents, too."""
     return info.parent is not None and info.origin != "subagent" and not info.is_role
 
 
 async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[StreamId]:
-    """Return the `chosen` sessions, and all their direct and indirect forks.
+    """Return the `chosen` sessions and all their forks, including forks of forks.
 
-    A fork that is a copy (in session files every fork is) names its origin only as its parent.
-    Shape: an origin comes before its forks.
+    A fork that was copied (in session files, every fork is a copy) refers to its origin only as its
+    parent.
+    Shape: each origin comes before its forks.
     """
     infos = await store.backend.sessions(limit=None, scope="all")
     parents = {info.id: info.parent for info in infos if is_fork(info)}
@@ -266,7 +269,7 @@ async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[Strea
 
 
 async def short_ids(store: Store, ids: Sequence[str]) -> dict[str, str]:
-    """Return the shortest unique prefix of each of `ids` in the store, of 8 or more characters."""
+    """Return the shortest unique prefix of each of `ids` in the store: 8 or more characters."""
     ordered = sorted(set(ids))
     found: dict[str, str] = {}
     for before, id, after in zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False):
@@ -276,7 +279,7 @@ async def short_ids(store: Store, ids: Sequence[str]) -> dict[str, str]:
 
 
 async def _short(store: Store, id: str, length: int) -> str:
-    """Return the shortest prefix of `length` or more characters that names `id`."""
+    """Return the shortest prefix of `id` with at least `length` characters that identifies `id`."""
     while length < len(id):
         try:
             if await store.find(id[:length]) == id:
@@ -291,6 +294,6 @@ async def _short(store: Store, id: str, length: int) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """Return the length of the common prefix."""
+    """Return the length of the common prefix of both."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

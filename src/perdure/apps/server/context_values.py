@@ -67,7 +67,10 @@ class TrimmedView(Value, frozen=True, kw_only=True):
 
 
 class RecalledPart(Value, frozen=True, kw_only=True):
-    """A text that was recalled for a request, and the reason; null if it was erased since."""
+    """A text that was recalled for a request, and the reason.
+
+    Null if the text was erased since then.
+    """
 
     kind: Literal["fact", "said", "knowledge", "episode"]
     entry_id: str
@@ -78,13 +81,13 @@ class RecalledPart(Value, frozen=True, kw_only=True):
 
 
 class ContextView(Value, frozen=True, kw_only=True):
-    """The context that a model would receive now, or received in the call `call`.
+    """The context that a model would receive now, or that it received in the call `call`.
 
-    `dropped` counts the entries left out to fit, `earlier` the messages before the shown messages.
-    `overflow` is set if the rest still exceeds the requested `budget`. The `system` text, `tools`
-    and `options` are those of the session's agent; without an agent in force they are empty. Only
-    the view of a call has `reported` tokens, the `trimmed` content, and the texts `recalled` before
-    the history.
+    `dropped` counts the entries that were left out to fit the budget; `earlier` counts the messages
+    before the shown ones. `overflow` is set if the remaining messages still exceed the requested
+    `budget`. The `system` text, `tools` and `options` come from the session's agent; if no agent is
+    in force, they are empty. Only the view of a past call has `reported` tokens, `trimmed` content,
+    and the texts that were `recalled` before the history.
     """
 
     model: str | None

@@ -66,7 +66,7 @@ _STILL_TO_COME = "(The call runs or waits for an answer. Its result is still to 
 
 
 class _Call(msgspec.Struct, frozen=True):
-    """A model call, the branch it continued, and the entries of its turn before it."""
+    """A model call, the branch that it continued, and the entries of its turn before the call."""
 
     seq: int
     body: ModelCalled
@@ -79,10 +79,11 @@ class _Call(msgspec.Struct, frozen=True):
 async def next_context(
     host: Host, store: Store, session: Session, budget: int | None, last: int | None
 ) -> ContextView:
-    """Return the context of the next call within `budget` tokens: its `last` messages.
+    """Return the context of the next call within `budget` tokens: the last `last` messages.
 
-    A tool call that runs or waits for an answer is shown with a pending result. The instructions
-    and tools are those of the agent in force; another agent may continue a session without one.
+    A tool call that runs or waits for an answer is shown with a placeholder as its result. The
+    instructions and tools come from the agent in force; if the session has none, another agent may
+    continue it.
     """
     context, info = await session.context(budget), await session.info()
     if (await states_of(store, [info]))[info.id] in ("running", "waiting"):
@@ -100,7 +101,7 @@ async def next_context(
 def _with_agent(
     view: ContextView, bound: Binding | None, agents: Mapping[str, Agent]
 ) -> ContextView:
-    """Return `view` with what the agent in `bound` adds to each request."""
+    """Return `view` with the data that the agent in `bound` adds to each request."""
     if bound is None:
         return view
     snapshot = bound.agent or {}
@@ -126,7 +127,7 @@ def _overflow(context: Context, budget: int | None) -> OverflowView | None:
 
 
 def _awaiting(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return `messages` with a pending result for each call of the newest answer without one."""
+    """Return `messages`; calls of the newest answer that have no result get a placeholder."""
     places = range(len(messages) - 1, -1, -1)
     newest = next((n for n in places if messages[n].message.role == "assistant"), 0)
     return (*messages[:newest], *map(_awaited, messages[newest:]))
@@ -143,11 +144,11 @@ def _awaited(each: ContextMessage) -> ContextMessage:
 
 
 async def context_of_call(host: Host, session: Session, seq: int, last: int | None) -> ContextView:
-    """Return the context that the call at `seq` sent, from the log as it was then.
+    """Return the context that the call at `seq` sent, computed from the log as it was then.
 
-    The log contains the names and the hashes of the tools. The schemas come from the tools in
-    `host` with the same hash.
-    Raises: Problem 404 if no model call is at `seq`; 409 for a call that only summarized.
+    The log contains only the names and the hashes of the tools. The tool schemas come from tools in
+    `host` that have the same hash.
+    Raises: Problem 404 if no model call is at `seq`; 409 if the call only wrote a summary.
     """
     store = host.store.backend
     call = await _call_at(store, session.id, seq)
@@ -169,7 +170,7 @@ async def context_of_call(host: Host, session: Session, seq: int, last: int | No
 
 
 def _binding_before(notes: Sequence[Entry]) -> Binding | None:
-    """Return the newest binding in `notes`, with its workspace."""
+    """Return the newest agent binding in `notes`, with its workspace."""
     bound: Binding | None = None
     for note in notes:
         body = body_of(note)
@@ -181,7 +182,7 @@ def _binding_before(notes: Sequence[Entry]) -> Binding | None:
 
 
 def _options(snapshot: Mapping[str, object]) -> SentOptions:
-    """Return the options in the `snapshot` of an agent, which may be received."""
+    """Return the options in the `snapshot` of an agent, which may come from another machine."""
     named = {"temperature": "temperature", "max_output_tokens": "maxOutputTokens"}
     found = {new: snapshot[name] for name, new in named.items() if name in snapshot}
     try:
@@ -201,7 +202,7 @@ def _system(bound: Binding, options: SentOptions) -> str | None:
 def _tools(
     snapshot: Mapping[str, object], workspace: Mapping[str, object], agents: Mapping[str, Agent]
 ) -> list[SentTool]:
-    """Return the tools in `snapshot`, with the schemas of the tools that `agents` still have."""
+    """Return the tools in `snapshot`; they have schemas if `agents` still have these tools."""
     agent, here = agents.get(str(snapshot.get("id"))), ToolRegistry(())
     if agent is not None:
         with contextlib.suppress(ConfigError):  # its descriptions use a name that is missing here
@@ -250,7 +251,7 @@ async def _call_at(store: SessionStore, stream: StreamId, seq: int) -> _Call:
 
 
 async def _leaf_before(store: SessionStore, stream: StreamId, seq: int) -> EntryId | None:
-    """Return the leaf of the session before its entry `seq`."""
+    """Return the session's leaf as it was before the entry `seq`."""
     before = seq
     while page := await store.entries(stream, limit=_PAGE, before=before):
         for entry in page:
@@ -265,7 +266,7 @@ async def _leaf_before(store: SessionStore, stream: StreamId, seq: int) -> Entry
 
 
 async def _turn_before(store: SessionStore, stream: StreamId, seq: int) -> Sequence[Entry]:
-    """Return the entries before `seq` of the turn that it belongs to, in log order."""
+    """Return the entries of the turn around `seq` that come before `seq`, in log order."""
     before, found = seq, list[Entry]()
     while page := await store.entries(stream, limit=_PAGE, before=before):
         for entry in page:
@@ -277,16 +278,19 @@ async def _turn_before(store: SessionStore, stream: StreamId, seq: int) -> Seque
 
 
 async def _notes_before(store: SessionStore, stream: StreamId, seq: int) -> list[Entry]:
-    """Return the notes that shape a context, those of the session only before `seq`."""
+    """Return the notes that shape a context.
+
+    Of the session's own notes, it includes only those before `seq`.
+    """
     kinds = (*BINDING_KINDS, WorkspaceChanged.kind, Pin.kind, CompactionUndone.kind)
     notes = await store.notes(stream, kinds)
     return [note for note in notes if note.stream != stream or note.seq < seq]
 
 
 def _of_length(window: ContextWindow, history: History, model: str, kept: int) -> Context:
-    """Return the context of `window` with its newest exchanges, `kept` messages in all.
+    """Return the context of `window` with its newest exchanges, at most `kept` messages in total.
 
-    A limit does not count the summary and pinned messages, so lower limits are tried.
+    Summary and pinned messages do not count towards a limit, so lower limits are tried.
     """
     for most in range(kept, -1, -1):
         context = build_context(window, history=history, model=model, max_messages=most)

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class Conversations:
-    """The chats of a runtime by session. Calls for one session run one after another."""
+    """The chats of a runtime, one per session. Calls for the same session run one after another."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -52,11 +52,10 @@ class Conversations:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def send(self, caller: Caller, new: NewMessage) -> Sent:
-        """Send a message; the turn continues in the server, even if the caller disconnects.
+        """Send a message; the turn runs in the server, even if the caller disconnects.
 
-        Durable: when this returns. Raises: Problem 409 if a turn runs and `new` requests a
-        rejection in this case; Erased; ConfigError for an unknown agent; the errors of
-        `Runtime.start`.
+        Durable: when this returns. Raises: Problem 409 if a turn runs and `new` asks to be rejected
+        in this case; Erased; ConfigError for an unknown agent; the errors of `Runtime.start`.
         """
         caller.require("write")
         caller.subject_or(new.subject)
@@ -80,7 +79,10 @@ class Conversations:
             return await self._go_on(caller, session, new)
 
     async def create(self, caller: Caller, new: NewSession) -> Chat:
-        """Create a session. Durable: when this returns. Raises: as `send`; SessionExists."""
+        """Create a session.
+
+        Durable: when this returns. Raises: the errors of `send`; SessionExists.
+        """
         made = new.id is None and caller.keyed
         id = made.session_id if made else new.id
         try:
@@ -104,7 +106,7 @@ class Conversations:
         return chat
 
     async def continue_turn(self, session: str) -> Chat:
-        """Return the chat of `session`; its open turn continues if no process runs it."""
+        """Return the chat of `session`; if no process runs the session's open turn, run it."""
         store = self.runtime.host.store
         found = await store.recent(1, scope="all", status="interrupted", id_prefix=session)
         if any(info.id == session for info in found) and self.running(session) is None:
@@ -123,9 +125,9 @@ class Conversations:
         return chat
 
     async def steer(self, session: str, text: str) -> Entry:
-        """Add a message to the turn that runs, here or in another process.
+        """Add a message to the running turn, which may run in another process.
 
-        An interrupted turn continues. Raises: InvalidTransition when no turn is open.
+        An interrupted turn continues. Raises: InvalidTransition if no turn is open.
         """
         async with self._in_turn(session):
             entry = await self._steer(await self.continue_turn(session), text)
@@ -134,9 +136,11 @@ class Conversations:
         return entry
 
     async def cancel(self, session: Session) -> None:
-        """End the open turn without an episode. No effect without one.
+        """End the open turn; the session does not become an episode.
 
-        Raises: LeaseHeld if another process runs it.
+        Does nothing if no turn is open.
+
+        Raises: LeaseHeld if another process runs the turn.
         """
         state = await self.runtime.host.store.backend.state(session.id)
         is_running = self.running(session.id) is not None
@@ -208,7 +212,7 @@ class Conversations:
     def agent_for(self, caller: Caller, named: str | None) -> str:
         """Return the agent for a new session.
 
-        Raises: Problem 422 when no agent is named and there are several; Problem 403.
+        Raises: Problem 422 if no agent is named and the server has several; Problem 403.
         """
         agents = sorted(self.runtime.host.agents)
         agent = named or caller.principal.agent or (agents[0] if len(agents) == 1 else None)
@@ -241,7 +245,7 @@ async def _sent_after(session: Session, seq: int, new: NewMessage) -> Sent | Non
 
 
 def _texts(message: Message | InFlightMessage) -> list[str]:
-    """Return the texts of `message` and the handles of its media."""
+    """Return the texts of `message`, and the handles of its media."""
     return [
         part.text if isinstance(part, TextPart) else part.handle
         for part in message.parts

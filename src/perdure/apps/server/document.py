@@ -1,4 +1,4 @@
-"""Parts of the OpenAPI document besides the routes: authentication, headers and error answers."""
+"""Parts of the OpenAPI document that are not routes: authentication, headers and error answers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ def openapi_config() -> OpenAPIConfig:
 
 
 def document_of(app: Litestar) -> dict[str, Any]:
-    """Return the OpenAPI document of `app` with headers and errors, made at the first call."""
+    """Return the OpenAPI document of `app` with headers and errors.
+
+    It is created at the first call.
+    """
     for operation, route, handler in _operations(app):
         if "default" not in (operation.responses or {}):
             _describe(operation, route, handler)
@@ -89,7 +92,7 @@ def document_of(app: Litestar) -> dict[str, Any]:
 
 
 def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler) -> None:
-    """Complete `operation` with its headers and the problem document of its errors."""
+    """Complete `operation` with the headers and the error documents of its answers."""
     responses = operation.responses = dict(operation.responses or {})
     responses.pop("400", None)
     sent: list[Parameter | Reference] = []
@@ -122,7 +125,7 @@ def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler)
 
 
 def _describe_body(operation: Operation, handler: HTTPRouteHandler) -> None:
-    """Mark a body whose fields are all optional as optional."""
+    """Mark a request body as optional if all its fields are optional."""
     fields = handler.parsed_data_field
     if fields is not None and isinstance(operation.request_body, RequestBody):
         needed = [each for each in msgspec.structs.fields(fields.annotation) if each.required]
@@ -143,14 +146,17 @@ def _headers_of(responses: Mapping[str, OpenAPIResponse | Reference]) -> set[str
 
 
 def _shows_session(response: OpenAPIResponse) -> bool:
-    """Whether the answer is a session, which every route sends with its ``ETag``."""
+    """Whether the answer is a session.
+
+    Every route that answers with a session sends its ``ETag``.
+    """
     shown = (response.content or {}).get("application/json")
     schema = None if shown is None else shown.schema
     return isinstance(schema, Reference) and schema.ref.endswith("/SessionView")
 
 
 def _operations(app: Litestar) -> Iterator[tuple[Operation, HTTPRoute, HTTPRouteHandler]]:
-    """Yield each operation of the document with its route and its handler."""
+    """Yield each operation of the document, with the route and the handler of the operation."""
     routes = {route.path_format: route for route in app.routes if isinstance(route, HTTPRoute)}
     for path, item in (app.openapi_schema.paths or {}).items():
         found: Mapping[Any, Operation | None] = {

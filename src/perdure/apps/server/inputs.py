@@ -1,6 +1,6 @@
 """The request bodies of the API.
 
-Names are camelCase; unknown names are rejected.
+Field names are camelCase; unknown fields are rejected.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ NewId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of the request bodies."""
+    """Base class of the request bodies."""
 
 
 class NewSession(Input, frozen=True, kw_only=True):
-    """The fields of a new session. Without an `agent` the only agent of the server is used."""
+    """The body of a request for a new session.
+
+    Without an `agent`, the server uses its only agent.
+    """
 
     id: NewId | None = None
     agent: str | None = None
@@ -33,14 +36,14 @@ class NewSession(Input, frozen=True, kw_only=True):
 
 
 class NewContent(Input, frozen=True, kw_only=True):
-    """An image or another medium of a message. `data` is base64."""
+    """An image or other media content of a message. `data` is base64."""
 
     data: str
     mime_type: str | None = None
     name: str | None = None
 
     def medium(self) -> InlineMedia:
-        """Return the medium as a part of a message. Raises: WrongArgument."""
+        """Return the media content as a part of a message. Raises: WrongArgument."""
         try:
             data = b64decode(self.data, validate=True)
         except ValueError as error:
@@ -49,11 +52,11 @@ class NewContent(Input, frozen=True, kw_only=True):
 
 
 class NewMessage(Input, frozen=True, kw_only=True):
-    """A message for a session, which is created if it does not exist yet.
+    """A message for a session; the session is created if it does not exist yet.
 
-    `contents` are images, audio, video or PDF after the text; the text may then be empty.
-    `if_running` defines the behaviour while a turn runs: the message is queued as steering, or it
-    is rejected with 409.
+    `contents` are images, audio, video or PDF files, which follow the text; with `contents`, the
+    text may be empty. `if_running` defines what happens while a turn runs: the message is queued as
+    steering, or it is rejected with 409.
     """
 
     text: str
@@ -67,7 +70,8 @@ class NewMessage(Input, frozen=True, kw_only=True):
     def said(self) -> Message | InFlightMessage:
         """Return the message.
 
-        Raises: WrongArgument if the message is empty, or if a content is not allowed in a message.
+        Raises: WrongArgument if the message is empty, or if one of its contents is not allowed in
+        messages.
         """
         held = [each.medium() for each in self.contents]
         if not held and not self.text.strip():
@@ -76,7 +80,7 @@ class NewMessage(Input, frozen=True, kw_only=True):
 
 
 class Renamed(Input, frozen=True, kw_only=True):
-    """The title of a session; null removes the title."""
+    """The new title of a session; null removes the title."""
 
     title: str | None
 
@@ -89,10 +93,10 @@ class Answer(Input, frozen=True, kw_only=True):
 
 
 class BranchTo(Input, frozen=True, kw_only=True):
-    """The position where the conversation continues: after `entry`, or before the root if null.
+    """Where the conversation continues: after `entry`, or before the root if `entry` is null.
 
-    With `expected_leaf`, the move fails if the branch now ends elsewhere. `summary`: the agent's
-    model summarizes the abandoned branch.
+    With `expected_leaf`, the move fails if the branch now ends at another entry. With `summary`,
+    the agent's model summarizes the abandoned branch.
     """
 
     entry: str | None
@@ -101,7 +105,7 @@ class BranchTo(Input, frozen=True, kw_only=True):
 
 
 class NewFork(Input, frozen=True, kw_only=True):
-    """A fork: of the path to the entry `at`, or of the whole session."""
+    """A request to fork: the path to the entry `at`, or the whole session."""
 
     at: str | None = None
     id: NewId | None = None
@@ -111,19 +115,19 @@ class NewFork(Input, frozen=True, kw_only=True):
 
 
 class Labelled(Input, frozen=True, kw_only=True):
-    """The label of an entry; null removes the label."""
+    """The new label of an entry; null removes the label."""
 
     text: str | None
 
 
 class Focus(Input, frozen=True, kw_only=True):
-    """What a summary must keep."""
+    """The instructions for a summary: what it must keep."""
 
     focus: str | None = None
 
 
 class Uncompacted(Input, frozen=True, kw_only=True):
-    """The compaction that is undone; null for the newest."""
+    """The compaction to undo; null means the newest."""
 
     compaction: str | None = None
 
@@ -135,13 +139,13 @@ class Reason(Input, frozen=True, kw_only=True):
 
 
 class Resumed(Input, frozen=True, kw_only=True):
-    """The agent with which a session continues; null for its own agent."""
+    """The agent that continues a session; null means the session's own agent."""
 
     agent: str | None = None
 
 
 class Added(Input, frozen=True, kw_only=True):
-    """A message for a running turn."""
+    """A message to add to a running turn."""
 
     text: str
 
@@ -162,7 +166,7 @@ class Correction(Input, frozen=True, kw_only=True):
 
 
 class SigningIn(Input, frozen=True, kw_only=True):
-    """A one-time code, or a token."""
+    """A one-time code, or a token, for signing in."""
 
     code: str | None = None
     token: str | None = None

@@ -1,6 +1,6 @@
-"""The ASGI application of ``perdure mcp serve --http``: the MCP server of a store, nothing else.
+"""The ASGI application of ``perdure mcp serve --http``: it has only the MCP server of a store.
 
-A request passes the same layers as in `application`: host, token, rate, size.
+A request passes the same layers as in `application`: host, token, rate and size checks.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from perdure.models.embedders.protocol import EmbedderName
 
 
 class McpApplication:
-    """Serves ``/mcp``, ``/healthz`` and ``/readyz`` over `store`.
+    """Serves ``/mcp``, ``/healthz`` and ``/readyz`` for `store`.
 
-    `tokens` finds the caller of each request. `hosts` are the host names of the server, besides
-    those of loopback. With `is_writable` a token of the role write may change facts. `embedder` is
-    used by recalls.
+    `tokens` finds the caller of each request. `hosts` are the host names of the server, in addition
+    to those of loopback. With `is_writable`, a token with the role write may change facts. Recalls
+    use `embedder`.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class McpApplication:
         await served(cast("Scope", scope), cast("Receive", receive), cast("Send", send))
 
     def drain(self) -> None:
-        """Answer ``/readyz`` with 503 from now on, so that a balancer sends requests elsewhere."""
+        """Answer ``/readyz`` with 503 from now on, so that a load balancer uses other servers."""
         self._readiness.is_draining = True
 
     def stop(self) -> None:
-        """Accept no new requests; there are no streams to end."""
+        """Accept no new requests; there are no streams to close."""
         self.drain()
 
     @contextlib.asynccontextmanager

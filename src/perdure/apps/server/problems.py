@@ -1,4 +1,4 @@
-"""Errors of the library as ``application/problem+json`` (RFC 9457) with stable codes."""
+"""Converts errors to ``application/problem+json`` (RFC 9457) with stable codes."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Problem(Exception):
 
 
 class HeadChanged(Problem):
-    """The session has the head `actual`, but the request expects another head."""
+    """The session's head is `actual`, but the request expects another head."""
 
     def __init__(self, actual: int) -> None:
         detail = f'the session has changed: its ETag is "{actual}"'
@@ -148,7 +148,7 @@ class HeadChanged(Problem):
 
 
 class Unchanged(Exception):
-    """The resource of a request with ``If-None-Match`` still has the entity tag `etag`."""
+    """The request has ``If-None-Match``, and the resource still has the entity tag `etag`."""
 
     def __init__(self, etag: str) -> None:
         super().__init__("not changed")
@@ -156,7 +156,7 @@ class Unchanged(Exception):
 
 
 class Replayed(Exception):
-    """The answer that a request with the same ``Idempotency-Key`` got before."""
+    """The answer to an earlier request with the same ``Idempotency-Key``."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         super().__init__("answered before")
@@ -164,7 +164,10 @@ class Replayed(Exception):
 
 
 def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Return the answer for `error`; an unknown error is logged and its text is not shown."""
+    """Return the answer for `error`.
+
+    If the error is unknown, it is logged and its text is hidden.
+    """
     if isinstance(error, Replayed):
         return Response(
             error.answer["body"].encode(),
@@ -185,7 +188,7 @@ def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Respons
 
 
 def _unreadable(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """Return the answer for a request without a route, or that its route cannot decode."""
+    """Return the answer for a request that has no route, or that the route cannot decode."""
     status, headers = error.status_code, dict(error.headers or {})
     if "allow" in headers:  # its order differs from request to request
         headers["allow"] = ", ".join(sorted(headers["allow"].split(", ")))
@@ -203,7 +206,7 @@ def _unreadable(request: Request[Any, Any, Any], error: HTTPException) -> Respon
 
 
 def known(error: Exception) -> Problem:
-    """Return `error` as a problem; an unknown error is logged and its text is not shown."""
+    """Return `error` as a problem; if the error is unknown, it is logged and its text is hidden."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, _OF_THE_MACHINE):
@@ -236,7 +239,7 @@ def problem(
     facts: Mapping[str, object],
     headers: Mapping[str, str] | None = None,
 ) -> Response[bytes]:
-    """Return a problem document. Secrets in its texts are masked."""
+    """Return a problem document. Secrets in the document's texts are masked."""
     fields = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -254,7 +257,7 @@ def problem(
 
 
 def _named(mistake: Mapping[str, Any], request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """Return `mistake` with the name of the field that the client sent, and its allowed values."""
+    """Return `mistake` with the field name that the client sent, and the field's allowed values."""
     key, source = mistake.get("key", ""), mistake.get("source")
     if source == "body" and key == "data":  # the whole body
         return {**mistake, "key": ""}
@@ -269,9 +272,9 @@ def _named(mistake: Mapping[str, Any], request: Request[Any, Any, Any]) -> dict[
 
 @cache
 def query_fields(handler: BaseRouteHandler) -> Mapping[str, FieldDefinition]:
-    """Return the query parameters of `handler`, and of the dependencies that it uses.
+    """Return the query parameters of `handler`, and those of the dependencies that it uses.
 
-    The keys are the names of their arguments.
+    The keys of the result are argument names.
     """
     fields = handler.parsed_fn_signature.parameters
     provided = handler.resolve_dependencies()
@@ -304,7 +307,7 @@ def _status_of(error: errors.PerdureError) -> int:
 
 
 def _facts(error: errors.PerdureError) -> dict[str, object]:
-    """Return the facts of `error` that have a JSON form."""
+    """Return those attributes of `error` that can be written as JSON."""
     found: dict[str, object] = {}
     for name, value in error.facts().items():
         try:

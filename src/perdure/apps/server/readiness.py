@@ -1,4 +1,4 @@
-"""Whether a server accepts requests: its store accepts writes, and it is not being stopped."""
+"""Checks whether a server accepts requests: its store is writable, and it is not being stopped."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ TIMEOUT_S = 5.0
 
 
 class Readiness:
-    """Tests writes to a store without changing the store.
+    """Tests whether a store accepts writes, without changing the store.
 
-    `is_draining`: the server will be stopped. `is_stopping`: the server accepts no more requests.
+    `is_draining` is True if the server will be stopped soon. `is_stopping` is True if the server
+    accepts no more requests.
     """
 
     def __init__(self, store: Store) -> None:

@@ -1,6 +1,7 @@
-"""Each request as one line of the access log, and as a span of OpenTelemetry.
+"""Records each request as one line of the access log, and as a span of OpenTelemetry.
 
-Neither contains content: a path is recorded as its template, and a query is omitted.
+Neither the line nor the span has content: a path is recorded as its template, and a query is
+omitted.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _FAILED = 500
 class Requests:
     """Logs and traces the requests that it serves. `random` returns a given number of random bytes.
 
-    A request keeps the id of its ``X-Request-ID``; without this header it gets a new id. The answer
-    has it too.
+    A request with an ``X-Request-ID`` header keeps this id; without the header, it gets a new id.
+    The answer has the same header.
     """
 
     def __init__(self, app: ASGIApp, random: Callable[[int], bytes]) -> None:
@@ -85,7 +86,7 @@ class Requests:
 
 
 def route_of(scope: Scope) -> str:
-    """Return the template of the path of `scope`, "-" if no route matched."""
+    """Return the template of the path in `scope`; "-" if no route matched."""
     template = cast("dict[str, Any]", scope).get("path_template")
     return template if isinstance(template, str) and template else "-"
 
@@ -97,10 +98,10 @@ def _token_of(scope: Scope) -> str:
 
 @contextlib.contextmanager
 def _span(scope: Scope) -> Generator[Callable[[int], None]]:
-    """Open the span of a request, current while it is served; yield a function for the status.
+    """Open the span of a request while it is processed; yield a function that records the status.
 
-    Without OpenTelemetry in the program, a request costs one look-up. A failure of the span does
-    not fail the request.
+    If the program does not use OpenTelemetry, the cost per request is one look-up. If the span
+    fails, the request does not fail.
     """
     opened = iter(()) if _TRACE not in sys.modules else _opened(scope)
     finish = _safely(opened)

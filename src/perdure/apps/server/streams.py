@@ -1,6 +1,6 @@
-"""Live events for one caller: of one session, or of the whole namespace.
+"""Live events for one caller: those of one session, or of the whole namespace.
 
-A slow client gets a snapshot of each open call in place of the live events that it missed.
+A slow client that missed live events of an open call gets a snapshot of the call instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHECK_S = 1.0
 
 
 class Piece(NamedTuple):
-    """One event of a stream: its name, its JSON, and its id if a client can continue after it."""
+    """One event of a stream: name, JSON, and an id if a client can continue after the event."""
 
     name: str
     data: bytes
@@ -35,10 +35,10 @@ class Piece(NamedTuple):
 async def pieces(
     watch: Watch, start: int, head: int, caller: Caller
 ) -> AsyncGenerator[Piece | None]:
-    """Yield the events of `watch`, which begins after `start`; None after a long silence.
+    """Yield the events of `watch`, which begins after `start`; None if there are none for a while.
 
-    `caught-up` follows the event at `head`. Events that the caller may not see are left out. The
-    stream ends when its token becomes invalid.
+    `caught-up` is sent after the event at `head`. Events that the caller may not see are left out.
+    The stream ends when the caller's token becomes invalid.
     """
     view = _View(caller)
     shape = visible if caller.principal.is_visitor else _whole
@@ -61,10 +61,10 @@ async def pieces(
 
 
 class _View:
-    """The events of a stream that its caller sees.
+    """The events of a stream that the caller may see.
 
-    The person of a session never changes. The agent can change, so a limit to one agent is checked
-    for each stored event.
+    The person of a session never changes, so the person is checked once. The agent can change, so a
+    restriction to one agent is checked for each stored event.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -72,7 +72,7 @@ class _View:
         self._visible: dict[StreamId, bool] = {}
 
     async def shows(self, event: AnyEvent) -> bool:
-        """Whether the caller sees `event`."""
+        """Whether the caller may see `event`."""
         if self._caller.sees_all:
             return True
         is_fixed = self._caller.principal.agent is None or not isinstance(event, Event)
@@ -82,9 +82,9 @@ class _View:
 
 
 async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator[AnyEvent | None]:
-    """Yield the events of `watch`, and None after each `HEARTBEAT_S` without an event.
+    """Yield the events of `watch`; yield None after each `HEARTBEAT_S` without an event.
 
-    Ends within about `CHECK_S` when `is_valid` returns False.
+    Ends at most about `CHECK_S` after `is_valid` begins to return False.
     """
     following: asyncio.Task[AnyEvent] | None = None
     now = asyncio.get_running_loop().time

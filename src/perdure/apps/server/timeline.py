@@ -1,4 +1,4 @@
-"""The calls of turns on a time line, folded from the log."""
+"""The calls of turns on a time line, computed from the log."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from perdure.session.messages import Usage
 
 
 async def newest_turns(session: Session, last: int, before: int | None = None) -> Page[TurnView]:
-    """Return the newest `last` turns of `session` that began before seq `before`, oldest first.
+    """Return the newest `last` turns of `session` that began before `before`, oldest first.
 
-    `next` is the value of `before` for the next earlier turns, if there are any.
+    `next` is the `before` for requesting the turns before these, if there are any.
     """
     starts: list[int] = []
     async for entry in session.entries(kind=TurnStarted.kind, newest_first=True):
@@ -77,7 +77,7 @@ def turns_of(entries: Iterable[Entry]) -> list[TurnView]:
 
 
 def tokens_of(usage: Usage) -> Tokens:
-    """Return the tokens of `usage`."""
+    """Return the token counts in `usage`."""
     return Tokens(
         input=usage.input_tokens,
         output=usage.output_tokens,
@@ -106,7 +106,7 @@ def _ended(turn: TurnView, entry: Entry, body: TurnFinished) -> TurnView:
 
 
 def _without_outcome(call: Call) -> Call:
-    """Return `call` of a finished turn: if the call still ran, its outcome is unknown."""
+    """Return `call` of an ended turn: if no outcome was recorded, its outcome is unknown."""
     return msgspec.structs.replace(call, status="unknown") if call.status == "running" else call
 
 

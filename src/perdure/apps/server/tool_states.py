@@ -1,4 +1,4 @@
-"""The state of each tool call in messages: from its recorded intent to its outcome."""
+"""The state of each tool call in messages, from the recorded intent to the outcome."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CallStates = Mapping[EntryId, Mapping[str, CallStatus]]
 
 
 async def call_states(session: Session, messages: Sequence[Entry]) -> CallStates:
-    """Return the states of the calls in `messages`: one branch, oldest first.
+    """Return the states of the calls in `messages`, which are one branch, oldest first.
 
-    The states of calls that a fork shares with its origin are not in the log of the fork.
+    The log of a fork does not contain the states of calls that it shares with its origin.
     """
     own = [entry for entry in messages if entry.stream == session.id]
     if not any(entry.message and entry.message.tool_calls for entry in own):
@@ -35,7 +35,7 @@ async def call_states(session: Session, messages: Sequence[Entry]) -> CallStates
 
 
 def states_in(messages: Iterable[Entry], changes: Iterable[Entry]) -> CallStates:
-    """Return the states of the calls in `messages` after `changes`, both of one log."""
+    """Return the states of the calls in `messages` after applying `changes`, both from one log."""
     found: dict[EntryId, dict[str, CallStatus]] = {}
     requested: dict[str, EntryId] = {}
     for entry in sorted((*messages, *changes), key=lambda each: each.seq):

@@ -1,4 +1,4 @@
-"""The tree of a session as flat rows, which a client indents and folds itself."""
+"""The tree of a session as flat rows; the client indents and folds them."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class TreeReader:
 
 
 async def tree_since(session: Session, shown: Sequence[Entry]) -> list[Entry]:
-    """Return the newest entries of all branches, back to the parents of the messages `shown`.
+    """Return the newest entries of all branches, back to the parents of the `shown` messages.
 
-    The children of these parents are newer, so they are included too. For the newest messages of a
-    long session, few entries are enough.
+    The children of these parents are newer than the parents, so they are included too. For the
+    newest messages of a long session, few entries have to be read.
     """
     parents = {entry.parent_id for entry in shown}
     last = _FIRST
@@ -65,9 +65,9 @@ async def tree_since(session: Session, shown: Sequence[Entry]) -> list[Entry]:
 async def compactions_after(
     session: Session, tree: Sequence[Entry], shown: Sequence[Entry]
 ) -> list[CompactionView]:
-    """Return the compactions of the active branch that follow one of the messages `shown`.
+    """Return the compactions of the active branch that follow one of the `shown` messages.
 
-    `tree` are the entries of `tree_since`.
+    `tree` contains the entries that `tree_since` returned.
     """
     if not any(entry.kind == Compaction.kind for entry in tree):
         return []

@@ -1,7 +1,7 @@
 """The JSON values of the API.
 
-Names are camelCase, times are ISO 8601 in UTC with milliseconds, and ids are complete. The OpenAPI
-document is made from these classes.
+Field names are camelCase, times are ISO 8601 in UTC with milliseconds, and ids are complete. The
+OpenAPI document is generated from these classes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ T = TypeVar("T")
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of the values of the API."""
+    """Base class of the values of the API."""
 
 
 class Page(Value, Generic[T], frozen=True, kw_only=True):
-    """Part of a list. `next` is the cursor of the next page, null after the last page."""
+    """One part of a list. `next` is the cursor of the next page; null on the last page."""
 
     items: list[T]
     next: str | None = None
 
 
 class SessionView(Value, frozen=True, kw_only=True):
-    """A session. `name` is its title, or the beginning of its first message."""
+    """A session. `name` is the title of the session, or else the beginning of its first message."""
 
     id: str
     title: str | None
@@ -53,7 +53,7 @@ class SessionView(Value, frozen=True, kw_only=True):
 
 
 class EntryView(Value, frozen=True, kw_only=True):
-    """An entry of a log. `body` is null if it was erased."""
+    """An entry of a log. `body` is null if the entry was erased."""
 
     id: str
     seq: int
@@ -71,8 +71,8 @@ CallStatus = Literal["running", ToolOutcome]
 class MessageView(Value, frozen=True, kw_only=True):
     """A message of the active branch. `siblings` are the entries that have the same parent.
 
-    `calls` are the states of its tool calls by id. A call that has not started, or that another
-    program made, has no state.
+    `calls` contains the states of the message's tool calls by call id. A call that has not started,
+    or that another program made, has no state.
     """
 
     id: str
@@ -93,9 +93,9 @@ class MessageView(Value, frozen=True, kw_only=True):
 
 
 class CompactionView(Value, frozen=True, kw_only=True):
-    """A compaction of the active branch; `after` is the message before it.
+    """A compaction of the active branch; `after` is the message before the compaction.
 
-    Units: tokens of the whole context.
+    Units: numbers of tokens in the whole context.
     """
 
     id: str
@@ -109,7 +109,9 @@ class CompactionView(Value, frozen=True, kw_only=True):
 
 
 class Messages(Value, frozen=True, kw_only=True):
-    """Messages of the active branch, oldest first. `has_more`: earlier messages exist.
+    """Messages of the active branch, oldest first.
+
+    `has_more` is true if there are earlier messages.
 
     `compactions` lists the compactions that follow one of `items`, also undone ones.
     """
@@ -122,7 +124,7 @@ class Messages(Value, frozen=True, kw_only=True):
 class RemovedView(Value, frozen=True, kw_only=True):
     """The messages that a compaction removed from the context, oldest first.
 
-    `pinned` lists the messages that stay in the context.
+    `pinned` lists the messages that stay in the context although the compaction covers them.
     """
 
     compaction: str
@@ -140,7 +142,7 @@ class Sent(Value, frozen=True, kw_only=True):
 
 
 class QuestionView(Value, frozen=True, kw_only=True):
-    """An open question. `target` is the waiting node or role of a `flow`."""
+    """An open question. `target` is the node or role of a `flow` that waits."""
 
     id: str
     session: str
@@ -152,7 +154,7 @@ class QuestionView(Value, frozen=True, kw_only=True):
 
 
 class TreeRow(Value, frozen=True, kw_only=True):
-    """An entry of the tree. `text` is the beginning of the text of the entry."""
+    """An entry of the tree. `text` is the beginning of the entry's text."""
 
     id: str
     seq: int
@@ -167,7 +169,7 @@ class TreeRow(Value, frozen=True, kw_only=True):
 
 
 class Tree(Value, frozen=True, kw_only=True):
-    """The newest entries of all branches, in log order. `has_more`: older entries exist."""
+    """The newest entries of all branches, in log order. `has_more`: there are older entries."""
 
     leaf: str | None
     items: list[TreeRow]
@@ -175,7 +177,7 @@ class Tree(Value, frozen=True, kw_only=True):
 
 
 class Difference(Value, frozen=True, kw_only=True):
-    """Two branches: the last entry they share, and the messages of each after it."""
+    """Two branches: the last entry they share, and the messages of each branch after that entry."""
 
     shared: str | None
     a: list[MessageView]
@@ -183,7 +185,7 @@ class Difference(Value, frozen=True, kw_only=True):
 
 
 class Tokens(Value, frozen=True, kw_only=True):
-    """Tokens of a model call; the four classes do not overlap."""
+    """Tokens of a model call; no token is counted in more than one of the four classes."""
 
     input: int
     output: int
@@ -209,7 +211,7 @@ class Call(Value, frozen=True, kw_only=True):
 
 
 class TurnView(Value, frozen=True, kw_only=True):
-    """A turn with its calls, in the order of their start."""
+    """A turn with its calls, in the order in which they started."""
 
     seq: int
     number: int
@@ -222,7 +224,7 @@ class TurnView(Value, frozen=True, kw_only=True):
 
 
 class HitView(Value, frozen=True, kw_only=True):
-    """A match of a search, in the session `name`. `marks` are the matching ranges of `snippet`."""
+    """A match of a search, in the session `name`. `marks` are the ranges in `snippet`."""
 
     session: str
     name: str
@@ -253,7 +255,7 @@ class ToolCallView(Value, frozen=True, kw_only=True):
 
 
 class SessionValues(Value, frozen=True, kw_only=True):
-    """Values of sessions, from which filters can be chosen."""
+    """Values that occur in sessions, for choosing filters."""
 
     agents: list[str]
     subjects: list[str]
@@ -262,9 +264,9 @@ class SessionValues(Value, frozen=True, kw_only=True):
 
 
 class UsageView(Value, frozen=True, kw_only=True):
-    """Usage of one group, on one `day` if the usage is requested by day.
+    """Usage of one group; if usage is requested by day, only on this `day`.
 
-    `unpriced_calls` are not included in the cost.
+    The cost does not include the `unpriced_calls`.
     """
 
     key: str
@@ -277,7 +279,7 @@ class UsageView(Value, frozen=True, kw_only=True):
 
 
 class ActivityView(Value, frozen=True, kw_only=True):
-    """Activity in a day or an hour."""
+    """Activity in one day or hour."""
 
     key: str
     messages: int
@@ -288,7 +290,7 @@ class ActivityView(Value, frozen=True, kw_only=True):
 
 
 class EditView(Value, frozen=True, kw_only=True):
-    """A file that tool calls changed; `entry_id` is the newest call."""
+    """A file that tool calls changed; `entry_id` is the entry of the newest such call."""
 
     path: str
     folder: str | None
@@ -300,7 +302,7 @@ class EditView(Value, frozen=True, kw_only=True):
 
 
 class FactView(Value, frozen=True, kw_only=True):
-    """A fact. `history` are its earlier texts, oldest first."""
+    """A fact. `history` contains the earlier texts of the fact, oldest first."""
 
     id: str
     text: str
@@ -334,7 +336,7 @@ class EpisodeView(Value, frozen=True, kw_only=True):
 
 
 class RecalledView(Value, frozen=True, kw_only=True):
-    """A recalled text, the reason, and the `sources` of a fact or the last entry of an episode."""
+    """A recalled text, the reason, and the `sources` of a fact or an episode's last entry."""
 
     kind: str
     session: str
@@ -349,7 +351,7 @@ class RecalledView(Value, frozen=True, kw_only=True):
 
 
 class Recollection(Value, frozen=True, kw_only=True):
-    """What was recalled. `problem`: why no embedder compared meanings; null if one did."""
+    """What was recalled. `problem` says why no embedder compared meanings; null if one did."""
 
     items: list[RecalledView]
     problem: str | None
@@ -370,9 +372,9 @@ class StoreView(Value, frozen=True, kw_only=True):
 
 
 class WorkerView(Value, frozen=True, kw_only=True):
-    """The last report of a worker. `agents` is empty if it serves other namespaces, too.
+    """The last report of a worker. `agents` is empty if the worker also serves other namespaces.
 
-    Units: seconds; `silentS` is since its last report.
+    Units: seconds; `silentS` is the time since the worker's last report.
     """
 
     id: str
@@ -387,7 +389,9 @@ class WorkerView(Value, frozen=True, kw_only=True):
 
 
 class QueueView(Value, frozen=True, kw_only=True):
-    """Turns of one kind of agent. The queue is stuck if turns wait and no worker serves it.
+    """The queue of turns of one kind of agent.
+
+    The queue is stuck if turns wait and no worker serves the queue.
 
     Units: `oldestS` is the waiting time of the oldest waiting turn, in seconds.
     """
@@ -401,9 +405,9 @@ class QueueView(Value, frozen=True, kw_only=True):
 
 
 class ClusterView(Value, frozen=True, kw_only=True):
-    """The workers of the database, the queues of the namespace, and the counters so far.
+    """The workers of the database, the queues of the namespace, and counters.
 
-    Only a store on PostgreSQL is shared by workers.
+    Only a store on PostgreSQL can be shared by workers.
     """
 
     is_shared: bool
@@ -413,14 +417,16 @@ class ClusterView(Value, frozen=True, kw_only=True):
 
 
 class BackupView(Value, frozen=True, kw_only=True):
-    """A backup that was made of the store."""
+    """A backup of the store."""
 
     path: str
     at: str
 
 
 class RetentionView(Value, frozen=True, kw_only=True):
-    """The retention rules of the namespace; null: no limit. `expiring` sessions exceed them now.
+    """The retention rules of the namespace; null means no limit.
+
+    `expiring` is the number of sessions that exceed the rules now.
 
     Units: seconds and bytes.
     """
@@ -433,7 +439,7 @@ class RetentionView(Value, frozen=True, kw_only=True):
 
 
 class MaintenanceView(Value, frozen=True, kw_only=True):
-    """The backups of the store, newest first, and its retention; null: not supported."""
+    """The backups of the store, newest first, and its retention rules; null: not supported."""
 
     backups: list[BackupView] | None
     retention: RetentionView | None
@@ -449,7 +455,7 @@ class VerifiedView(Value, frozen=True, kw_only=True):
 
 
 class ErasedView(Value, frozen=True, kw_only=True):
-    """The counts of the erased data; the certificate stays in the store."""
+    """How much data was erased; the store keeps the certificate."""
 
     certificate: dict[str, Any]
 
@@ -461,7 +467,7 @@ class SignedIn(Value, frozen=True, kw_only=True):
 
 
 class CallerView(Value, frozen=True, kw_only=True):
-    """The caller of a request: the role of its token."""
+    """The caller of a request: the role of the token that was used."""
 
     role: Literal["read", "write", "admin"]
 
@@ -477,10 +483,10 @@ class AgentView(Value, frozen=True, kw_only=True):
 
 
 def time_or_none(at: int | None) -> str | None:
-    """Return the Unix milliseconds `at` as ISO 8601 in UTC, None for None."""
+    """Return the time `at` (Unix milliseconds) as ISO 8601 in UTC; None for None."""
     return None if at is None else time_of(at)
 
 
 def time_of(at: int) -> str:
-    """Return the Unix milliseconds `at` as ISO 8601 in UTC."""
+    """Return the time `at` (Unix milliseconds) as ISO 8601 in UTC."""
     return timestamp(at)

@@ -22,7 +22,7 @@ def session_view(
     agent: str | None = None,
     handle: Session | None = None,
 ) -> SessionView:
-    """Return `info` as a value of the API; `handle` adds the head and the leaf."""
+    """Return `info` as a value of the API; `handle` is used to add the head and the leaf."""
     return SessionView(
         id=info.id,
         title=info.title,
@@ -78,7 +78,7 @@ def message_view(
     siblings: Sequence[str] = (),
     calls: Mapping[str, CallStatus] | None = None,
 ) -> MessageView:
-    """Return the message of `entry` as a value of the API."""
+    """Return the message in `entry` as a value of the API."""
     shown = cast("dict[str, Any]", wire(message))
     return MessageView(
         id=entry.id,

@@ -1,4 +1,4 @@
-"""``perdure serve``: the API and the console over a store, until it is stopped."""
+"""``perdure serve``: serves the API and the console for a store, until it is stopped."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
 
 
 def require_server() -> None:
-    """Raises: ConfigError without the extra that the server needs."""
+    """Raises: ConfigError if the extra that the server needs is not installed."""
     server_module("perdure.apps.server_commands.server_process")
     server_module(_APPLICATION)
 

@@ -1,4 +1,4 @@
-"""The listening address of a server, its host names, and the end of its process."""
+"""The listening address of a server, its host names, and how its process ends."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ KeyOption = Annotated[
 
 
 class Draining(Protocol):
-    """An ASGI application that is notified before its process ends."""
+    """An ASGI application that can be told to drain before its process ends."""
 
     def drain(self) -> None:
         """Answer ``/readyz`` with 503 from now on."""
         ...
 
     def stop(self) -> None:
-        """End what would last."""
+        """End everything that would keep the process running."""
         ...
 
 
@@ -58,7 +58,7 @@ class Wanted(msgspec.Struct, frozen=True):
     drain_s: float = 0.0
 
     def check(self) -> None:
-        """Raises: UsageMistake for an address without encryption, or an unusable certificate."""
+        """Raises: UsageMistake if the address needs TLS, or the certificate cannot be used."""
         if (self.certificate is None) != (self.key is None):
             raise UsageMistake("--tls-certificate and --tls-key belong together")
         if self.host not in LOOPBACK and self.certificate is None and not self.is_proxied:
@@ -77,11 +77,11 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The host names of the server."""
+        """The host names under which the server can be reached."""
         return self.names if self.host in LOOPBACK else (*self.names, self.host)
 
     def address(self, port: int) -> str:
-        """The address for a browser: the proxy's address, if its name is known."""
+        """The address for a browser: that of the proxy, if the proxy's name is known."""
         if self.is_proxied and self.names:
             return f"https://{self.names[0]}"
         scheme = "http" if self.certificate is None else "https"
@@ -115,7 +115,7 @@ async def run(application: Draining, wanted: Wanted, listening: socket.socket) -
 
 @asynccontextmanager
 async def listen(host: str, port: int) -> AsyncGenerator[socket.socket]:
-    """Yield a socket that listens. Raises: UsageMistake when the address cannot be used."""
+    """Yield a socket that listens. Raises: UsageMistake if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)

@@ -1,4 +1,4 @@
-"""MODULE:FACTORY: the function of a program that returns its runtime, or its agents."""
+"""MODULE:FACTORY: names a function of a program that returns its runtime, or its agents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ FactoryArgument = Annotated[
 
 
 async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
-    """Call the function that `factory` names. Raises: ConfigError for an unusable factory."""
+    """Call the function that `factory` names, and return its result.
+
+    Raises: ConfigError if the function cannot be used.
+    """
     module_name, colon, name = factory.partition(":")
     if not (colon and module_name and name):
         raise UsageMistake(f"{factory!r} is not MODULE:FACTORY, for example shop.agents:runtime")
@@ -47,7 +50,7 @@ async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
 
 @contextmanager
 def _of_program(factory: str) -> Generator[None]:
-    """Raises: ConfigError instead of the errors of the program of `factory`."""
+    """Raises: ConfigError in place of the errors of the program that `factory` names."""
     try:
         yield
     except PerdureError:

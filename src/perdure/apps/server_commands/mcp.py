@@ -1,4 +1,4 @@
-"""``perdure mcp serve --http``: the MCP server of a store over streamable HTTP."""
+"""``perdure mcp serve --http``: serves the MCP server of a store over streamable HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PORT = 8322
 
 
 def require_libraries() -> None:
-    """Raises: ConfigError without one of the extras "server" and "mcp"."""
+    """Raises: ConfigError if one of the extras "server" and "mcp" is not installed."""
     server_module("perdure.apps.server_commands.server_process")
     server_module("perdure.apps.server.mcp_application")
     load_library()
@@ -25,7 +25,10 @@ def require_libraries() -> None:
 async def serve_http(
     store: Store, wanted: Wanted, *, is_writable: bool, embedder: EmbedderName | None
 ) -> None:
-    """Serve `store` until SIGINT or SIGTERM. Raises: UsageMistake; ConfigError without an extra."""
+    """Serve `store` until SIGINT or SIGTERM.
+
+    Raises: UsageMistake; ConfigError if an extra is not installed.
+    """
     await asyncio.to_thread(require_libraries)
     application = server_module("perdure.apps.server.mcp_application").McpApplication
     async with listen(wanted.host, wanted.port) as listening:

@@ -1,4 +1,4 @@
-"""The process of a server: at SIGTERM it reports that it is not ready, and then stops."""
+"""The process of a server: at SIGTERM, it first reports that it is not ready, and stops later."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from perdure.apps.server_commands.endpoint import Draining
 
 
 def config(**options: Any) -> Config:
-    """Return the settings of a server process; `options` are passed to uvicorn."""
+    """Return the configuration of a server process; `options` are passed to uvicorn."""
     return Config(**options, ws_max_size=MAX_MESSAGE_BYTES)
 
 
 class DrainingServer(Server):
-    """Drains its `application` at the first SIGTERM, and stops it `drain_s` seconds later.
+    """At the first SIGTERM, drains its `application`.
 
-    The server continues to serve meanwhile, so that a balancer can send new requests elsewhere
-    first. SIGINT and a second SIGTERM stop it at once.
+    Stops the application `drain_s` seconds later.
+
+    In between, the server still answers requests, so that a load balancer can start to use other
+    servers. SIGINT or a second SIGTERM stops the server at once.
     """
 
     def __init__(self, config: Config, application: Draining, drain_s: float) -> None:
@@ -39,7 +41,7 @@ class DrainingServer(Server):
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """React to a signal; called between two steps of the main thread."""
+        """Handle a signal; Python calls this between two steps of the main thread."""
         is_first = sig == signal.SIGTERM and not self._is_draining
         self._is_draining = True
         self._application.drain()

@@ -1,4 +1,4 @@
-"""``perdure token``: the bearer tokens of the API of a store."""
+"""``perdure token``: the bearer tokens for the API of a store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_ID = 12
 
 
 def _only_days(days: float | None) -> float | None:
-    """Raises: UsageMistake for a number of days with which a token is never valid."""
+    """Raises: UsageMistake if a token would never be valid with this number of days."""
     if days is not None and not 0 < days <= _LONGEST_DAYS:
         raise UsageMistake(f"--days {days:g}: give more than 0 and at most {_LONGEST_DAYS}")
     return days
@@ -157,9 +157,10 @@ async def revoke(
 
 
 def _named(text: str) -> str:
-    """Return the id in `text`, which may be a whole token.
+    """Return the token id in `text`, which may be a whole token.
 
-    Raises: UsageMistake for a signing key or a signed token, which have no revocation of their own.
+    Raises: UsageMistake for a signing key or a signed token, because these cannot be revoked on
+    their own.
     """
     if text.startswith((KEY, SIGNED)):
         is_key = text.startswith(KEY)
@@ -173,7 +174,10 @@ def _named(text: str) -> str:
 
 
 def _shown(id: str) -> str:
-    """Return `id`, but only the beginning of a text that is too long: it may be a secret."""
+    """Return `id`.
+
+    If it is too long for an id, return only the beginning, because it may be a secret.
+    """
     return id if len(id) <= _LONGEST_ID else f"{id[:4]}…"
 
 

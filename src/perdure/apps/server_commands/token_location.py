@@ -1,4 +1,4 @@
-"""The location of a store's tokens: one file for each store and namespace."""
+"""Where the tokens of a store are: one file for each store and namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKENS = "PERDURE_TOKENS"
 
 
 async def tokens_of(store: Store) -> TokenFile:
-    """Return the tokens of `store` in its namespace."""
+    """Return the tokens of `store` for its namespace."""
     named = os.environ.get(TOKENS)
     if named:
         return TokenFile(Path(named))

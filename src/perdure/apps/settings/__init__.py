@@ -1,1 +1,1 @@
-"""Settings in layers: built-in, the person's file, the project's file, the environment."""
+"""Settings in layers: built-in values, the user's file, the project's file, the environment."""

@@ -1,4 +1,4 @@
-"""Advice for a mistaken command line that sets a setting."""
+"""Advice for a mistaken command line that tries to set a setting."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from perdure.secrets.mask import mask_secrets
 
 
 def advice_to_set(words: Sequence[str]) -> str | None:
-    """Return the line to write for ``perdure config set KEY VALUE``, and the file for it.
+    """Return the line that does what ``perdure config set KEY VALUE`` asks, and its file.
 
-    `words` is the command line. Returns None for an unknown key or without a value.
-    The command does not exist: the file is edited by hand and may contain comments.
+    `words` are the arguments of the command line. Returns None if the key is unknown or the value
+    is missing. The command does not exist, because the settings file is edited by hand and may
+    contain comments.
     """
     key, *values = words[2:] or [""]
     section, _, name = key.partition(".")

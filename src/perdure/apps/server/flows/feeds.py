@@ -1,4 +1,4 @@
-"""The feed of a role, each item with the entry that it comes from."""
+"""The feed of a role: each item refers to the entry that it comes from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def read_feed(
 ) -> FeedPage:
     """Read about `limit` items of `role` after the cursor `after`; related items stay together.
 
-    Raises: WrongArgument for a cursor of another feed.
+    Raises: WrongArgument if the cursor is from another feed.
     """
     point = FeedPoint(role) if after is None else _point(after, role)
     log = await Feeds(store.backend, flow).log_of_all((role,), {role: point})

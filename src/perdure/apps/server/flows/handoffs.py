@@ -1,4 +1,4 @@
-"""The files of a handoff that waits for approval, each with its change since an earlier version."""
+"""The files of a handoff that waits for approval, each with a diff to an earlier version."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SHOWN_BYTES = 512 * 1024
 
 
 async def staged_files(store: SessionStore, state: FlowState, node: str) -> list[HandedFile]:
-    """Return the files of the staged handoff of `node`, as they were staged.
+    """Return the files in the staged handoff of `node`, with the content that was staged.
 
-    The earlier version of a file is the newest different content staged under its path.
+    The earlier version of a file is the newest content staged under the same path that differs.
     """
     found: dict[str, HandedFile] = {}
     staged = state.run.pending_handoff_approvals.get(node, ())
@@ -37,7 +37,7 @@ async def staged_files(store: SessionStore, state: FlowState, node: str) -> list
 
 
 async def _versions(store: SessionStore, flow: StreamId) -> dict[str, list[str]]:
-    """Return path -> the digests staged under it, oldest first."""
+    """Return path -> the digests of the contents staged under this path, oldest first."""
     found: dict[str, list[str]] = {}
     for entry in await store.entries(flow, kind=HandoffStaged.kind):
         body = readable(entry)

@@ -1,4 +1,4 @@
-"""The input of clients about flows."""
+"""The request bodies of routes and messages about flows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ FlowMode = Literal["workflow", "takeover", "greenfield", "update"]
 
 
 class NewFlow(Input, frozen=True, kw_only=True):
-    """A flow to start in the folder `workspace` of the server's machine.
+    """Starts a flow in the folder `workspace` of the server's machine.
 
-    `mode` workflow runs the file `workflow`, a path in that folder. takeover and greenfield let the
-    owner set up an existing or a new project; missing files of the project are written first.
-    update runs `workflow` to bring the project from one version to another. With an `id` of your
-    own you can repeat the request: a second flow with the same id is rejected.
+    `mode` has four values. workflow runs the file `workflow`, a path in that folder. takeover and
+    greenfield let the owner set up an existing or a new project; first, missing files of the
+    project are written. update runs `workflow` to bring the project from one version to another. If
+    you choose the `id`, you can repeat the request safely: a second flow with the same id is
+    rejected.
     """
 
     workspace: str
@@ -32,16 +33,16 @@ class NewFlow(Input, frozen=True, kw_only=True):
 
 
 def role_for(mode: ConsentMode | None) -> Role:
-    """Return the role that sets the consent `mode`.
+    """Return the role that a token needs to set the consent `mode`.
 
-    With full-access the roles of a flow can run any program as the user of the server. Starting a
-    flow allows the same, so both actions need the role admin.
+    With full-access, the roles of a flow can run any program as the operating system user of the
+    server. Starting a flow allows the same, so both actions need the token role admin.
     """
     return "admin" if mode == "full-access" else "write"
 
 
 class FlowReply(Input, frozen=True, kw_only=True):
-    """A reply to the node or role `to`; null: the only one that waits."""
+    """A reply to the node or role `to`; null means the only one that waits."""
 
     text: str
     to: str | None = None
@@ -63,7 +64,7 @@ class NewConsent(Input, frozen=True, kw_only=True):
 
 
 class ConfiguredRole(Input, frozen=True, kw_only=True):
-    """Model, skills and tools of a role; null: the values of its agent and its files."""
+    """Model, skills and tools of a role; null means the values from the role's agent and files."""
 
     model: str | None = None
     skills: list[str] | None = None

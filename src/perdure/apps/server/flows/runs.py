@@ -1,4 +1,4 @@
-"""The runs of flows in a server: each flow has at most one, which continues after every answer."""
+"""The runs of flows in a server: a flow has at most one run, which continues after every answer."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 class FlowRuns:
-    """The flows of `runtime`, and their runs in this process.
+    """The flows of `runtime`, and the runs of these flows in this process.
 
-    A role without an agent of its own gets the first agent of the server under its name. Flows are
-    started only in the folders `projects` and below them.
+    A role without an agent of its own uses the server's first agent under the role's name. Flows
+    can be started only in the folders `projects` and below them.
     """
 
     def __init__(self, runtime: Runtime, projects: Sequence[Path] = ()) -> None:
@@ -57,7 +57,7 @@ class FlowRuns:
         return self._runtime.host.store
 
     def project(self, place: str | Path) -> Path:
-        """Return `place` as a real path, if it is in a project of this server. Blocks.
+        """Return the real path of `place`, if it is in a project of this server. Blocks.
 
         Raises: Problem 403.
         """
@@ -69,9 +69,9 @@ class FlowRuns:
         raise Problem(403, "folder_refused", detail)
 
     async def start(self, new: NewFlow) -> Flow:
-        """Create the flow `new`, in a project of this server. It does not run yet.
+        """Create the flow `new`, in a project of this server. The flow does not run yet.
 
-        Durable: when this returns. Raises: Problem 403; as `Flows.start`.
+        Durable: when this returns. Raises: Problem 403; the errors of `Flows.start`.
         """
         workspace = await asyncio.to_thread(self.project, new.workspace)
         workflow: Graph | Path = await asyncio.to_thread(self.project, workspace / new.workflow)
@@ -104,17 +104,17 @@ class FlowRuns:
             return None
 
     async def works(self, flow: Flow) -> bool:
-        """Return True if the flow runs in this server, or one of its roles works elsewhere."""
+        """Return True if the flow runs in this server, or one of its roles in another process."""
         return flow.id in self._tasks or bool(await flow.workers())
 
     def error(self, flow: str) -> str | None:
-        """Return why the last run of the flow in this server failed; None if it did not fail."""
+        """Return the error of the flow's last run in this server; None if the run did not fail."""
         return self._errors.get(flow)
 
     async def ensure(self, id: str) -> Flow:
-        """Run the flow `id` until it is completed, if it does not run in this server already.
+        """Run the flow `id` until it is completed, unless it already runs in this server.
 
-        Raises: FlowNotFound; FlowRefusal when the flow's folder is not on this machine.
+        Raises: FlowNotFound; FlowRefusal if the flow's folder is not on this machine.
         """
         flow = await self.flows.open(id)
         is_open = (await flow.state()).run.status != "completed"
@@ -124,7 +124,10 @@ class FlowRuns:
         return flow
 
     async def go_on(self, id: str) -> None:
-        """Run the flow `id` here if no process does; a failure to run it becomes its `error`."""
+        """Run the flow `id` here if no process runs it.
+
+        If running the flow fails, the reason becomes the `error` of the flow.
+        """
         try:
             if not await self.flows.look(StreamId(id)).workers():
                 await self.ensure(id)
@@ -132,7 +135,7 @@ class FlowRuns:
             self._errors[id] = str(error)
 
     async def flow_of(self, session: str) -> str | None:
-        """Return the flow whose role works in `session`; None for another session."""
+        """Return the flow of which `session` is the session of a role; None if there is none."""
         header = (await self.store.backend.state(StreamId(session))).header
         return header.parent if header.origin == "role" else None
 
@@ -153,7 +156,7 @@ class FlowRuns:
             await asyncio.wait((task,))
 
     async def close(self) -> None:
-        """Suspend all runs; the next process continues them."""
+        """Suspend all runs; the next process that opens the flows can continue them."""
         for flow in [*self._tasks]:
             await self.stop(flow)
         if "flows" in self.__dict__:

@@ -1,7 +1,8 @@
-"""The WebSocket of flows: a client follows one flow at a time, and decides about it.
+"""The WebSocket for flows: a client follows one flow at a time, and sends people's decisions on it.
 
-Messages for a client are read from the log, from the client's last position on. A slow client
-delays only itself: it gets the whole text of an answer instead of the pieces that it missed.
+Messages for a client are read from the log, starting at the client's last position. A slow client
+delays only itself: instead of the pieces of an answer that it missed, it gets the whole text so
+far.
 """
 
 from __future__ import annotations
@@ -40,14 +41,17 @@ _log = logging.getLogger(__name__)
 
 
 class MessageTooLong(Exception):
-    """A client sent more than `MAX_MESSAGE_BYTES` in one message."""
+    """A client sent a message of more than `MAX_MESSAGE_BYTES`."""
 
 
 class Socket(Protocol):
     """A connected WebSocket."""
 
     async def receive_text(self) -> str:
-        """Return the next message. Raises: an error of the server when the client has left."""
+        """Return the next message.
+
+        Raises: an error of the server library if the client has disconnected.
+        """
         ...
 
     async def send_text(self, data: str) -> None:
@@ -56,7 +60,7 @@ class Socket(Protocol):
 
 
 class FlowSocket:
-    """The socket of one caller."""
+    """The WebSocket connection of one caller."""
 
     def __init__(self, socket: Socket, caller: Caller, runs: FlowRuns) -> None:
         self._socket = socket
@@ -67,7 +71,7 @@ class FlowSocket:
         self._following: asyncio.Task[None] | None = None
 
     async def serve(self) -> None:
-        """Answer messages until the client leaves.
+        """Answer messages until the client disconnects.
 
         Raises: the errors of `Socket.receive_text`; MessageTooLong.
         """
@@ -85,7 +89,7 @@ class FlowSocket:
             await self._leave()
 
     async def _answer(self, data: str) -> None:
-        """Execute the message in `data`; answer a failure with an error message."""
+        """Execute the message in `data`; if it fails, send an error message."""
         id: str | None = None
         try:
             message = messages.read(data)
@@ -174,7 +178,10 @@ class FlowSocket:
     # -- what the client gets
 
     async def _follow(self, flow: Flow) -> None:
-        """Send the whole state of `flow`, then its changes; stop following the previous flow."""
+        """Send the whole state of `flow`, then its changes.
+
+        The previous flow is no longer followed.
+        """
         await self._leave()
         position = await self._caller.store.backend.position()
         watch = self._caller.store.watch(position)  # before the replay: nothing is missed between
@@ -208,7 +215,7 @@ class _Send(Protocol):
 
 
 class _Followed:
-    """The flow that a client follows, and how far it has read the feeds."""
+    """The flow that a client follows, and the position up to which the client got the feeds."""
 
     def __init__(self, flow: Flow, caller: Caller, runs: FlowRuns, send: _Send) -> None:
         self._flow = flow
@@ -220,7 +227,7 @@ class _Followed:
         """The calls whose answers have begun, by stream and seq."""
 
     async def follow(self, watch: Watch) -> None:
-        """Send the events of `watch` that belong to the flow, and the changes they cause."""
+        """Send the events of `watch` that belong to the flow, and the state changes they cause."""
         following = asyncio.ensure_future(anext(watch))
         is_due = False
         try:
@@ -244,7 +251,7 @@ class _Followed:
             await asyncio.wait((following,))
 
     async def send_changes(self) -> None:
-        """Send the state, and the items of the feeds that were not sent yet."""
+        """Send the state, and the items of the feeds that the client has not received yet."""
         view = await shown(self._flow, self._runs)
         await self._send(messages.FlowStateMessage(flow=view))
         for each in view.roles:
@@ -292,7 +299,7 @@ def _failed(error: Exception, id: str | None) -> messages.Failed:
 
 
 def _of_session(event: Event, role: str) -> messages.ServerMessage | None:
-    """Return the message to the client for a role's event; None: only the feed shows it."""
+    """Return the message to the client about a role's event; None if only the feed contains it."""
     match event.type:
         case "agent:model_called":
             return messages.RequestSent(role=role)
@@ -310,7 +317,7 @@ def _text_of(event: Event) -> str:
 
 
 def _role_in(flow: Flow, stream: StreamId) -> str | None:
-    """Return the role whose session is `stream`; "" for the flow itself; None for others."""
+    """Return the role whose session is `stream`; "" if it is the flow itself; None for others."""
     if stream == flow.id:
         return ""
     name, separator, role = stream.partition(f"{flow.id}__")
@@ -318,7 +325,7 @@ def _role_in(flow: Flow, stream: StreamId) -> str | None:
 
 
 def _new_flow(message: messages.Starting) -> NewFlow:
-    """Return the flow that `message` starts, in the mode that its type names."""
+    """Return the flow to start for `message`, in the mode that the message type names."""
     return msgspec.structs.replace(message.flow, mode=_MODES[type(message)])
 
 

@@ -1,4 +1,4 @@
-"""The messages of the WebSocket of flows, under A-Society's names."""
+"""The messages of the WebSocket for flows, with the names that A-Society uses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Text = Annotated[str, msgspec.Meta(max_length=1_000_000)]
 class FromClient(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True
 ):
-    """A message of a client. `id` is returned in the answer of a message that fails."""
+    """A message from a client. If the message fails, the error message contains this `id`."""
 
     id: str | None = None
 
 
 class OpenFlow(FromClient, frozen=True, tag="open_flow", kw_only=True):
-    """Follow a flow instead of the previous one. Starts nothing."""
+    """Follow this flow instead of the previous one. Starts nothing."""
 
     flow_id: str
 
@@ -34,25 +34,28 @@ class ResumeFlow(FromClient, frozen=True, tag="resume_flow", kw_only=True):
 
 
 class StartFlow(FromClient, frozen=True, tag="start_initialized_flow", kw_only=True):
-    """Start the workflow of an initialized project, and follow it. Its type replaces the mode."""
+    """Start the workflow of a project that is set up, and follow the flow.
+
+    The message type determines the `mode`.
+    """
 
     flow: NewFlow
 
 
 class StartTakeover(FromClient, frozen=True, tag="start_takeover_initialization", kw_only=True):
-    """Start the set-up of a project that exists, and follow it."""
+    """Start setting up a project that exists, and follow the flow."""
 
     flow: NewFlow
 
 
 class StartGreenfield(FromClient, frozen=True, tag="start_greenfield_initialization", kw_only=True):
-    """Start the set-up of a new project, and follow it."""
+    """Start setting up a new project, and follow the flow."""
 
     flow: NewFlow
 
 
 class StartUpdate(FromClient, frozen=True, tag="start_update_flow", kw_only=True):
-    """Start a workflow that brings a project from one version to another, and follow it."""
+    """Start a workflow that brings a project from one version to another, and follow the flow."""
 
     flow: NewFlow
 
@@ -71,7 +74,7 @@ class CompactContext(FromClient, frozen=True, tag="compact_context", kw_only=Tru
 
 
 class HumanInput(FromClient, frozen=True, tag="human_input", kw_only=True):
-    """Reply to the waiting node or role `to`; null: the only one that waits."""
+    """Reply to the waiting node or role `to`; null means the only one that waits."""
 
     text: Text
     to: str | None = None
@@ -85,7 +88,10 @@ class ImprovementInput(FromClient, frozen=True, tag="improvement_human_input", k
 
 
 class HandoffApproval(FromClient, frozen=True, tag="handoff_approval", kw_only=True):
-    """Decide about the staged handoff of `node`; null: the only one."""
+    """Decide whether the staged handoff of `node` is approved.
+
+    Null means the only staged handoff.
+    """
 
     decision: Literal["approve", "decline"]
     node: str | None = None
@@ -99,13 +105,16 @@ class ImprovementChoice(FromClient, frozen=True, tag="improvement_choice", kw_on
 
 
 class FeedbackChoice(FromClient, frozen=True, tag="feedback_consent_choice", kw_only=True):
-    """Decide whether feedback is written."""
+    """Decide whether feedback on the flow is written."""
 
     is_granted: bool
 
 
 class ConsentResponse(FromClient, frozen=True, tag="consent_response", kw_only=True):
-    """Answer the question of a role's tool call; `question` is its id in the inbox."""
+    """Answer the question about a role's tool call.
+
+    `question` is the question's id in the inbox.
+    """
 
     question: str
     answer: Text
@@ -113,13 +122,13 @@ class ConsentResponse(FromClient, frozen=True, tag="consent_response", kw_only=T
 
 
 class SetConsent(FromClient, frozen=True, tag="consent_mode", kw_only=True):
-    """Change the permission of roles to act without asking."""
+    """Change which actions roles may do without asking."""
 
     mode: ConsentMode
 
 
 class ConfigureRole(FromClient, frozen=True, tag="role_configuration", kw_only=True):
-    """Set model, skills and tools of a role from its next turn."""
+    """Set model, skills and tools of a role; they apply from the role's next turn."""
 
     role: str
     model: str | None = None
@@ -143,20 +152,20 @@ ClientMessage = Following | Starting | Deciding
 
 
 class FromServer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A message of the server."""
+    """A message from the server."""
 
 
 class FlowSummaries(FromServer, frozen=True, tag="flow_summaries", kw_only=True):
-    """All flows, newest first. The first message of a socket."""
+    """All flows, newest first. This is the first message on a socket."""
 
     flows: list[FlowSummary]
 
 
 class FeedReplay(FromServer, frozen=True, tag="feed_replay", kw_only=True):
-    """New and changed items of a role's feed; an item replaces an earlier item with the same id.
+    """New and changed items of a role's feed; an item replaces an earlier one with the same id.
 
-    After `open_flow` the whole feed is sent, in several messages if it is long; then only
-    additions.
+    After `open_flow`, the whole feed is sent, in several messages if it is long; later messages
+    contain only additions.
     """
 
     role: str
@@ -165,7 +174,7 @@ class FeedReplay(FromServer, frozen=True, tag="feed_replay", kw_only=True):
 
 
 class FlowStateMessage(FromServer, frozen=True, tag="flow_state", kw_only=True):
-    """The flow, with its open questions; sent again after each change."""
+    """The flow with its open questions; it is sent again after each change."""
 
     flow: FlowView
 
@@ -177,27 +186,30 @@ class OperatorEvent(FromServer, frozen=True, tag="operator_event", kw_only=True)
 
 
 class RequestSent(FromServer, frozen=True, tag="request_sent", kw_only=True):
-    """A model was called for a role."""
+    """A request was sent to a model for a role."""
 
     role: str
 
 
 class ReceivingResponse(FromServer, frozen=True, tag="receiving_response", kw_only=True):
-    """An answer has begun. `text` is the answer so far, for a client that connected later."""
+    """The model has begun an answer.
+
+    `text` is the answer so far; it is not empty if the client connected after the beginning.
+    """
 
     role: str
     text: str = ""
 
 
 class OutputText(FromServer, frozen=True, tag="output_text", kw_only=True):
-    """More of an answer."""
+    """The next piece of an answer."""
 
     role: str
     text: str
 
 
 class ResponseEnd(FromServer, frozen=True, tag="response_end", kw_only=True):
-    """An answer has ended; the feed contains it."""
+    """The answer has ended; the feed now contains it."""
 
     role: str
 
@@ -210,7 +222,10 @@ class InputText(FromServer, frozen=True, tag="input_text", kw_only=True):
 
 
 class Failed(FromServer, frozen=True, tag="error", kw_only=True):
-    """A message that could not be executed. `id` is the message's."""
+    """A message from the client that could not be executed.
+
+    `id` is the id of the client's message.
+    """
 
     code: str
     message: str
@@ -234,7 +249,7 @@ _decoder = msgspec.json.Decoder(ClientMessage)
 
 
 def read(data: str) -> ClientMessage:
-    """Return the message in `data`. Raises: msgspec.DecodeError."""
+    """Return the message that `data` encodes. Raises: msgspec.DecodeError."""
     return _decoder.decode(data)
 
 

@@ -1,4 +1,4 @@
-"""Flows of a store as values, with their waits and the state of their runs."""
+"""Flows of a store as API values, with what they wait for and the state of their runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def summaries(runs: FlowRuns, store: Store) -> list[FlowSummary]:
 
 
 async def shown(flow: Flow, runs: FlowRuns) -> FlowView:
-    """Return everything about a flow except its feeds."""
+    """Return all data of a flow except its feeds."""
     state = await flow.state()
     is_running = await runs.works(flow)
     return flow_view(

@@ -1,4 +1,4 @@
-"""The JSON values of flows."""
+"""The API values of flows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ EdgeState = Literal["plain", "done", "unread", "back"]
 
 
 class FlowNodeView(Value, frozen=True, kw_only=True):
-    """A node of a graph. `reason` explains its wait for a person; `session` is its role's."""
+    """A node of a flow's graph.
+
+    `reason` explains why the node waits for a person; `session` is the session of the node's role.
+    """
 
     id: str
     role: str
@@ -28,7 +31,7 @@ class FlowNodeView(Value, frozen=True, kw_only=True):
 
 
 class FlowEdgeView(Value, frozen=True, kw_only=True):
-    """An edge, and the newest artifact along it."""
+    """An edge, and the newest artifact sent along it."""
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
@@ -45,7 +48,10 @@ class FlowRoleView(Value, frozen=True, kw_only=True):
 
 
 class FlowWaitView(Value, frozen=True, kw_only=True):
-    """A wait for a person. `question` is its id in the inbox; without `choices`, reply in words."""
+    """A node or role that waits for a person.
+
+    `question` is the id of the question in the inbox; if there are no `choices`, the reply is text.
+    """
 
     topic: str
     target: str | None
@@ -58,9 +64,9 @@ class FlowWaitView(Value, frozen=True, kw_only=True):
 
 
 class HandedFile(Value, frozen=True, kw_only=True):
-    """A file of a handoff that waits for approval, for the nodes `to`.
+    """A file of a handoff that waits for approval; `to` lists the nodes that would receive it.
 
-    `text` is null for a large or binary file, and if the content is not in the store; `diff` is
+    `text` is null if the file is large or binary, or if its content is not in the store; `diff` is
     null if no earlier version was staged.
     """
 
@@ -72,7 +78,7 @@ class HandedFile(Value, frozen=True, kw_only=True):
 
 
 class FlowConsentView(Value, frozen=True, kw_only=True):
-    """The permission of roles to act without asking."""
+    """Which actions roles may do without asking."""
 
     mode: ConsentMode
     commands: list[str]
@@ -80,7 +86,7 @@ class FlowConsentView(Value, frozen=True, kw_only=True):
 
 
 class FindingsView(Value, frozen=True, kw_only=True):
-    """A role that reviews the flow, and the file of its findings."""
+    """A role that reviews the flow, and the file with its findings."""
 
     role: str
     state: NodeState
@@ -89,7 +95,7 @@ class FindingsView(Value, frozen=True, kw_only=True):
 
 
 class ImprovementView(Value, frozen=True, kw_only=True):
-    """How the roles review the flow. `edges` is their order."""
+    """How the roles review the flow. `edges` define the order in which the roles review."""
 
     mode: ImprovementMode | None
     status: ImprovementStatus
@@ -100,7 +106,11 @@ class ImprovementView(Value, frozen=True, kw_only=True):
 
 
 class FlowSummary(Value, frozen=True, kw_only=True):
-    """A flow in a list. `nodes` counts its nodes by state; `waits` counts waits for people."""
+    """A flow in a list of flows.
+
+    `nodes` counts the flow's nodes by state; `waits` counts the nodes and roles that wait for
+    people.
+    """
 
     id: str
     name: str
@@ -113,10 +123,10 @@ class FlowSummary(Value, frozen=True, kw_only=True):
 
 
 class FlowView(Value, frozen=True, kw_only=True):
-    """A flow. `can_resume`: it could continue, and no process runs it.
+    """A flow. `can_resume` is true if the flow could continue and no process runs it.
 
-    `faults` contains the errors of its workflow file, which is then not used; `error` is the reason
-    why its last run in this server failed.
+    `faults` contains the errors of the flow's workflow file; a file with errors is not used.
+    `error` is the reason why the flow's last run in this server failed.
     """
 
     id: str
@@ -138,9 +148,11 @@ class FlowView(Value, frozen=True, kw_only=True):
 
 
 class RoleView(Value, frozen=True, kw_only=True):
-    """A role instance with its configuration. Null: as its agent says.
+    """A role instance, with its configuration.
 
-    Units: `context_tokens` and `context_window` are tokens; null if unknown.
+    A null value means that the agent of the role decides.
+
+    Units: `context_tokens` and `context_window` are tokens; null if the number is unknown.
     """
 
     role: str
@@ -153,7 +165,7 @@ class RoleView(Value, frozen=True, kw_only=True):
 
 
 class FeedItemView(Value, frozen=True, kw_only=True):
-    """An item of a role's feed, with the entry that made or changed it last."""
+    """An item of a role's feed, with the entry that created or last changed the item."""
 
     id: str
     type: str
@@ -167,7 +179,7 @@ class FeedItemView(Value, frozen=True, kw_only=True):
 class FeedPage(Value, frozen=True, kw_only=True):
     """New and changed items of a feed. An item replaces an earlier one with the same id.
 
-    The next read continues at `cursor`; with `has_more`, more items exist already.
+    The next read starts at `cursor`; `has_more` is true if there are more items already.
     """
 
     items: list[FeedItemView]
@@ -182,6 +194,6 @@ class Begun(Value, frozen=True, kw_only=True):
 
 
 class Compacted(Value, frozen=True, kw_only=True):
-    """The entry of a compaction; null if there was nothing to summarize."""
+    """The entry of a compaction; null if there were no messages to summarize."""
 
     entry: dict[str, Any] | None

@@ -1,4 +1,4 @@
-"""The state of a flow as values of the API."""
+"""Converts the state of a flow to values of the API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ORDER: tuple[NodeState, ...] = ("active", "waiting", "backward", "pending", "co
 def summary_of(
     state: FlowState, waiting: Sequence[FlowWait], *, is_running: bool, started_at: int
 ) -> FlowSummary:
-    """Return `state` for a list of flows. Units: `started_at` is Unix milliseconds."""
+    """Return `state` in the form for a list of flows. Units: `started_at` is Unix milliseconds."""
     shown = overlaid(state, waiting)
     return FlowSummary(
         id=state.run.flow_id,
@@ -53,7 +53,7 @@ def flow_view(
     faults: Sequence[str],
     error: str | None,
 ) -> FlowView:
-    """Return everything about a flow except its feeds."""
+    """Return all data of a flow except its feeds."""
     shown = overlaid(state, waiting)
     nodes = [_node(shown, node) for node in shown.graph.nodes]
     return FlowView(

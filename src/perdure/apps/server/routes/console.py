@@ -1,7 +1,7 @@
 """The files of the console: one page, its modules and its style; and the widget of host pages.
 
-The page names its files with their version, so that a browser requests each file once per release
-and never mixes two releases. They are read once.
+The page refers to its files by version, so a browser requests each file once per release and never
+mixes two releases. The server reads each file only once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _version() -> str:
 
 @cache
 def _page() -> bytes:
-    """Return the page; it loads all modules at once instead of one after the other."""
+    """Return the page; it loads all modules in parallel, not one after the other."""
     text = _files()["index.html"].decode().replace('"console/', f'"console/{_version()}/')
     preloads = "".join(
         f'<link rel="modulepreload" href="console/{_version()}/{name}">\n'
@@ -66,9 +66,9 @@ def _imported(first: str) -> list[str]:
 
 
 def sent_path(request: Request[Any, Any, Any]) -> str:
-    """Return the path as the client sent it, with the path at which the server is mounted.
+    """Return the path as the client sent it, including the path where the server is mounted.
 
-    Applications that mount the server pass this path on in different ways.
+    Applications that mount the server pass on that path in different ways.
     """
     scope = cast("dict[str, Any]", request.scope)
     raw: bytes = scope.get("raw_path") or b""
@@ -95,7 +95,7 @@ async def show_widget(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 @get("/console/{path:path}", is_open=True, include_in_schema=False)
 async def show_file(request: Request[Any, Any, Any], path: FromPath[str]) -> Response[bytes]:
-    """Return a file of the console, with or without its version before its name."""
+    """Return a file of the console; the path may contain the version before the file name."""
     version, slash, rest = path.lstrip("/").partition("/")
     if not (slash and _VERSION.fullmatch(version)):
         return _file(request, path.removeprefix("/"), _FRESH)

@@ -1,4 +1,4 @@
-"""Live events, of one session or of all: as server-sent events, and over a WebSocket."""
+"""Live events of one session or of all sessions: as server-sent events, and over a WebSocket."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def follow_all(
 
 
 async def _of_session(caller: Caller, id: str, start: int) -> AsyncGenerator[Piece | None]:
-    """Raises: SessionNotFound; Problem 422 for a seq past the newest entry; WrongArgument."""
+    """Raises: SessionNotFound; Problem 422 if the seq is after the newest entry; WrongArgument."""
     session = await caller.session(id)
     if start > session.head:
         detail = f"after is {start}, and the newest entry is {session.head}"
@@ -139,7 +139,7 @@ def _stream(
 
 
 def _block(piece: Piece) -> bytes:
-    """Return `piece` as a block of an event stream."""
+    """Return `piece` in the format of a server-sent event."""
     number = b"" if piece.id is None else b"id: %d\n" % piece.id
     return b"event: %s\n%sdata: %s\n\n" % (piece.name.encode(), number, piece.data)
 
@@ -150,7 +150,10 @@ async def _send_all(
     caller: Caller,
     opening: Coroutine[Any, Any, AsyncGenerator[Piece | None]],
 ) -> None:
-    """Send a stream over `socket` until one side ends it. `opening` is awaited for the stream."""
+    """Send a stream over `socket` until the client or the server ends it.
+
+    `opening` is awaited to get the stream.
+    """
     await socket.accept()
     try:
         rates.require_stream(caller.principal, address_of(socket))
@@ -185,7 +188,7 @@ async def _send(socket: AnySocket, content: AsyncGenerator[Piece | None]) -> Non
 
 
 async def _left(socket: AnySocket) -> None:
-    """Wait until the client disconnects. Its messages are ignored."""
+    """Wait until the client disconnects. Messages from the client are ignored."""
     try:
         while True:
             await socket.receive_data("text")
@@ -194,7 +197,7 @@ async def _left(socket: AnySocket) -> None:
 
 
 async def _close(socket: AnySocket, error: Exception) -> None:
-    """Close `socket` because of `error`, with its status and its text."""
+    """Close `socket` with the status and the text of `error`."""
     found = known(error)
     reason = mask_secrets(f"{found.code}: {found}").encode()[:_MOST_REASON]
     await socket.close(CLOSED + found.status, reason.decode(errors="ignore"))

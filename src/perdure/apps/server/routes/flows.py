@@ -1,6 +1,6 @@
-"""Flows: list, start, show, feeds, and people's decisions.
+"""Flows: routes to list, start and show them, their feeds, and people's decisions.
 
-Questions of flows are answered in the inbox.
+Questions of flows are answered with the routes of the inbox.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ async def delete_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> None
 
 
 async def _flow(caller: TheCaller, runs: FlowRuns, id: str, role: Role = "read") -> Flow:
-    """Return the flow with the whole id `id`. Raises: Problem 403; FlowNotFound."""
+    """Return the flow whose whole id is `id`. Raises: Problem 403; FlowNotFound."""
     caller.require(role)
     caller.require_all()
     await runs.flows.state(id)

@@ -82,9 +82,9 @@ async def answer_question(
 
 
 async def _earlier_topic(store: Store, asking: str, id: str) -> QuestionTopic | None:
-    """Return the topic of the question `id` that `asking` asked; None for a flow.
+    """Return the topic of the question `id`, which `asking` asked; None if a flow asked it.
 
-    Raises: QuestionNotFound if `asking`, a session, never asked it; Erased.
+    Raises: QuestionNotFound if `asking` is a session that never asked the question; Erased.
     """
     try:
         if (await store.backend.state(StreamId(asking))).header.kind == "flow":

@@ -23,9 +23,9 @@ from perdure.models.embedders.protocol import Embedder, EmbedderName
 
 
 class McpServed(NamedTuple):
-    """The data that an MCP server serves: a store, and the embedder of recalls.
+    """What an MCP server serves: a store, and the embedder for recalls.
 
-    With `is_writable` a token of the role write also gets the tools that write.
+    With `is_writable`, a token with the role write also gets the tools that write.
     """
 
     store: Store
@@ -34,7 +34,10 @@ class McpServed(NamedTuple):
 
 
 def mcp_route(served_of: Callable[[Scope], McpServed]) -> ASGIRouteHandler:
-    """Return the route of an MCP server; `served_of` returns the data for a request."""
+    """Return the route of an MCP server.
+
+    `served_of` returns what the server of a request serves.
+    """
 
     @asgi("/mcp", copy_scope=False)
     async def serve_mcp(scope: Scope, receive: Receive, send: Send) -> None:

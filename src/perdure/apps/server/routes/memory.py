@@ -192,7 +192,7 @@ async def list_episodes(
 def _within(
     caller: Caller, subject: str | None, whose: Literal["namespace", "subject"] | None
 ) -> MemoryFilter:
-    """Return the part of the requested data that the caller may see."""
+    """Return the requested filter, restricted to what the caller may see."""
     own = caller.principal
     subject = caller.subject_or(subject)
     is_bound = own.subject is not None or own.is_visitor
@@ -201,7 +201,10 @@ def _within(
 
 
 async def _own(caller: Caller, id: str) -> Fact:
-    """Return the fact `id`, which the caller may change. Raises: FactNotFound; Problem 403."""
+    """Return the fact `id` after checking that the caller may change it.
+
+    Raises: FactNotFound; Problem 403.
+    """
     caller.require("write")
     fact = await caller.store.memory.fact(id)
     allowed = caller.principal

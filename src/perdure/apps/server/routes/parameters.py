@@ -61,9 +61,10 @@ async def selected_rows(
         ),
     ] = "whole",
 ) -> RowFilter:
-    """Return the filters that lists of sessions and the search share.
+    """Return the filters shared by lists of sessions and by the search.
 
-    Programs get exactly the person or agent that they name, unless they ask for parts.
+    Programs get sessions of exactly the person or agent they name, unless they ask for a part of a
+    name.
     """
     own = caller.principal
     if match == "part":
@@ -89,7 +90,7 @@ def _known(*agents: str | None) -> frozenset[str]:
 
 
 class ApiRequest(Request[Any, Any, Any]):
-    """A request of the API. An empty body counts as an object without fields."""
+    """A request to the API. An empty body is treated as an object without fields."""
 
     async def body(self) -> bytes:
         """Return the body."""
@@ -98,7 +99,7 @@ class ApiRequest(Request[Any, Any, Any]):
 
 
 def require_known_parameters(request: Request[Any, Any, Any]) -> None:
-    """Raises: Problem 400 for a query parameter that the route does not have."""
+    """Raises: Problem 400 if a query parameter is not one of the route's."""
     fields = query_fields(request.route_handler)
     known = {getattr(each.kwarg_definition, "name", None) or name for name, each in fields.items()}
     unknown = [name for name in request.query_params if name not in known]

@@ -211,8 +211,8 @@ async def list_edits(
 async def _hits_in(store: Store, query: SearchQuery, wanted: RowFilter) -> list[Hit]:
     """Return the best hits of `query` in the sessions that `wanted` selects.
 
-    The best hits of all sessions are mostly enough. Otherwise the sessions are selected first,
-    which is slower.
+    First the best hits of all sessions are read, which is mostly enough. If it is not enough, the
+    sessions are selected first, which is slower.
     """
     search = store.backend.search.hits
     if wanted == RowFilter(scope="all"):
@@ -232,7 +232,7 @@ async def _hits_in(store: Store, query: SearchQuery, wanted: RowFilter) -> list[
 async def _selected(
     store: Store, wanted: RowFilter, among: Iterable[StreamId] | None
 ) -> set[StreamId]:
-    """Return the sessions that `wanted` selects from `among`, or from all sessions."""
+    """Return the sessions in `among` that `wanted` selects; without `among`, all such sessions."""
     looked = msgspec.structs.replace(wanted, among=None if among is None else frozenset(among))
     rows = await newest_rows(store, looked, None, has_agents=False)
     return {row.info.id for row in rows}

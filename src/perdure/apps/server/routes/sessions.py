@@ -183,13 +183,13 @@ async def list_entries(
 
 
 async def shown(caller: Caller, session: Session, status: int = 200) -> Response[SessionView]:
-    """Return the answer that shows `session`; its ``ETag`` is the head of its log."""
+    """Return the answer with `session`; its ``ETag`` is the head of the session's log."""
     view = await whole_view(caller.store, session)
     return Response(view, status_code=status, headers={"ETag": etag_of(session.head)})
 
 
 def _siblings(tree: Iterable[Entry]) -> dict[str | None, list[str]]:
-    """Return the entries of the tree by their parent."""
+    """Return the entries of the tree, grouped by their parent."""
     found: dict[str | None, list[str]] = defaultdict(list)
     for entry in tree:
         found[entry.parent_id].append(entry.id)

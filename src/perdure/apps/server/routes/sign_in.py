@@ -1,4 +1,4 @@
-"""Signing in to the console, and out of it; the rights of the caller."""
+"""Routes to sign in to the console and to sign out, and the rights of the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store: its facts, its verification, its agents, and the contents of messages."""
+"""Routes on the store: its size, its verification, its agents, and the contents of messages."""
 
 from __future__ import annotations
 

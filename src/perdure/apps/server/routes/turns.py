@@ -1,4 +1,4 @@
-"""Turns: steer, abort, end and resume; their calls on a time line."""
+"""Routes on turns: steer, abort, end and resume; and the calls of turns on a time line."""
 
 from __future__ import annotations
 
