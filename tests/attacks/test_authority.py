@@ -388,7 +388,8 @@ def test_command_recognizes_a_store_of_the_user_after_it_was_copied(tmp_path: Pa
     assert (world.folder / "made").exists()
     (world.folder / "made").unlink()
     stranger = World(world.folder, {"XDG_DATA_HOME": str(tmp_path / "stranger")})
-    assert "not written by your perdure" in stranger.run(*again).err
+    advice = f"not written by your perdure (`perdure store trust sqlite:///{copy}` can change that)"
+    assert advice in stranger.run(*again).err
     assert not (world.folder / "made").exists()
 
 

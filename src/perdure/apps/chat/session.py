@@ -219,7 +219,7 @@ class AnswerOptions:
         if is_granting and not is_within(agent.permissions, chat.agent.permissions):
             await self.runtime.grant(handle.id, agent, by=getpass.getuser())
             chat = await self.runtime.resume(handle.id, agent, workspace=place)
-        remark_moved(chat, known.withheld, None if cwd else info.cwd, is_first=is_first)
+        remark_moved(self.store, chat, known.withheld, None if cwd else info.cwd, is_first=is_first)
         await remark_unpriced(self.runtime, chat.agent, agent)
         if chat.turn is not None:
             await chat.turn.started()

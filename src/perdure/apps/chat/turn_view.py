@@ -7,6 +7,7 @@ stays open in the log and can be resumed.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -47,7 +48,7 @@ ELSEWHERE = (
 BORROWED = "the session's folder is {}: its tools work in {}; --cwd DIR moves the session"
 _WHY: Mapping[Withheld, str] = {
     "imported": "was imported",
-    "unknown": "was not written by your perdure (`perdure store trust` can change that)",
+    "unknown": "was not written by your perdure (`perdure store trust {}` can change that)",
 }
 STOPPING = "stopping the turn; press Ctrl-C again to exit at once"
 
@@ -72,15 +73,16 @@ def pasted_remark(text: str, chat: Chat) -> str | None:
 
 
 def remark_moved(
-    chat: Chat, withheld: Withheld | None, recorded: str | None, *, is_first: bool
+    store: Store, chat: Chat, withheld: Withheld | None, recorded: str | None, *, is_first: bool
 ) -> None:
     """Print which settings and folder of a resumed session are not in force here.
 
-    `recorded` is the folder of the session in lists; None if the user named a folder. Later resumes
-    in the folder where its tools work print no folder.
+    `store` contains the session. `recorded` is the folder of the session in lists; None if the user
+    named a folder. Later resumes in the folder where its tools work print no folder.
     """
     if withheld is not None:
-        remark(NOT_IN_FORCE.format(_WHY[withheld]))
+        address = shlex.quote(safe(store.backend.address))
+        remark(NOT_IN_FORCE.format(_WHY[withheld].format(address)))
     folder = chat.workspace.working_dir
     if not Path(folder).is_dir():
         remark(GONE.format(safe(folder), chat.id))
