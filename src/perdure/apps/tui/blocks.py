@@ -38,7 +38,7 @@ class SaidBlock(Static):
 
     def on_mount(self) -> None:
         """Mark the message with a sign where nothing is drawn around it, for screen readers."""
-        if self.app.is_inline:
+        if self.app.is_inline:  # pyright: ignore[reportUnknownMemberType] - of any app
             self.update(plain(f"> {self._item.text}"))
 
 
@@ -166,7 +166,7 @@ class CallBlock(FoldBlock):
         """Return tool, beginning of the arguments, outcome, duration."""
         item = self.item
         room = max((self.size.width or 80) - 6, 20)
-        ending = item.outcome or "running …"
+        ending = item.outcome or "…"  # it runs, or waits for an answer: the status line says which
         if item.duration_ms is not None:
             ending += f", {_duration(item.duration_ms)}"
         left = room - len(item.tool) - len(ending) - 4
