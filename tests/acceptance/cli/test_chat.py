@@ -619,9 +619,10 @@ def test_unknown_outcome_is_listed_and_answered_in_the_inbox(world: World) -> No
     assert (ended.code, ended.error["code"]) == (1, "needs_answer")
     (waiting,) = inbox_of(world)
     assert waiting["id"] == ended.error["question"]
-    assert waiting["choices"] == ["retry", "skip", "done"]
-    assert waiting["session"] == session
-    assert f"perdure inbox answer {waiting['id']} retry|skip|done" in world.ok("inbox", "list").out
+    assert (waiting["choices"], waiting["session"]) == (["retry", "skip", "done"], session)
+    listed = world.ok("inbox", "list").out
+    assert f"perdure inbox answer {waiting['id']} retry|skip|done" in listed
+    assert "add_line (notebook.txt) was cut off while it ran" in listed
     wrong = world.run("inbox", "answer", waiting["id"], "perhaps", "--json")
     assert (wrong.code, wrong.error["code"]) == (2, "invalid_entry")
     answered = world.ok(

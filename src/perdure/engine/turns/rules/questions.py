@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import cast
 
 from perdure.engine.turns.config import PermissionCheck
 from perdure.engine.turns.rules.scribe import Scribe
@@ -13,6 +14,9 @@ from perdure.session.ledger import ToolStarted
 from perdure.session.messages import ToolCallPart
 from perdure.session.notes import Question
 from perdure.tools.approval import digest_of, shown_arguments
+
+_SHOWN = 80
+"""Characters of the arguments in the text of a question."""
 
 
 def args_hash(args: dict[str, object]) -> str:
@@ -32,10 +36,13 @@ def ask_how_to_go_on(scribe: Scribe, call_seq: int) -> None:
 
 def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
     """Ask about a tool that ran when its process died, or when its connection broke."""
+    shown = shown_arguments(started.input)
+    about = _short_argument(shown)
     question = Question(
         topic="unknown_outcome",
         text=(
-            f"{started.tool} was cut off while it ran; it may have taken effect. "
+            f"{started.tool}{f' ({about})' if about else ''} was cut off while it ran; it may have "
+            "taken effect. "
             "retry: run it again; skip: tell the model that nobody knows; "
             "done: it did take effect, tell the model so (add a note with its result)."
         ),
@@ -43,9 +50,18 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
         call_id=started.id,
         args_hash=args_hash(started.input),
         tool=started.tool,
-        arguments=shown_arguments(started.input),
+        arguments=shown,
     )
     scribe.side(question, seq)
+
+
+def _short_argument(shown: dict[str, object]) -> str:
+    """Return the start of the first text in the arguments, with the words of a command."""
+    first = next((text for text in shown.values() if isinstance(text, str)), "")
+    lists = (cast("list[object]", each) for each in shown.values() if isinstance(each, list))
+    words = (word for each in lists for word in each if isinstance(word, str))
+    line = " ".join(" ".join((first, *words)).split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def approval_digest(question: Question) -> str:
