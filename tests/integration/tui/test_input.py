@@ -10,6 +10,7 @@ from textual import events
 
 from perdure import user
 from perdure.apps.chat.history import Drafts
+from perdure.apps.tui.blocks import SentBlock
 from perdure.apps.tui.composer import Composer
 from perdure.client.store import Store
 from perdure.session.codec import body_of
@@ -225,6 +226,18 @@ async def test_long_paste_is_attached(store: Store, tmp_path: Path) -> None:
     (text,) = await said(store)
     assert text.startswith("look")
     assert text.count("line of a long paste") == 1_000
+
+
+async def test_sent_file_is_one_line_that_unfolds(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "sea.txt").write_text("low tide\n" * 300)
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("/attach sea.txt")
+        await seen.type("look")
+        await seen.shows("▸ attached: sea.txt, 300 lines")
+        await seen.idle()
+        block = seen.program.query_one(SentBlock)
+        assert not block.is_unfolded
+        assert [line.plain for line in block.body()] == ["    low tide"] * 300
 
 
 async def test_second_ctrl_c_exits(store: Store, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.apps.cli.exits import PathNotFound
+from perdure.apps.terminal.output import size
 from perdure.apps.terminal.text import one_line
 from perdure.bounds.files import read_named
 from perdure.bounds.limits import require_within
@@ -25,7 +26,12 @@ _PUNCTUATION = ".,;:!?)]}>\"'`"
 _NAMED = 3
 """Missing files that a remark names."""
 
+LONG_PASTE = 20_000
+"""Characters from which on a paste is attached instead of inserted."""
+
 _CELLS = 200
+_NAME_CELLS = 40
+_ATTACHMENT = re.compile(r"([^\n]{1,400}):\n(`{3,})\n(.*)\n\2", re.DOTALL)
 
 
 class Attached(msgspec.Struct, frozen=True):
@@ -118,6 +124,33 @@ def _is_in(folder: Path, name: str) -> bool:
         return False
 
 
+def attachment_in(text: str) -> tuple[str, str] | None:
+    """Return name and content if `text`, a part of a message, is an attached text. Pure."""
+    if (found := _ATTACHMENT.fullmatch(text)) is not None:
+        return found[1], found[3]
+    return ("pasted text", text) if len(text) > LONG_PASTE else None
+
+
+def attached_line(attached: Sequence[Attached]) -> str:
+    """Return the names and sizes of files on one line."""
+    return ", ".join(
+        f"{one_line(each.name, _NAME_CELLS)} ({size(each.size_bytes)})" for each in attached
+    )
+
+
+def detach(attached: list[Attached], name: str) -> list[Attached]:
+    """Remove the file `name` from `attached`, or every file if `name` is empty; return them.
+
+    Raises: WrongArgument if there is no such file.
+    """
+    gone = [each for each in attached if name in ("", each.name)]
+    if not gone:
+        told = f"{name} is not attached; /attach lists the attached files"
+        raise WrongArgument(told if attached else "no file is attached")
+    attached[:] = [each for each in attached if each not in gone]
+    return gone
+
+
 def fenced(text: str) -> str:
     """Return `text` as a block of Markdown code whose fence does not occur in the text."""
     fence = "```"
@@ -134,6 +167,7 @@ def message_with(text: str, attached: Sequence[Attached]) -> Said | InFlightMess
     if not attached:
         return text
     contents = [each.content for each in attached]
-    size = sum(len(each.encode(errors="replace")) for each in contents if isinstance(each, str))
-    require_within("message_bytes", len(text.encode(errors="replace")) + size, "the message")
+    texts = [text, *(each for each in contents if isinstance(each, str))]
+    total = sum(len(each.encode(errors="replace")) for each in texts)
+    require_within("message_bytes", total, "the message")
     return user(text, *contents)

@@ -12,7 +12,7 @@ from typing import Protocol, get_args
 
 import msgspec
 
-from perdure.apps.chat.attachments import Attached
+from perdure.apps.chat.attachments import Attached, attached_line, detach
 from perdure.apps.chat.inbox import use_inbox
 from perdure.apps.chat.permissions import (
     PATTERNS,
@@ -55,7 +55,8 @@ HELP = """/tree                  the tree of this session
 /new                   begin a new session
 /resume [ID]           continue another session; without ID: choose one;
                        --agent AGENT: with this agent, if it has none here
-/attach FILE           send a file with the next message
+/attach FILE           send a file with the next message; alone: list them
+/detach [FILE]         do not send it; alone: send no file
 /model [NAME]          list the models, or switch to another
 /thinking [LEVEL]      show the thinking level, or switch it
 /context               the parts of the next request, and their tokens
@@ -120,6 +121,11 @@ class Place(Protocol):
 
     @property
     def display(self) -> Presentation: ...
+
+    @property
+    def attached(self) -> list[Attached]:
+        """The files to send with the next message."""
+        ...
 
     def remark(self, text: str) -> None:
         """Print a line that is not part of the conversation."""
@@ -202,6 +208,7 @@ class SlashCommands:
             "/allow": self._allow,
             "/export": self._export,
             "/attach": self._attach,
+            "/detach": self._detach,
         }
 
     async def _help(self, _: str) -> None:
@@ -386,10 +393,17 @@ class SlashCommands:
                 self._place.remark(told)
 
     async def _attach(self, named: str) -> None:
+        if not named and self._place.attached:
+            waiting = attached_line(self._place.attached)
+            self._place.remark(f"the next message goes with {waiting}; /detach FILE removes one")
+            return
         _require(named, "/attach needs a file, for example /attach notes.txt")
         added = await self._place.add_file(named)
         told = f"{safe(added.name)} ({size(added.size_bytes)})"
         self._place.remark(f"the next message goes with {told}")
+
+    async def _detach(self, named: str) -> None:
+        self._place.remark(f"not sent: {attached_line(detach(self._place.attached, named))}")
 
     async def _export(self, rest: str) -> None:
         chat = self._begun()

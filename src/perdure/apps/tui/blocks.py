@@ -10,6 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Static
 from textual.widgets.markdown import MarkdownStream
 
+from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.text import one_line
 from perdure.apps.tui.items import (
     Answer,
@@ -17,6 +18,7 @@ from perdure.apps.tui.items import (
     Item,
     Remark,
     Said,
+    Sent,
     Thought,
     argument_line,
     argument_lines,
@@ -138,6 +140,24 @@ class FoldBlock(Static, can_focus=True):
         raise NotImplementedError
 
 
+class SentBlock(FoldBlock):
+    """A text file that the user sent."""
+
+    def __init__(self, item: Sent) -> None:
+        super().__init__()
+        self._item = item
+
+    def title(self) -> Content:
+        """Return its name and the number of its lines."""
+        lines = count_of(self._item.text.count("\n") + 1, "line")
+        return plain(f"attached: {one_line(self._item.name, _TITLE_CELLS)}, {lines}")
+
+    def body(self) -> list[Content]:
+        """Return the lines of the file."""
+        room = self.size.width or 80
+        return [hanging(f"    {line}", room) for line in self._item.text.split("\n")]
+
+
 class ThoughtBlock(FoldBlock):
     """Reasoning of the model."""
 
@@ -196,7 +216,7 @@ class CallBlock(FoldBlock):
         self.redraw()
 
 
-Block = SaidBlock | RemarkBlock | AnswerBlock | ThoughtBlock | CallBlock
+Block = SaidBlock | SentBlock | RemarkBlock | AnswerBlock | ThoughtBlock | CallBlock
 
 
 def block_of(item: Item) -> Block:
@@ -204,6 +224,8 @@ def block_of(item: Item) -> Block:
     match item:
         case Said():
             return SaidBlock(item)
+        case Sent():
+            return SentBlock(item)
         case Answer():
             return AnswerBlock(item)
         case Thought():

@@ -12,6 +12,7 @@ from textual.keys import Keys
 from textual.message import Message
 from textual.widgets import TextArea
 
+from perdure.apps.chat.attachments import LONG_PASTE
 from perdure.session.printable import safe
 
 # Alt-Enter of tmux and others; Textual takes it for Enter.
@@ -19,9 +20,6 @@ cast("dict[str, object]", ANSI_SEQUENCES_KEYS)["\x1b\r"] = (Keys.ControlJ,)
 
 TAB_CELLS = 8
 """Of a tab, as in terminals: a tab below a line with four blanks is visibly deeper."""
-
-LONG_PASTE = 20_000
-"""Characters from which on a paste is attached instead of inserted."""
 
 
 class Composer(TextArea):

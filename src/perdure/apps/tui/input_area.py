@@ -12,12 +12,11 @@ from textual.containers import Vertical
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from perdure.apps.chat.attachments import Attached, is_mentioned
+from perdure.apps.chat.attachments import Attached, attached_line, is_mentioned
 from perdure.apps.chat.conversation import Conversation
 from perdure.apps.chat.files import files_below
 from perdure.apps.chat.slash_commands import HELP
 from perdure.apps.cli.exits import PathNotFound
-from perdure.apps.terminal.output import size
 from perdure.apps.terminal.text import one_line
 from perdure.apps.tui.completion import Offers, offers_for
 from perdure.apps.tui.composer import Composer
@@ -196,10 +195,7 @@ class InputArea(Vertical):
         """Show the files that are sent with the next message."""
         attached = self._conversation.attached
         self._attached.display = bool(attached)
-        named = (
-            f"{one_line(each.name, _NAME_CELLS)} ({size(each.size_bytes)})" for each in attached
-        )
-        self._attached.update(plain(f"attached: {', '.join(named)}"))
+        self._attached.update(plain(f"attached: {attached_line(attached)}"))
 
 
 def _commands() -> Mapping[str, str]:

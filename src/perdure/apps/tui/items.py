@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
+from perdure.apps.chat.attachments import attachment_in
 from perdure.apps.terminal.previews import NOT_SEEN, shell_run
 from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
 from perdure.tools.diff import diff_of
@@ -19,6 +20,14 @@ from perdure.tools.diff import diff_of
 class Said:
     """A message of the user."""
 
+    text: str
+
+
+@dataclass(eq=False)
+class Sent:
+    """A text file that the user sent with a message."""
+
+    name: str
     text: str
 
 
@@ -62,7 +71,7 @@ class Remark:
 NO_RESULT = "no result"
 """The outcome of a call whose branch or turn ended before its result."""
 
-Item: TypeAlias = Said | Answer | Thought | Call | Remark
+Item: TypeAlias = Said | Sent | Answer | Thought | Call | Remark
 
 
 @dataclass
@@ -141,7 +150,7 @@ class ItemFold:
         parts = [cast("Mapping[str, object]", part) for part in _items(payload.get("parts"))]
         match payload.get("role"):
             case "user":
-                folded.added.append(Said("\n\n".join(filter(None, map(_part_text, parts)))))
+                folded.added += _said(parts)
             case "assistant":
                 self._answer(parts, folded)
                 if error := payload.get("error"):
@@ -277,6 +286,15 @@ def _custom_text(payload: Mapping[str, object]) -> str:
         command, output = run
         text = f"{'!' if is_seen else '!!'} {command}\n{output or '(no output)'}"
     return text if is_seen else f"{text}\n{NOT_SEEN}"
+
+
+def _said(parts: list[Mapping[str, object]]) -> Iterator[Item]:
+    """Yield the message of `parts`, then the text files that the user sent with it."""
+    texts = [text for part in parts if (text := _part_text(part))]
+    files = {n: found for n, text in enumerate(texts) if n and (found := attachment_in(text))}
+    yield Said("\n\n".join(text for n, text in enumerate(texts) if n not in files))
+    for name, content in files.values():
+        yield Sent(name, content)
 
 
 def _items(value: object) -> tuple[object, ...]:

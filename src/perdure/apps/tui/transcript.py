@@ -187,7 +187,7 @@ class Transcript(VerticalScroll, can_focus=True):
             block.display = is_shown
 
     def unfold_all(self, *, is_unfolded: bool) -> None:
-        """Unfold or fold every tool call."""
+        """Unfold or fold every tool call and attached file."""
         for block in self.query(FoldBlock):
             if not isinstance(block, ThoughtBlock):
                 block.fold(is_unfolded=is_unfolded)
