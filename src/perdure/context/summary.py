@@ -1,24 +1,32 @@
 """Convert a compaction plan to model requests, and the replies to the compaction's text.
 
 There is one request for the history and, if the cut is inside a turn, another request for the start
-of that turn. The two are independent. The engine calls the model, rejects unusable replies, and
-appends the compaction.
+of that turn. The two are independent. If they do not fit into the model's window, there is one
+request per part of both, in order: each quotes the summary of the parts before it. The engine calls
+the model, rejects unusable replies, and appends the compaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from perdure.context import prompts
 from perdure.context.compaction import CompactionPlan
 from perdure.context.files import FileLists, with_file_lists, without_file_lists
+from perdure.context.tokens import BYTES_PER_TOKEN, estimate_request
 from perdure.context.transcript import transcript
 from perdure.models.protocol import ModelRequest
-from perdure.session.messages import Message, user
+from perdure.session.messages import user
 
 MIN_SUMMARY_CHARACTERS = 20
 PREFIX_SHARE = 0.625
 """Share of the output limit for the start of a split turn."""
+MOST_PARTS = 16
+"""Maximum requests for one summary; the middle of a longer conversation is left out."""
+LEAST_PART_TOKENS = 100
+"""A window with less room for a part is too small for summaries in parts."""
 
 
 def summary_requests(
@@ -36,10 +44,10 @@ def summary_requests(
     """
     requests: list[ModelRequest] = []
     if plan.history:
-        text = _history_prompt(plan, focus)
+        text = _update_prompt(transcript(plan.history), plan.previous_summary, focus)
         requests.append(summary_request(model, text, max_output_tokens))
     if plan.turn_prefix:
-        text = _prompt(plan.turn_prefix, prompts.SUMMARY_TURN_PREFIX, focus)
+        text = _prompt(transcript(plan.turn_prefix), prompts.SUMMARY_TURN_PREFIX, focus)
         limit = max_output_tokens and max(1, int(max_output_tokens * PREFIX_SHARE))
         requests.append(summary_request(model, text, limit))
     return tuple(requests)
@@ -55,17 +63,100 @@ def summary_request(model: str, text: str, max_output_tokens: int | None) -> Mod
     )
 
 
-def _history_prompt(plan: CompactionPlan, focus: str | None) -> str:
-    if plan.previous_summary is None:
-        return _prompt(plan.history, prompts.SUMMARY_NEW, focus)
-    previous = without_file_lists(plan.previous_summary)
-    return _prompt(plan.history, prompts.SUMMARY_UPDATE, focus, previous)
+_LEFT_OUT = "[{} more characters were left out]"
 
 
-def _prompt(
-    messages: Sequence[Message], instructions: str, focus: str | None, previous: str | None = None
-) -> str:
-    blocks = [prompts.wrap_in_tag("conversation", transcript(messages))]
+class SummaryParts(msgspec.Struct, frozen=True):
+    """The parts of a conversation that is too long for one request.
+
+    Units: a summary is quoted with at most `summary_bytes` in UTF-8.
+    """
+
+    texts: tuple[str, ...]
+    summary_bytes: int
+    model: str
+    focus: str | None
+    max_output_tokens: int | None
+
+    def request(self, part: str, previous: str | None) -> ModelRequest:
+        """Return the request for one summary of `previous` and `part`."""
+        if previous is not None:
+            previous = _without_middle(without_file_lists(previous), self.summary_bytes)
+        text = _update_prompt(part, previous, self.focus)
+        return summary_request(self.model, text, self.max_output_tokens)
+
+
+def summary_parts(
+    plan: CompactionPlan,
+    model: str,
+    most_tokens: int,
+    *,
+    scale: float = 1.0,
+    focus: str | None = None,
+    max_output_tokens: int | None = None,
+) -> SummaryParts | None:
+    """Divide the messages of `plan` so that each request has at most `most_tokens`.
+
+    Returns None if so few tokens leave no room for a part. Then the requests cannot be divided.
+    Units: `most_tokens` tokens, as `scale` estimates them.
+    """
+    blank = _LEFT_OUT.format(10**9)
+    frame = summary_request(model, _update_prompt("", blank, focus), max_output_tokens)
+    room = most_tokens - estimate_request(frame, scale)
+    quoted = room // 3 if max_output_tokens is None else min(room // 3, 2 * max_output_tokens)
+    if room - quoted < LEAST_PART_TOKENS:
+        return None
+    size, summary_bytes = (int(n * BYTES_PER_TOKEN / scale) for n in (room - quoted, quoted))
+    whole = transcript((*plan.history, *plan.turn_prefix))
+    texts = tuple(_parts(_without_middle(whole, MOST_PARTS * size * 3 // 4), size))
+    return SummaryParts(texts, summary_bytes, model, focus, max_output_tokens)
+
+
+def _parts(text: str, size: int) -> Iterator[str]:
+    """Yield `text` in parts of at most `size` bytes, cut between paragraphs where possible."""
+    content = text.encode(errors="surrogatepass")
+    start = 0
+    while len(content) - start > size:
+        cut = content.rfind(b"\n\n", start + size * 3 // 4, start + size)
+        end = cut if cut > 0 else _character_start(content, start + size)
+        yield content[start:end].decode(errors="surrogatepass")
+        start = end
+    yield content[start:].decode(errors="surrogatepass")
+
+
+def _without_middle(text: str, size: int) -> str:
+    """Return about `size` bytes of `text`: its beginning, a mark, and its end."""
+    content = text.encode(errors="surrogatepass")
+    if len(content) <= size:
+        return text
+    head = _character_start(content, size // 2)
+    tail = _character_start(content, len(content) - size // 2)
+    first, left_out, last = (
+        each.decode(errors="surrogatepass")
+        for each in (content[:head], content[head:tail], content[tail:])
+    )
+    return f"{first}\n{_LEFT_OUT.format(len(left_out))}\n{last}"
+
+
+def _character_start(content: bytes, at: int) -> int:
+    """Return the start of the character in the UTF-8 text `content` that contains byte `at`."""
+    while at > 0 and content[at] & 0xC0 == 0x80:
+        at -= 1
+    return at
+
+
+def _update_prompt(text: str, previous: str | None, focus: str | None) -> str:
+    """Return the prompt for a summary of the transcript `text`, and of `previous` if there is one.
+
+    Only the text of `previous` is quoted, not its lists of files.
+    """
+    if previous is None:
+        return _prompt(text, prompts.SUMMARY_NEW, focus)
+    return _prompt(text, prompts.SUMMARY_UPDATE, focus, without_file_lists(previous))
+
+
+def _prompt(text: str, instructions: str, focus: str | None, previous: str | None = None) -> str:
+    blocks = [prompts.wrap_in_tag("conversation", text)]
     if previous:
         blocks.append(prompts.wrap_in_tag("previous-summary", previous))
     blocks.append(instructions)

@@ -5,7 +5,14 @@ import pytest
 
 from perdure.context import prompts
 from perdure.context.compaction import CompactionPlan
-from perdure.context.summary import is_usable_summary, summary_requests, summary_text
+from perdure.context.summary import (
+    is_usable_summary,
+    summary_parts,
+    summary_requests,
+    summary_text,
+)
+from perdure.context.tokens import estimate_request
+from perdure.context.transcript import transcript
 from perdure.models.protocol import ModelRequest
 from perdure.session.messages import Message, tool_result, user
 from tests.fakes.provider_rules import sending_problems
@@ -138,3 +145,34 @@ def test_request_contains_complete_messages() -> None:
     said: tuple[Message, ...] = tuple(user(f"word {n} {'x' * 3_000}") for n in range(20))
     (request,) = summary_requests(CompactionPlan(None, said, (), None, 1), "m")
     assert all(message.text in prompt_of(request) for message in said)
+
+
+def test_parts_of_a_long_conversation_fit_and_contain_all_of_it() -> None:
+    said = tuple(user(f"{n} " + "wörd " * 300) for n in range(20))
+    plan = CompactionPlan(None, said[:15], said[15:], "what was before", 1)
+    parts = summary_parts(plan, "m", 3_000, scale=1.5, focus="cats", max_output_tokens=400)
+    assert parts is not None
+    assert "".join(parts.texts) == transcript(said)
+    long_summary = "so far " * 2_000
+    for text in parts.texts:
+        for previous in (None, "so far", long_summary):
+            request = parts.request(text, previous)
+            assert estimate_request(request, 1.5) <= 3_000
+            assert request.max_output_tokens == 400
+    request = parts.request(parts.texts[1], long_summary)
+    assert "more characters were left out]" in prompt_of(request)
+
+
+def test_middle_of_a_very_long_conversation_is_left_out_with_a_mark() -> None:
+    said = (user("the beginning"), user("\U0001f431" * 200_000), user("the end"))
+    parts = summary_parts(CompactionPlan(None, said, (), None, 1), "m", 2_000)
+    assert parts is not None
+    assert len(parts.texts) <= 16
+    whole = "".join(parts.texts)
+    assert whole.startswith("[User]: the beginning")
+    assert whole.endswith("[User]: the end")
+    assert whole.count("more characters were left out]") == 1
+
+
+def test_window_without_room_for_a_part_gives_no_parts() -> None:
+    assert summary_parts(HISTORY, "m", 500) is None

@@ -9,14 +9,22 @@ import msgspec
 from perdure.context.build import build_context, request_tokens
 from perdure.context.compaction import CompactionPlan, plan_compaction, plan_node_compaction
 from perdure.context.pins import with_pins
-from perdure.context.summary import is_usable_summary, summary_requests, summary_text
+from perdure.context.summary import (
+    SummaryParts,
+    is_usable_summary,
+    summary_parts,
+    summary_requests,
+    summary_text,
+)
+from perdure.context.tokens import estimate_request
 from perdure.engine.hooks.points import BeforeCompact, Block, Compacted
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment, SummaryFrame, ToCompact
 from perdure.engine.turns.executor.model_call import client_call, whole_answer
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
 from perdure.engine.windows import pinned_window
-from perdure.errors import MalformedResponse, ModelError
+from perdure.errors import ContextOverflow, MalformedResponse, ModelError
+from perdure.models.protocol import ModelRequest
 from perdure.session.codec import new_tree
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow, window_of
@@ -52,6 +60,8 @@ async def summarise(
         plan = plan_node_compaction(window, begins_at, scale=scale, around=around)
     else:
         kept = min(settings.keep_recent_tokens, history // 4)
+        if reason != "manual" and config.window_tokens is not None:
+            kept = min(kept, config.window_tokens // 2)  # a small window has room for no more
         plan = plan_compaction(window, keep_recent_tokens=kept, scale=scale, around=around)
     if plan is None:
         return NothingToSummarise()
@@ -61,21 +71,95 @@ async def summarise(
         return _measured(hooked, window, around, scale)
     if hooked is not None:
         return hooked
-    replies: list[Message] = []
+    writing = _SummaryWriting(
+        environment, config, plan, focus, min(settings.summary_tokens, history // 5)
+    )
     try:
-        for request in summary_requests(
-            plan, model, focus=focus, max_output_tokens=min(settings.summary_tokens, history // 5)
-        ):
-            reply = await client_call(model, whole_answer(environment, request))
-            replies.append(reply)  # replies before a failure were paid for
+        text = await writing.text()
     except ModelError as error:
-        return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
-    if not all(is_usable_summary(reply.text) for reply in replies):
-        error = MalformedResponse(model, "the summary is too short for the messages it replaces")
-        return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
-    compaction = _compaction(plan, window, replies, reason)
-    summarised = Summarised(_with_frame(compaction, frame), _usage_of(replies))
+        return CallFailed(error, None, environment.random01(), usage=writing.usage)
+    compaction = _compaction(plan, window, text, writing.usage, reason)
+    summarised = Summarised(_with_frame(compaction, frame), writing.usage)
     return _measured(summarised, window, around, scale)
+
+
+class _SummaryWriting:
+    """The calls for one summary: one for each request of the plan, or one for each part of it."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        config: TurnConfig,
+        plan: CompactionPlan,
+        focus: str | None,
+        most_output: int,
+    ) -> None:
+        self._environment = environment
+        self._model = config.model
+        self._plan = plan
+        self._focus = focus
+        window = config.window_tokens
+        self._output = most_output if window is None else min(most_output, max(1, window // 4))
+        self._room = None if window is None else window - self._output
+        self._scale = environment.scales.of(config.model)
+        self._replies: list[Message] = []  # those before a failure were paid for
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage of all calls so far."""
+        return _usage_of(self._replies)
+
+    async def text(self) -> str:
+        """Return the text of the compaction. After an overflow, try again with smaller parts.
+
+        Raises: ModelError, also if a reply is too short for a summary.
+        """
+        requests = summary_requests(
+            self._plan, self._model, focus=self._focus, max_output_tokens=self._output
+        )
+        room, largest = self._room, max(estimate_request(each, self._scale) for each in requests)
+        if room is None or largest <= room:
+            try:
+                return summary_text(self._plan, [await self._reply(each) for each in requests])
+            except ContextOverflow as error:
+                room, overflow = largest // 2, error
+        else:
+            reason = f"{largest} tokens do not fit a window of {self._room}"
+            overflow = ContextOverflow(self._model, reason, largest, self._room)
+        while (parts := self._parts(room)) is not None:
+            try:
+                return await self._folded(parts)
+            except ContextOverflow as error:
+                room, overflow = room // 2, error
+        reason = f"the request for a summary is too long: {overflow.reason}"
+        raise ContextOverflow(self._model, reason, largest, self._room) from overflow
+
+    def _parts(self, room: int) -> SummaryParts | None:
+        return summary_parts(
+            self._plan,
+            self._model,
+            room,
+            scale=self._scale,
+            focus=self._focus,
+            max_output_tokens=self._output,
+        )
+
+    async def _folded(self, parts: SummaryParts) -> str:
+        """Return the text of the compaction: the summary of the last part and of all before it."""
+        summary = self._plan.previous_summary
+        for part in parts.texts:
+            summary = await self._reply(parts.request(part, summary))
+        history = (*self._plan.history, *self._plan.turn_prefix)
+        plan = msgspec.structs.replace(self._plan, history=history, turn_prefix=())
+        return summary_text(plan, [summary or ""])
+
+    async def _reply(self, request: ModelRequest) -> str:
+        reply = await client_call(self._model, whole_answer(self._environment, request))
+        self._replies.append(reply)
+        if not is_usable_summary(reply.text):
+            reason = "the summary is too short for the messages it replaces"
+            raise MalformedResponse(self._model, reason)
+        return reply.text
 
 
 async def _frame(
@@ -145,16 +229,20 @@ async def _ask_hooks(
 
 
 def _compaction(
-    plan: CompactionPlan, window: ContextWindow, replies: list[Message], reason: CompactionReason
+    plan: CompactionPlan,
+    window: ContextWindow,
+    text: str,
+    usage: Usage | None,
+    reason: CompactionReason,
 ) -> Compaction:
     return Compaction(
-        summary=summary_text(plan, [reply.text for reply in replies]),
+        summary=text,
         first_kept=plan.first_kept,
         tokens_before=plan.tokens_before,
         reason=reason,
         read_files=tuple(plan.read_files),
         modified_files=tuple(plan.modified_files),
-        usage=_usage_of(replies),
+        usage=usage,
         kept=_kept_count(plan, window),
     )
 

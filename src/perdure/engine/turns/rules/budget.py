@@ -7,8 +7,11 @@ answer.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
+from perdure.context.summary import MOST_PARTS
 from perdure.context.tokens import estimate_tokens
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import OUTPUT_TOKENS, TurnConfig
@@ -41,14 +44,25 @@ def overrun_of(
     if not config.budget.max_cost_microcents:
         return None
     limit = max(config.budget.max_cost_microcents, granted_microcents or 0)
-    output_tokens = config.max_output_tokens or OUTPUT_TOKENS
+    usage = Usage(called.tokens_estimated or 0, config.max_output_tokens or OUTPUT_TOKENS)
     if called.purpose == "summary":
-        output_tokens = config.compaction.summary_tokens
-    usage = Usage(called.tokens_estimated or 0, output_tokens)
+        usage = _summary_usage(called.tokens_estimated or 0, config)
     estimate = config.cost(called.model, usage)
     if estimate is not None and spent.cost_microcents + estimate <= limit:
         return None
     return Overrun(limit, estimate)
+
+
+def _summary_usage(tokens: int, config: TurnConfig) -> Usage:
+    """Return the maximum usage of a summary of `tokens` tokens, also if it is written in parts.
+
+    Each part but the first also quotes the summary of the parts before it.
+    """
+    window, calls = config.window_tokens, 1
+    if window is not None and tokens > window:
+        calls = min(MOST_PARTS, 2 * math.ceil(tokens / window))
+    written = calls * config.compaction.summary_tokens
+    return Usage(tokens + written - config.compaction.summary_tokens, written)
 
 
 def intend(scribe: Scribe, called: ModelCalled, config: TurnConfig) -> None:

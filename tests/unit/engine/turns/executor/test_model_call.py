@@ -12,6 +12,7 @@ import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
+from perdure.models.retry import RetryPolicy
 from perdure.session.messages import MediaPart, assistant, user
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.decorator import tool
@@ -86,7 +87,7 @@ async def test_missing_picture_fails_each_model_of_the_chain_without_a_request()
 
 async def test_context_beyond_the_window_is_trimmed_and_reported() -> None:
     stage, model = Stage(), Listening(window=2_000)
-    agent = Agent("a", model="m:x", compaction=Agent("x", model="scripted:echo").compaction)
+    agent = Agent("a", model="m:x", retry=RetryPolicy(max_attempts=1))
     chat = await Runtime(stage.store, models=model).start(agent, id="s")
     for n in range(8):
         await chat.session.append(user(f"{n} " * 600), assistant(f"{n} " * 600))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import AsyncIterator
 
 import pytest
 
 from perdure.context.tokens import unscaled_around
 from perdure.engine.turns.config import CompactionSettings
 from perdure.errors import TurnFailed
-from perdure.models.protocol import ToolDeclaration
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, ToolDeclaration
 from perdure.models.retry import RetryPolicy
 from perdure.models.scenario import Say, Scenario, When
 from perdure.models.scripted import ScriptedModel
+from perdure.session.clock import Clock
 from perdure.session.codec import body_of
 from perdure.session.kinds import Compaction
 from perdure.session.messages import assistant, user
@@ -81,6 +83,63 @@ async def test_too_short_summary_is_rejected_without_changes() -> None:
     with pytest.raises(TurnFailed, match="too short"):
         await chat.compact()
     assert "compaction" not in await stage.kinds()
+
+
+class Recorded(ScriptedModel):
+    """A model with a window of 4000 tokens and good summaries. `requests` are those it received."""
+
+    def __init__(self, clock: Clock) -> None:
+        rule = says(Say(SUMMARY), when=When(asks_summary=True))
+        rules = (rule, says("go on"))
+        super().__init__(Scenario(name="test", rules=rules, context_window=4_000), clock=clock)
+        self.requests: list[ModelRequest] = []
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        self.requests.append(request)
+        return super().stream(request)
+
+
+class Unmeasured(Recorded):
+    """A model that does not report the size of its window."""
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model)
+
+
+async def long_session(stage: Stage, compaction: CompactionSettings) -> None:
+    chat = await stage.chat(compaction=compaction)
+    for n in range(30):
+        await chat.session.append(user(f"question {n} " * 100), assistant(f"answer {n} " * 100))
+
+
+@pytest.mark.parametrize("kind", [Recorded, Unmeasured])
+async def test_history_larger_than_the_window_is_summarised_in_parts(
+    kind: type[Recorded],
+) -> None:
+    stage = Stage()
+    stage.models = model = kind(stage.clock)
+    await long_session(stage, KEEP_LITTLE)
+    chat = await stage.runtime().resume("s")
+    entry = await chat.compact()
+    assert entry is not None
+    body = body_of(entry)
+    assert isinstance(body, Compaction)
+    assert body.summary == SUMMARY.strip()
+    prompts = [request.messages[-1].text for request in model.requests]
+    assert all(f"question {n} " in "".join(prompts) for n in range(29))
+    assert f"<previous-summary>\n{SUMMARY.strip()}" in prompts[-1]
+    assert (await chat.send("and?")).text == "go on"
+
+
+async def test_session_of_a_larger_window_continues_with_a_summary() -> None:
+    stage = Stage()
+    stage.models = Recorded(stage.clock)
+    await long_session(stage, CompactionSettings())
+    chat = await stage.runtime().resume("s")
+    assert (await chat.send("and?")).text == "go on"
+    assert "compaction" in await stage.kinds()
+    assert (await chat.session.context()).tokens < 4_000
+    assert (await chat.send("and now?")).text == "go on"
 
 
 async def test_compaction_without_messages_to_summarise_is_reported() -> None:
