@@ -1,7 +1,8 @@
 """The store contract: what a commit guarantees and what can be read back.
 
 A store contains streams; a stream is one append-only log with a dense ``seq`` from 0. All other
-state is folded from entries. ``tests/conformance/store`` tests every backend against this contract.
+state is computed from the entries. ``tests/conformance/store`` tests every backend against this
+contract.
 
 The append rules, the same in every backend:
 
@@ -60,7 +61,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):
-    """The arguments of ``acquire_lease`` as part of a commit."""
+    """The arguments of ``acquire_lease``, for a commit that acquires a lease."""
 
     owner: str
     ttl_ms: int
@@ -72,12 +73,13 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 
     `create` creates the stream first. The whole commit fails if the stream is not at
     `expected_head` (a seq, -1 for empty) or at `expected_leaf` (an id, None for before the root).
-    `lease` is the lease of the open turn. `taking` acquires the lease in this commit instead of
-    passing `lease`. The whole commit fails if ``acquire_lease`` would fail. `is_releasing` releases
-    the lease at the end of the commit. `taking` and `is_releasing` require a backend with
-    ``leases_in_commits``; `taking` also requires a commit without an idempotency key. `is_received`
-    entries (from an import) get no ``marks``. Leases of a new stream have epochs above
-    `above_epoch`, and so greater than those of an erased stream with the same id.
+    `lease` is the lease of the open turn, if the write belongs to it. With `taking`, this commit
+    acquires the lease, and `lease` is not passed. With `taking`, the whole commit fails if
+    ``acquire_lease`` would fail. `is_releasing` releases the lease at the end of the commit.
+    `taking` and `is_releasing` require a backend with ``leases_in_commits``; `taking` also requires
+    a commit without an idempotency key. With `is_received`, the entries come from an import and get
+    no ``marks``. Leases of a new stream have epochs above `above_epoch`, so they are greater than
+    the epochs of an erased stream with the same id.
     """
 
     stream: StreamId
@@ -93,7 +95,10 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErasingWrite(Write, frozen=True, kw_only=True):
-    """A write of an erasure; only backends create it. `listed` replaces the text in lists."""
+    """A write of an erasure; only backends create such a write.
+
+    `listed` replaces the text in lists.
+    """
 
     listed: ListText | None = None
 
@@ -114,8 +119,9 @@ class CommitResult(msgspec.Struct, frozen=True):
     """The result of a commit.
 
     Shape: one tuple of entries per write, in the order of the writes. `is_replay` means that the
-    idempotency key was known, and these are the entries of the first commit. `leases` are the
-    leases acquired. `copies` maps entries of the origin to their copies, for a fork that copies.
+    idempotency key was used before, and `entries` are the entries of the first commit. `leases` are
+    the leases that the commit acquired. If a fork copies entries, `copies` maps entries of the
+    origin to their copies.
     """
 
     entries: tuple[tuple[Entry, ...], ...]
@@ -128,7 +134,7 @@ class StreamState(msgspec.Struct, frozen=True):
     """Current state of a stream. `open_turn` is the seq of the open turn's ``turn_started``.
 
     Shape: `hash` is the 32 bytes of the chain's head; `head` is -1 for an empty stream. `lease` is
-    the unreleased lease, which may have expired; only ``state`` sets it.
+    the lease that was not released, which may have expired; only ``state`` sets it.
     """
 
     header: StreamHeader
@@ -186,15 +192,15 @@ class StoreInfo(ShortRepr, frozen=True):
 
 
 class Capabilities(ShortRepr, frozen=True, kw_only=True):
-    """Optional features of a backend; using a missing one raises `Unsupported`.
+    """Optional features of a backend; using a missing feature raises `Unsupported`.
 
     `multi_stream_commit`: one commit can write to several streams. `pointer_fork`: a fork shares
     its origin's entries, under their ids. Without this feature a fork gets copies with their own
     ids, and its header has a `parent` and no `fork`. `encryption`: the store can be encrypted at
-    rest. `erase`: content can be erased from a stream that remains. Without this feature a stream
-    can only be removed as a whole. `search`: the store is also a `SearchService`. `recall`: the
-    store's search counts words for a recall. `leases_in_commits`: a commit can acquire and release
-    a lease.
+    rest. `erase`: content can be erased from a stream that remains. Without the feature `erase`, a
+    stream can only be removed as a whole. `search`: the store is also a `SearchService`. `recall`:
+    the store's search can count words for a recall. `leases_in_commits`: a commit can acquire and
+    release a lease.
     """
 
     multi_stream_commit: bool = True
@@ -217,10 +223,11 @@ class LogWriter(Protocol):
         lease's epoch is not the current one; TurnOpen for a ``leaf`` without the open turn's lease,
         and for a second ``turn_started``; InvalidParent; InvalidEntry (unknown lane use, a
         ``turn_started`` without lease, a sibling that does not come earlier, two writes of one
-        stream, a fork beyond its origin's head); IdempotencyMismatch if the key was used for
-        other content; QuotaExceeded; ValueError for an invalid stream id; StoreReadOnly,
-        StoreFull, StoreCorrupt; Unsupported for several writes without ``multi_stream_commit``;
-        StoreUnavailable, after which the commit may have happened. Other errors append nothing.
+        stream, a fork beyond its origin's head); IdempotencyMismatch if the key was used for other
+        content; QuotaExceeded; ValueError for an invalid stream id; StoreReadOnly, StoreFull,
+        StoreCorrupt; Unsupported for several writes without ``multi_stream_commit``;
+        StoreUnavailable, after which the commit may have happened. After any other error, nothing
+        was appended.
         """
         ...
 
@@ -230,13 +237,16 @@ class LogWriter(Protocol):
         """Acquire the lease of `stream` with a new, higher epoch, if it is free or expired.
 
         A lease of `dead_owner` counts as free; the caller knows that this owner is dead.
-        Raises: LeaseHeld(owner, until) while any owner, including the same one, holds the lease;
+        Raises: LeaseHeld(owner, until) while any owner, even the same owner, holds the lease;
         SessionNotFound, Erased.
         """
         ...
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
-        """Extend `lease`, even if expired. Raises: LeaseLost if another owner has the lease."""
+        """Extend `lease`, even if it has expired.
+
+        Raises: LeaseLost if another owner has the lease.
+        """
         ...
 
     async def release_lease(self, lease: Lease) -> None:
@@ -244,9 +254,10 @@ class LogWriter(Protocol):
         ...
 
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
-        """Store `content` as the part of the answer to model call `seq` that has arrived so far.
+        """Store `content` as the part of the answer to model call `seq` that was received so far.
 
-        Durable: survives ``kill -9``, until the next call or the turn's end. Raises: LeaseLost.
+        Durable: the content survives ``kill -9``, until the next call or the end of the turn.
+        Raises: LeaseLost.
         """
         ...
 
@@ -269,8 +280,9 @@ class LogReader(Protocol):
     ) -> list[Entry]:
         """Return the stream's own log in order, from the first entry after seq `after`.
 
-        With `kind`, only entries of that kind. With `before`, only entries before that seq, newest
-        first. An erased body is empty (`Entry.is_erased`). Raises: SessionNotFound.
+        With `kind`, return only entries of that kind. With `before`, return only entries before
+        that seq, newest first. The body of an erased entry is empty (`Entry.is_erased`). Raises:
+        SessionNotFound.
         """
         ...
 
@@ -295,8 +307,9 @@ class LogReader(Protocol):
     ) -> list[Entry]:
         """Return the tree entries from the root to `leaf`, optionally of one `kind`.
 
-        With `limit`, only the newest entries. The cost does not depend on the branch length. `leaf`
-        None gives []. Raises: EntryNotFound, SessionNotFound.
+        With `limit`, return only the newest `limit` entries. The cost does not depend on the branch
+        length. If `leaf` is None, return [].
+        Raises: EntryNotFound, SessionNotFound.
         """
         ...
 
@@ -313,10 +326,10 @@ class LogReader(Protocol):
     async def around(
         self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
     ) -> list[Placed]:
-        """Return the `entries` on the branch to `leaf`, with up to `reach` neighbors.
+        """Return the `entries` on the branch to `leaf`, each with up to `reach` neighbors.
 
-        `reach` counts per side; there are fewer where a run begins. One read, in order. Raises: as
-        `branch`.
+        `reach` counts the neighbors on each side; there are fewer at the beginning of a run. Uses
+        one read; the entries are in order. Raises: as `branch`.
         """
         ...
 
@@ -337,7 +350,7 @@ class LogReader(Protocol):
         ...
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
-        """Return model call seq and content of the open turn's last `put_partial`, if any."""
+        """Return the call's seq and the content of the open turn's last `put_partial`, if any."""
         ...
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
@@ -362,12 +375,15 @@ class LogReader(Protocol):
 
 @runtime_checkable
 class SnapshotReader(Protocol):
-    """Optional reads of backends where every read is a round trip to another thread."""
+    """Optional reads, for backends where every read is a round trip to another thread."""
 
     async def newest(
         self, stream: StreamId, *, limit: int | None = None, kind: str | None = None
     ) -> tuple[StreamState, list[Entry]]:
-        """Return ``state`` and its leaf's ``branch`` as one snapshot. Raises: SessionNotFound."""
+        """Return ``state`` and the ``branch`` to its leaf, as one snapshot.
+
+        Raises: SessionNotFound.
+        """
         ...
 
     async def resolved(self, stream: StreamId, reference: str) -> Entry:
@@ -383,7 +399,10 @@ class NamespaceReader(Protocol):
         ...
 
     async def entries_named(self, alias: str) -> list[EntryId]:
-        """Return the entries with foreign id `alias`, one per stream. Reads all session files."""
+        """Return the entries with foreign id `alias`, one per stream.
+
+        Reads all session files if the backend stores sessions in files.
+        """
         ...
 
     async def sessions(
@@ -409,14 +428,14 @@ class NamespaceReader(Protocol):
         ...
 
     async def open_turns(self) -> list[OpenTurn]:
-        """Return sessions of any origin with an open turn, in any order, without a scan."""
+        """Return sessions of any origin with an open turn, in any order, without a full scan."""
         ...
 
     async def open_of_all(self, kind: str) -> list[Entry]:
         """Return the open entries of `kind`, one of `OPENING`, in all streams.
 
-        The result has only entries in a stream's own log, in any order. The cost depends on the
-        size of the result.
+        The result has only entries in the own logs of the streams, in any order. The cost depends
+        on the size of the result.
         """
         ...
 
@@ -443,7 +462,7 @@ class NamespaceReader(Protocol):
         ...
 
     def changes(self, stream: StreamId | None = None) -> AsyncIterator[None]:
-        """Yield at least once after every commit by any process to `stream` (None: to any stream).
+        """Yield at least once after every commit by any process to `stream` (None: any stream).
 
         The iterator also yields after removals and after commits made since this call; several
         commits may cause one wake-up. Ends at `close`.

@@ -1,8 +1,8 @@
-"""Open regular files only, in folders that may be untrusted.
+"""Open only regular files, in folders that may be untrusted.
 
-A link can lead out of the folder, a pipe blocks, and a device never ends. So a file is opened
-without following a link at its name and without blocking, and the check uses the opened file, not
-the name.
+In such a folder, a link can lead out of the folder, a pipe blocks, and a device never ends. So a
+file is opened without following a link at its name and without blocking, and the check uses the
+opened file, not the name.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def open_to_read(path: Path, *, buffering: int = -1) -> BinaryIO:
 
 
 def read_regular(path: Path, *, most_bytes: int | None = None) -> bytes:
-    """Read the regular file `path`. Raises: NotRegular; OSError, also above `most_bytes`."""
+    """Read the regular file `path`.
+
+    Raises: NotRegular; OSError, also for a file larger than `most_bytes`.
+    """
     with open_to_read(path) as file:
         size = os.fstat(file.fileno()).st_size
         if most_bytes is not None and size > most_bytes:
@@ -83,10 +86,10 @@ def status_of(path: Path) -> os.stat_result:
 
 
 def check_only_name(path: Path, drafts: Path) -> None:
-    """Reject a file with other hard links, which would keep erased text and get appended text.
+    """Reject a file with other hard links, which would keep erased text and receive appended text.
 
-    Removes a second name in the folder `drafts`; a process that died during the creation of the
-    file leaves it there. Raises: NotRegular; OSError.
+    Removes a second hard link in the folder `drafts`, which a process leaves there if it dies while
+    it creates the file. Raises: NotRegular; OSError.
     """
     status = status_of(path)
     if status.st_nlink == 1:
@@ -100,7 +103,10 @@ def check_only_name(path: Path, drafts: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Reject everything except a real folder, also links. Raises: NotRegular; OSError."""
+    """Reject everything except a real folder; a link to a folder is rejected too.
+
+    Raises: NotRegular; OSError.
+    """
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise NotRegular(path, f"it is {_kind(status)}, not a folder; remove it")

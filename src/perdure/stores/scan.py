@@ -28,8 +28,8 @@ class Found(NamedTuple):
     """A searchable text of an entry, or, if `entry` is None, the title of a stream.
 
     `position` is the position of the entry. Titles have negative positions, before all entries; the
-    title of the first stream is the last of the titles. `at` is the time of the message, or else
-    the time when it was stored. `subject` is the subject of the stream.
+    title of the first stream comes last among the titles. `at` is the time of the message, or, for
+    other texts, the time when the text was stored. `subject` is the subject of the stream.
     """
 
     position: int
@@ -62,7 +62,7 @@ def found_entry(position: int, entry: Entry, subject: str | None) -> Found | Non
 
 
 def found_title(number: int, header: StreamHeader) -> Found | None:
-    """Return the title of a new stream with `number` (from 1) by age."""
+    """Return the title of a new stream; `number` (from 1) is the stream's rank by age."""
     what = searchable_title(header)
     if what is None:
         return None
@@ -70,7 +70,7 @@ def found_title(number: int, header: StreamHeader) -> Found | None:
 
 
 def fitting(texts: Iterable[Found], query: SearchQuery, sought: Sought) -> Iterator[Fit]:
-    """Yield the matching `texts`, without the filter on branches."""
+    """Yield the `texts` that match the query, without filtering by branches."""
     for found in texts:
         if not is_wanted(found, query):
             continue

@@ -1,8 +1,8 @@
 """`SessionStore`: the log of one namespace, and the other services of a store.
 
 ``stores.protocol`` describes the log; this module adds search, retention and maintenance. Every
-backend provides these three services. A backend raises `Unsupported` for single calls that it does
-not support.
+backend provides these three services. A backend raises `Unsupported` for individual calls that it
+does not support.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SearchService(Protocol):
         ...
 
     async def recall(self, asked: Asked) -> list[Recalled]:
-        """Return the best texts of a ranking, which gets the frequency of the words in every text.
+        """Return the best texts of a ranking that gets the frequency of the words in every text.
 
         Covers all commits before the call. The ranking runs in a thread. The ranking receives the
         vectors of `asked.model` for the texts that have one.
@@ -72,8 +72,8 @@ class SearchService(Protocol):
     ) -> bool:
         """Store `vectors`, by position, for the texts between two marks of `unembedded`.
 
-        Erased texts get none. Return False, and store nothing, if another process stored them
-        first.
+        Texts that were erased get no vector. Return False, and store nothing, if another process
+        has already stored these vectors.
         Durable: survives the end of the process, but not a power cut; `unembedded` then returns the
         texts again.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable; Unsupported.
@@ -81,7 +81,10 @@ class SearchService(Protocol):
         ...
 
     async def vector_models(self) -> dict[VectorModel, VectorState]:
-        """Return the models that have vectors, and each number of vectors. Raises: Unsupported."""
+        """Return the models that have vectors, each with the number of its vectors.
+
+        Raises: Unsupported.
+        """
         ...
 
     async def drop_vectors(self, model: VectorModel) -> None:
@@ -104,23 +107,23 @@ class RetentionService(Protocol):
     """Erasure, retention policies, quotas and the list of backups."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
-        """Erase the data in `request`, with everything derived from it.
+        """Erase the data that `request` describes, with everything derived from this data.
 
         An erasure removes the bodies of the entries with their salts, titles and headers, foreign
         ids, partial answers, idempotency keys, texts in the search index, summaries of the entries
-        (in kept forks too), child sessions, and contents that nothing else refers to. The digests
-        stay, so `verify` still checks every hash. An erased session rejects every commit, lease or
-        fork with Erased, and its open turn is fenced. A backend without the capability ``erase``
-        removes sessions completely instead.
+        (in kept forks too), child sessions, and contents that no other entry references. The
+        digests stay, so `verify` still checks every hash. An erased session rejects every commit,
+        lease or fork with Erased, and its open turn is fenced. A backend without the capability
+        ``erase`` instead removes sessions as a whole.
 
-        With forks "keep", entries that a fork sees remain, with their labels; the certificate lists
-        these entries and their forks. Erasing an erased session again returns its certificate, or
-        erases the kept entries that no fork needs any more.
+        With the fork policy "keep", entries that a fork sees remain, with their labels; the
+        certificate lists these entries and their forks. Erasing an erased session again returns the
+        earlier certificate, or erases the kept entries that no fork needs any more.
 
         Durable: one operation. The intent of the erasure is committed before any data is removed.
-        After a kill, the erasure has not begun, or the next opening of the store or the next
-        `erase` completes it. On return the store's files contain no erased data, except in the
-        places that `Certificate.copies` lists.
+        After a kill, either nothing was erased, or the next opening of the store or the next
+        `erase` completes the erasure. When the call returns, the store's files contain no erased
+        data, except in the places that `Certificate.copies` lists.
         Raises: SessionNotFound; SessionHasForks; StoreReadOnly, StoreFull, StoreUnavailable.
         """
         ...
@@ -130,14 +133,17 @@ class RetentionService(Protocol):
         ...
 
     async def remember_backup(self, backup: Backup) -> None:
-        """Record `backup`; it replaces an earlier one at the same path.
+        """Record `backup`, which replaces an earlier backup at the same path.
 
         Durable: on return. Raises: Unsupported.
         """
         ...
 
     async def backups(self) -> list[Backup]:
-        """Return the recorded backups, oldest first. Some may be deleted meanwhile."""
+        """Return the recorded backups, oldest first.
+
+        Some of these backups may have been deleted meanwhile.
+        """
         ...
 
     async def policy(self) -> Retention:
@@ -149,7 +155,10 @@ class RetentionService(Protocol):
         ...
 
     async def is_due(self, policy: Retention) -> bool:
-        """Return whether `policy` might remove a session now. False is reliable, without a scan."""
+        """Return whether `policy` might remove a session now.
+
+        False is reliable, although the call does not scan the sessions.
+        """
         ...
 
     async def holdings(self) -> list[Holding]:
@@ -166,14 +175,15 @@ class RetentionService(Protocol):
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         """Remove a session with all its rows; return False if it is protected now.
 
-        With `is_erased`, remove it only if it was erased, so that its id can be used again.
-        Durable: one operation; after a kill the next opening of the store completes it. The
-        positions of the session's entries are never reused.
+        With `is_erased`, remove the session only if it was erased, so that its id can be used
+        again.
+        Durable: the removal is one operation; after a kill the next opening of the store completes
+        it. The positions of the session's entries are never reused.
         """
         ...
 
     async def forget_keys(self, before: int) -> int:
-        """Delete the idempotency keys of commits before `before`; return their number."""
+        """Delete the idempotency keys of commits before `before`; return the number of keys."""
         ...
 
     async def give_back(self) -> int:
@@ -181,14 +191,14 @@ class RetentionService(Protocol):
         ...
 
     async def quota(self) -> tuple[Quota, Usage]:
-        """Return the quota of the namespace, empty if none was set, and its usage.
+        """Return the quota of the namespace (empty if none was set) and the current usage.
 
-        Exact, also after a kill.
+        The usage is exact, even after a kill.
         """
         ...
 
     async def set_quota(self, quota: Quota) -> None:
-        """Set the quota of the namespace; an empty one removes it.
+        """Set the quota of the namespace; an empty quota removes the limits.
 
         Afterwards, in every process, a commit that would exceed the quota raises QuotaExceeded.
         Sessions that already exceed the quota remain. Durable: on return. Reads the whole
@@ -212,13 +222,16 @@ class MaintenanceService(Protocol):
         ...
 
     async def vacuum(self) -> VacuumReport:
-        """Remove contents that nothing refers to, and return free space. Raises: Unsupported."""
+        """Remove contents that nothing references, and return free space to the file system.
+
+        Raises: Unsupported.
+        """
         ...
 
     async def segment_states(self) -> list[SegmentState]:
         """Return the state of every stream of the namespace at one moment.
 
-        Shape: an origin before its forks; otherwise in the order of creation.
+        Shape: an origin comes before its forks; otherwise the streams are in the order of creation.
         """
         ...
 
@@ -234,15 +247,15 @@ class MaintenanceService(Protocol):
     async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         """Append the commits of `sealed` unchanged, with their contents; creates a missing stream.
 
-        Durable: atomic, like a commit.
-        Raises: CopyConflict if the stream is not at the beginning of `sealed`; CorruptLog if
+        Durable: the call is atomic, like a commit.
+        Raises: CopyConflict if the stream does not end where `sealed` begins; CorruptLog if
         `sealed` does not match its own hashes; SessionNotFound if a fork's origin is missing;
         Unsupported for a fork or an erased entry, if the backend does not support it.
         """
         ...
 
     async def salvage_namespace(self) -> SalvagedNamespace:
-        """Return the readable data of a damaged namespace, at one moment, without changes.
+        """Return the readable data of a damaged namespace at one moment; change nothing.
 
         Shape: the whole result is in memory. Raises: Unsupported.
         """
@@ -281,12 +294,12 @@ class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish pending commits and close the store. Safe to call twice."""
+        """Finish pending commits and close the store. Calling it twice is safe."""
         ...
 
 
 async def is_erased(store: SessionStore, stream: StreamId) -> bool:
-    """Return whether `stream` was erased whole, even if no trace of it is in the store."""
+    """Return whether `stream` was erased as a whole, even if the store has no trace of it."""
     with suppress(SessionNotFound):
         return (await store.state(stream)).info.status == "erased"
     if store.capabilities.erase:

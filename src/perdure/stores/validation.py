@@ -1,7 +1,7 @@
-"""Validation of new entries, independent of position: form, body and contents.
+"""Validate new entries without regard to their position: form, body and contents.
 
 A body must be JSON that matches its kind, and must not contain media as bytes. An entry of the same
-commit must refer to each content.
+commit must reference each content.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def checked_body(new: NewEntry) -> Body | None:
     """Return the decoded body of a known kind and version; None if this version cannot read it.
 
     Decoding with the class of the kind reads all of the body, so only other bodies are parsed as
-    JSON. Decoding skips text in unknown fields, so a separate check validates this text.
+    JSON. Decoding skips the text in unknown fields, so a separate check validates that text.
     Raises: InvalidEntry for a body that cannot be decoded again, and for media as bytes.
     """
     if new.kind == OPAQUE:
@@ -68,7 +68,7 @@ def checked_body(new: NewEntry) -> Body | None:
 
 
 def _plain_message(new: NewEntry) -> Message | None:
-    """Fast path: return the message in `new` if ordinary; None if it needs full checks."""
+    """Fast path: return the message in `new` if it is ordinary; None if it needs full checks."""
     if new.kind != MESSAGE or new.v != MESSAGE_VERSION or not new.body.isascii():
         return None
     try:
@@ -113,7 +113,7 @@ _NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
 
 def check_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> None:
-    """Reject contents that none of `entries` refers to.
+    """Reject contents that none of `entries` references.
 
     Raises: InvalidEntry.
     """
@@ -125,7 +125,7 @@ def check_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> No
 
 
 def named_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> tuple[bytes, ...]:
-    """Return those of `contents` that one of `entries` refers to."""
+    """Return the `contents` that one of `entries` references."""
     if not contents:
         return ()
     named = names_in(entry.body for entry in entries)

@@ -2,7 +2,7 @@
 
 A backend reads its rows in order and passes them to `stream_problems`; each fault is reported once,
 by stream and seq. After a fault the check continues from the stored values, so one flipped byte is
-reported as one problem, not as a fault of all later entries. The functions are pure: they read and
+reported as one problem, not as one for each later entry. The functions are pure: they read and
 change no store.
 """
 
@@ -38,8 +38,8 @@ _MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
 class StoredEntry(msgspec.Struct, frozen=True):
     """A stored entry. `salt` None means that body and salt were erased.
 
-    `is_foreign` means that another tool wrote the entry; it has no salt, and its digest is that of
-    the tool's line.
+    `is_foreign` means that another tool wrote the entry; the entry has no salt, and its digest is
+    the digest of the tool's line.
     """
 
     entry: Entry
@@ -49,7 +49,7 @@ class StoredEntry(msgspec.Struct, frozen=True):
 
 
 class StoredCommit(msgspec.Struct, frozen=True):
-    """The part of a commit in a stream: `count` entries from seq `first`, and the chain's hash."""
+    """The part of a commit in one stream: `count` entries from seq `first`, and the chain hash."""
 
     first: int
     count: int
@@ -70,11 +70,11 @@ def stream_problems(
 ) -> Iterator[Problem]:
     """Yield every fault of one stream at `state`.
 
-    `commits` and `entries` come in order. `sees` checks entries of other streams, which only a fork
-    refers to. For a fork, `origin_hash` is the hash of its origin's chain at the fork
-    (`origin_hash_of`), and `shared_messages` counts the messages inherited from the origin
-    (``append_rules.ForkOrigin``). `genesis` is the stored hash before the first commit, because the
-    incomplete header of an erased stream no longer gives it.
+    `commits` and `entries` must be in order. `sees` checks references to entries of other streams,
+    which only a fork contains. For a fork, `origin_hash` is the hash of its origin's chain at the
+    fork (`origin_hash_of`), and `shared_messages` counts the messages inherited from the origin
+    (``append_rules.ForkOrigin``). `genesis` is the stored hash before the first commit, because
+    this hash no longer follows from the incomplete header of an erased stream.
     """
     stream = state.header.id
     check = _Check(state, sees, shared_messages)
@@ -125,7 +125,7 @@ def _altered_message(commit: StoredCommit) -> str:
 
 
 class _Rows:
-    """Rows in order, read up to a seq."""
+    """Rows in order, read up to a given seq."""
 
     def __init__(self, rows: Iterable[StoredEntry]) -> None:
         self._rows = iter(rows)
@@ -157,7 +157,7 @@ def content_lost(entry: Entry, name: str) -> Problem:
 
 
 def is_content_lost(problem: Problem) -> bool:
-    """Whether `problem` is a `content_lost`: the entry is intact, repair cannot help."""
+    """Whether `problem` is a `content_lost`: the entry is intact, and a repair cannot help."""
     return problem.problem.endswith(_NOT_HERE)
 
 
@@ -168,7 +168,7 @@ def blob_problems(digest: str, content: bytes) -> Iterator[Problem]:
 
 
 def content_steps(size_bytes: int) -> int:
-    """Return the number of check steps for a content of that size."""
+    """Return the number of check steps for a content of the given size."""
     return 1 + size_bytes // STEP_BYTES
 
 
@@ -274,17 +274,18 @@ class _Check:
 
 
 def moved_leaf(entry: Entry, leaf: EntryId | None) -> EntryId | None:
-    """Return the leaf after `entry`, which moves it; `leaf` if the body is unreadable."""
+    """Return the leaf after `entry`, which moves it; if the body is unreadable, return `leaf`."""
     body = readable(entry)
     return body.target if isinstance(body, LeafMoved) else leaf
 
 
 def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
-    """Return the list fields of a stream that differ from `computed`, the result of its entries.
+    """Return the list fields of a stream that differ from `computed`, the values from its entries.
 
-    Omits counts, which `stream_problems` checks. Erased streams lack the sources of their info,
-    and a fork's sources are also in its origin. Older versions stored a credential, or a slash
-    command of another program, unchanged in `first_text`; this counts as no difference.
+    The counts are not compared, because `stream_problems` checks them. Erased streams no longer
+    have the sources of their info, and some sources of a fork are in its origin. Older versions
+    stored a credential, or a slash command of another program, unchanged in `first_text`; this
+    counts as no difference.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:
@@ -309,9 +310,10 @@ def _is_unmasked(kept: str | None, computed: str | None) -> bool:
 
 
 def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:
-    """Return the hash of a stream's chain after the commit with entry `head`, for a fork.
+    """Return the hash of a stream's chain after the commit that contains entry `head`, for a fork.
 
-    `genesis` is the stream's own genesis hash, the answer for head -1. `commits` come in order.
+    `genesis` is the stream's own genesis hash, which is returned for head -1. `commits` must be in
+    order.
     """
     found = genesis
     for commit in commits:

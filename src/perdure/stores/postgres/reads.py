@@ -401,8 +401,8 @@ async def sessions(
 ) -> list[SessionInfo]:
     """Return sessions, newest activity first; reads pages until enough sessions match.
 
-    With a query or an id prefix, reads the sessions found by the indexes before further pages, if
-    they are few.
+    With a query or an id prefix, reads the sessions that the indexes find before further pages, if
+    these sessions are few.
     """
     db.check_usable()
     after = sought.get("after")

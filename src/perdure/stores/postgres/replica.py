@@ -1,8 +1,8 @@
 """Reads on a streaming replica: lists and search, as new as on the primary.
 
-A read asks the primary for the end of its log, and runs on the replica after the replica has
-replayed the log up to there. So it sees every commit, of any process, that returned before the read
-began. Otherwise, or if the replica is down, the primary answers
+A read asks the primary for the end of the primary's log, and runs on the replica once the replica
+has replayed the log up to this end. So the read sees every commit, of any process, that returned
+before the read began. Otherwise, or if the replica is down, the primary answers
 (``docs/decisions/0080-read-replicas.md``).
 """
 
@@ -132,7 +132,7 @@ class Replica:
         self._is_warned = True
 
     def _drop(self) -> None:
-        """Close the connections, in the background: other reads may still wait for an answer."""
+        """Close the connections in the background: other reads may still wait for an answer."""
         db, self._db = self._db, None
         if db is not None:
             self._close_later(db)
@@ -144,7 +144,7 @@ class Replica:
 
 
 async def _open(db: Database, max_connections: int) -> None:
-    """Open `db` when its server has replayed the newest schema. Raises: _Behind, StoreError."""
+    """Open `db` once its server has replayed the newest schema. Raises: _Behind, StoreError."""
     until = time.monotonic() + CATCH_UP_S
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Convert a write to rows: pure, given the facts that the append and branch rules need.
+"""Convert a write to rows, without I/O, given the facts that the append and branch rules need.
 
-The rules may need any entry of the log. A missing fact raises `NotLookedUp`. The caller then looks
-up the fact and starts again, without any change so far.
+The rules may need any entry of the log. If a fact is missing, `NotLookedUp` is raised. The caller
+then looks up the fact and starts again, because nothing was changed yet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ABOVE_ROOT = Node(StreamId(""), _NONE, _NONE, _NONE, 0, None)
 
 
 class NotLookedUp(Exception):
-    """A missing fact: the node of an entry, or the branch state that a node refers to."""
+    """A fact is missing: the node of an entry, or the branch state that a node references."""
 
     def __init__(self, *, node: EntryId | None = None, state: EntryId | None = None) -> None:
         super().__init__(node or state)
@@ -66,7 +66,7 @@ class Facts:
 class Columns:
     """The new rows of ``entry``, as arguments of ``perdure.append``; -1 and "" mean NULL.
 
-    Shape: `numbers` has seven numbers per entry: v, at, run, ref, depth, messages, state. `fars`
+    Shape: `numbers` has seven numbers per entry: v, at, run, ref, depth, messages and state. `fars`
     and `state_fars` are empty if all their values are empty.
     """
 
@@ -86,7 +86,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a commit for one stream: the state before and after."""
+    """The part of a commit for one stream, with the stream's state before and after."""
 
     before: Stream
     after: Stream
@@ -122,7 +122,7 @@ def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) 
 async def share_off_loop(
     stream: Stream, write: Write, at: int, salts: bytes, facts: Facts
 ) -> Share:
-    """Run `share_of`; use a thread if the digests of large entries take long."""
+    """Run `share_of`, on a thread if the digests of large entries take long."""
     if sum([len(new.body) for new in write.entries]) < _LARGE_BYTES:
         return share_of(stream, write, at, salts, facts)
     return await asyncio.to_thread(share_of, stream, write, at, salts, facts)
@@ -161,7 +161,7 @@ def share_placed(
 
 
 def _aliases(admission: Admission) -> list[tuple[bytes, int]]:
-    """Return name and seq of each alias; the last one wins if names are equal."""
+    """Return the name and seq of each alias; of equal names, the last one wins."""
     named = {alias: int(id_.rpartition("/")[2]) for alias, id_ in admission.aliases}
     return [(alias.encode(), seq) for alias, seq in named.items()]
 
@@ -219,7 +219,7 @@ class _Growth:
         return node
 
     def _near(self, reference: EntryId | None, fars: Texts) -> int:
-        """Return the seq of an own entry; add the id of another stream's entry to `fars`."""
+        """Return the seq of an entry of this stream; add a foreign entry's id to `fars`."""
         if reference is None:
             return _NONE
         if reference.startswith(self._prefix):
@@ -239,7 +239,7 @@ class _Growth:
 
 
 def left_behind(inherited: State, name: EntryId | None, entry: Entry) -> State:
-    """Return the branch state after `entry`; `name` is the name of the inherited state."""
+    """Return the branch state after `entry`; `name` identifies the inherited state."""
     if entry.kind == Compaction.kind:
         return inherited._replace(compaction=entry.id, before=name)
     if entry.kind == ModelChange.kind:

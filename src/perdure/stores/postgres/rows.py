@@ -50,11 +50,11 @@ class Contents(list[bytes]):
 
 
 class Salts(list["bytes | None"]):
-    """Sent as ``bytea[]``; NULL for None, the salt of an erased entry."""
+    """Salts of entries, sent as ``bytea[]``; the value None (an erased entry) is sent as NULL."""
 
 
 class Node(NamedTuple):
-    """A tree entry's place on its branch. `state` refers to a row of the table ``state``."""
+    """The place of a tree entry on its branch. `state` refers to a row of the table ``state``."""
 
     stream: StreamId
     seq: int
@@ -84,7 +84,7 @@ class Stream:
     until: int
 
     def with_lease(self, epoch: int, owner: str | None, until: int) -> Stream:
-        """Return a copy with that lease."""
+        """Return a copy with the given lease."""
         state = msgspec.structs.replace(self.state, epoch=epoch)
         return replace(self, state=state, owner=owner, until=until)
 
@@ -149,12 +149,12 @@ def is_text(text: str) -> bool:
 
 
 def key_of(namespace: str) -> str:
-    """Return `namespace` as stored; never empty, because an unset setting reads as empty."""
+    """Return `namespace` in stored form, which is never empty: an unset setting reads as empty."""
     return "\1" + namespace if namespace[:1] in ("", "\1") else namespace
 
 
 class _ArrayDumper(Dumper):
-    """Dumps arrays of one type in binary form, in a fifth of the driver's own time."""
+    """Dumps arrays of one type in binary form, in a fifth of the time that the driver needs."""
 
     format = Format.BINARY
     element_oid = 0
@@ -166,7 +166,7 @@ class _ArrayDumper(Dumper):
         return b"".join([head, *self.elements(obj)])
 
     def elements(self, obj: Any) -> list[bytes]:
-        """Yield the length and bytes of each element, not joined, because they may be large."""
+        """Yield the length and bytes of each element separately: elements may be large."""
         return [part for each in obj for part in (pack(">i", len(each)), each)]
 
 

@@ -40,7 +40,10 @@ T = TypeVar("T")
 
 
 class PostgresHandle:
-    """A namespace of a database. Leases use `clock` if given, otherwise the server's clock."""
+    """The handle on a namespace of a database.
+
+    Leases use `clock` if given, otherwise the server's clock.
+    """
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ def asking_replica(
 
 
 class PostgresSearch:
-    """`SearchService`: an index that is updated in steps before each search."""
+    """`SearchService` with an index that is updated in steps before each search."""
 
     def __init__(self, handle: PostgresHandle) -> None:
         self.handle = handle

@@ -1,8 +1,8 @@
 """`PostgresStore`: a namespace of a PostgreSQL database, a store that hosts can share.
 
-A handle caches no state that another process could invalidate unnoticed: the commit that relies on
-cached streams lets the server check them (``append``). ``docs/guides/postgres.md`` describes the
-roles and the tasks of an administrator.
+A handle caches no state that another process could change unnoticed: a commit that relies on cached
+streams lets the server check them (``append``). ``docs/guides/postgres.md`` describes the roles and
+the tasks of an administrator.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class PostgresStore:
 
         With `is_copied` the store may have the last unreleased schema, and must only be read.
         Leases use `clock` if given (by a test), otherwise the clock of the server.
-        Durable: at durability "full" a commit survives power loss on return. At "normal" it
-        survives the end of this process, but a crash of the server may lose the newest commits as a
-        whole.
-        Raises: ConfigError for another address or namespace; NotAStore, StoreTooNew, StoreTooOld,
-        StoreReadOnly, StoreUnavailable; the database is then unchanged.
+        Durable: at durability "full", a commit survives power loss once the call returns. At
+        "normal", a commit survives the end of this process, but a crash of the server may lose the
+        newest commits, each as a whole.
+        Raises: ConfigError for an invalid address or namespace; NotAStore, StoreTooNew,
+        StoreTooOld, StoreReadOnly, StoreUnavailable; after an error the database is unchanged.
         """
         if not is_text(namespace):
             raise ConfigError(f"{namespace!r} cannot be a namespace in PostgreSQL")
@@ -217,8 +217,8 @@ async def open_postgres(
     """Open the store at an address ``postgresql://USER@HOST/DATABASE``.
 
     `options` are passed to `PostgresStore.open`. Leases use the clock of the server, because each
-    host has its own: `clock` is ignored.
-    Raises: ConfigError for another address or durability; otherwise as `PostgresStore.open`.
+    host has its own clock: `clock` is ignored.
+    Raises: ConfigError for an invalid address or durability; otherwise as `PostgresStore.open`.
     """
     del clock
     return await PostgresStore.open(address, durability=durability_of(durability), **options)

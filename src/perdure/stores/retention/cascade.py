@@ -1,7 +1,7 @@
-"""Plan an erasure: included sessions, sessions that block it, and entries that must stay.
+"""Plan an erasure: sessions to erase, sessions that block it, and entries that must stay.
 
-The functions are pure: they take relations between streams and visible entries, and return names of
-entries.
+The functions are pure: they take relations between streams and visible entries, and return entry
+ids.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: ForkPolicy) -> Reach:
-    """Return the scope of erasing `roots`: always children; forks and copies as `policy` says.
+    """Return the scope of erasing `roots`: always with children, with forks and copies by `policy`.
 
     Raises: SessionHasForks if the policy is "refuse" and there are forks.
     """
@@ -85,8 +85,8 @@ def _live_forks(
 class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     """The erasure of one stream: `erased` ranges of seqs, and ranges that are `kept` for forks.
 
-    `listed` is the message text that lists show afterwards, if only entries are erased. `requested`
-    counts the entries that the request named. `notes` are appended to the stream in the same
+    If only entries are erased, `listed` is the message text that lists show afterwards. `requested`
+    counts the entries that the request named. `notes` are appended to the stream in the erasure's
     commit.
     """
 
@@ -100,7 +100,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[NewEntry, ...] = ()
 
     def changes_list(self, state: StreamState) -> bool:
-        """Return whether lists show the stream at `state` differently after the erasure."""
+        """Return whether session lists show the stream at `state` differently after the erasure."""
         return self.listed is not None and self.listed.first_text != state.info.first_text
 
     def write(self, request: EraseRequest) -> ErasingWrite:
@@ -112,7 +112,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     def erased_session(
         self, before: StreamState, hash_after: bytes, *, entries: int, body_bytes: int
     ) -> ErasedSession:
-        """Return the stream's line of the certificate, after its `write` was appended."""
+        """Return the certificate's line for the stream, after the stream's `write` was appended."""
         return ErasedSession(
             session=self.stream,
             is_whole=self.is_whole,
@@ -137,10 +137,11 @@ class VisibleEntries(msgspec.Struct, frozen=True):
 
 
 def streams_to_read(reach: Reach, relations: Iterable[Relation]) -> tuple[StreamId, ...]:
-    """Return the streams whose entries `takings` needs, far fewer than all forks.
+    """Return the streams whose entries `takings` needs, which are far fewer than all forks.
 
-    A fork sees all entries of a target that its own forks see. So only two kinds of forks matter:
-    the forks nearest to a target, which see most of it, and forks of one branch.
+    A fork of a target sees all entries of the target that the fork's own forks see. So only two
+    kinds of forks matter: the forks nearest to a target, which see most of it, and forks of one
+    branch.
     """
     if not reach.forks:
         return ()
@@ -156,9 +157,9 @@ def takings(
 ) -> list[StreamErasure] | None:
     """Return the erasure of every stream in `reach`.
 
-    `heads` contains the heads of the targets; `seen` contains the visible entries of the `wanted`
-    streams. Returns None if the erasure includes a summary that forks share, because it then needs
-    the visible entries of all of them.
+    `heads` contains the heads of the targets; `seen` contains the visible entries of each stream in
+    `wanted`. Returns None if the erasure includes a summary that forks share: the visible entries
+    of all forks are needed then.
     """
     kin = _Kin(reach, relations)
     kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)
@@ -249,7 +250,7 @@ class _Kin:
         return [stream for stream in passed if self.relation[stream].is_path]
 
     def sharing(self, seen: Mapping[StreamId, VisibleEntries]) -> dict[StreamId, list[StreamId]]:
-        """Map each target to the forks that see some of its entries."""
+        """Map each target to the forks that see some of the target's entries."""
         first = {stream: _first_seqs(each.tree, self._targets) for stream, each in seen.items()}
         found: dict[StreamId, list[StreamId]] = defaultdict(list)
         for fork in self._reach.forks:
@@ -260,9 +261,11 @@ class _Kin:
     def _shared_targets(
         self, fork: StreamId, first: dict[StreamId, dict[StreamId, int]]
     ) -> Mapping[StreamId, int]:
-        """Return the targets of which `fork` sees entries, with the first seq. Fills `first`.
+        """Return the targets of which `fork` sees entries, each with the first seq that it sees.
 
-        A fork of a whole tree sees its parent's log up to the fork's head, and all entries that the
+        Fills `first`.
+
+        A fork of a whole tree sees its parent's log up to the fork point, and all entries that the
         parent shares.
         """
         passed: list[Relation] = []
@@ -287,7 +290,7 @@ def _first_seqs(tree: Sequence[Entry], targets: frozenset[StreamId]) -> dict[Str
 
 
 def kept_for(seen: Iterable[VisibleEntries], targets: Iterable[StreamId]) -> set[EntryId]:
-    """Return the entries of `targets` that stay because forks share them (`seen`)."""
+    """Return the entries of `targets` that stay because forks share them; `seen` are the forks'."""
     streams = set(targets)
     kept: set[EntryId] = set()
     for each in seen:
@@ -302,7 +305,7 @@ def kept_for(seen: Iterable[VisibleEntries], targets: Iterable[StreamId]) -> set
 
 
 def summaries_of(erased: set[EntryId], trees: Mapping[StreamId, Sequence[Entry]]) -> set[EntryId]:
-    """Return the summaries that cover one of `erased`, and the summaries that cover these.
+    """Return the summaries that cover an entry of `erased`, and the summaries of these summaries.
 
     `trees` contains the visible entries of every stream that keeps entries. A summary cannot be
     split, so a summary that covers any erased entry is erased as a whole.

@@ -1,4 +1,4 @@
-"""Places where copies of erased data may remain, if known: lines of a certificate."""
+"""Places where copies of erased data may remain, as far as they are known, for a certificate."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def without_file_names(certificate: Certificate) -> Certificate:
 
 
 def with_file_names(kept: Certificate, begun: Certificate) -> Certificate:
-    """Return `kept` with the file names that its first version, `begun`, still had."""
+    """Return `kept` with the file names from `begun`, the certificate's first version."""
     own = frozenset(without_file_names(begun).copies)
     added = tuple(copy for copy in kept.copies if copy not in own)
     return msgspec.structs.replace(kept, copies=(*begun.copies, *added))
@@ -60,7 +60,7 @@ _UNNAMED = {
 
 
 def fork_copies(sessions: Iterable[ErasedSession], copies: Iterable[StreamId]) -> Iterator[Copy]:
-    """Yield the forks and copies that keep erased data because the request kept them."""
+    """Yield the forks and copies that keep erased data because the request keeps forks."""
     for fork in dict.fromkeys(fork for each in sessions for fork in each.kept_for):
         yield Copy("fork", "it shares entries, which were kept for it", None, fork)
     for copy in copies:
@@ -73,7 +73,7 @@ def backed_up(backups: Iterable[Backup]) -> tuple[Copy, ...]:
 
 
 def of_files(what: str) -> tuple[Copy, ...]:
-    """Return where data of a store made of files may remain; `what` names the files."""
+    """Return the places where data of a file-based store may remain; `what` names the files."""
     return (
         Copy("backup", f"backups and copies of {what} made before; erase in them, or delete them"),
         Copy("device", "a drive or file system that keeps older versions of blocks it overwrites"),

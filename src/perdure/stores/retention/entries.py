@@ -1,4 +1,4 @@
-"""Erase single entries of a session: find entries with the same content, and forks that share them.
+"""Erase single entries of a session, entries with the same content, and those that forks share.
 
 The functions are pure: they take the visible entries of the session and its forks, and return
 ranges of seqs.
@@ -74,9 +74,9 @@ def entry_erasures(
 ) -> list[StreamErasure]:
     """Return the erasures by `request` in the session at `state` and in its forks.
 
-    `seen` contains the visible entries of the session and the forks of `reach`, and of the notes
-    only the session's `CONTENT_NOTES`. Summaries that cover an erased entry are erased too, as in
-    an erasure of a session.
+    `seen` contains the visible tree entries of the session and of the forks in `reach`, and the
+    visible `CONTENT_NOTES` of the session. Summaries that cover an erased entry are erased too, as
+    in an erasure of a session.
     Raises: EntryNotFound; InvalidEntry for an entry that cannot be erased alone; TurnOpen;
     SessionHasForks if forks share an entry and the policy of the request is "refuse".
     """

@@ -35,9 +35,10 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to erase: the session or subject `name`, or everything with scope "namespace".
 
     With scope "entries", only the entries of session `name` with the seqs in `entries` are erased.
-    With `expected_head`, a session is erased only if its head is equal. `notes` are appended to
-    session `name` in the same commit. The caller chooses `id`, the certificate's id; `by` names the
-    requester. For any scope other than "session", forks are erased too, and `forks` has no effect.
+    With `expected_head`, a session is erased only if its head equals `expected_head`. `notes` are
+    appended to session `name` in the same commit. The caller chooses `id`, the certificate's id;
+    `by` identifies the requester. For any scope other than "session", forks are erased too, and
+    `forks` has no effect.
     Units: `at` is Unix milliseconds.
     """
 
@@ -80,7 +81,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         copies: Sequence[Copy] = (),
         is_complete: bool = False,
     ) -> Certificate:
-        """Return the certificate of this request; `is_complete` or preliminary."""
+        """Return the certificate of this request, which is preliminary without `is_complete`."""
         return Certificate(
             id=self.id,
             backend=backend,
@@ -96,7 +97,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def answered_by(self, earlier: Sequence[Certificate]) -> Certificate | None:
-        """Return the newest `earlier` erasure of the session, or of all requested entries."""
+        """Return the newest erasure in `earlier` of the session, or of all requested entries."""
         for certificate in reversed(earlier):
             for each in certificate.sessions:
                 if each.session == self.name and all(
@@ -112,10 +113,11 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     Shape: `erased` are the ranges of seqs that lost their bodies; `digests` counts the digests that
     replace them, 0 if the session was removed whole. `kept` are ranges that stay for the forks in
     `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in hexadecimal, before
-    and after the entry that records the erasure; None after a removal. `is_whole` is False if only
-    summaries of another session's erased entries were erased here. `requested` counts the entries
-    that the request named; the others of `entries` repeat them. It is 0 for whole sessions.
-    Units: bytes; of bodies.
+    and after the entry that records the erasure; both are None after a removal. `is_whole` is False
+    if only summaries of another session's erased entries were erased here. `requested` counts the
+    entries that the request named; the other erased entries repeat their content. `requested` is 0
+    for whole sessions.
+    Units: `bytes` is the size of the bodies.
     """
 
     session: StreamId
@@ -162,10 +164,10 @@ class Counts(ShortRepr, frozen=True, kw_only=True):
 
 
 class Certificate(ShortRepr, frozen=True, kw_only=True):
-    """The record of one erasure: the data, the time, the requester, and remaining copies.
+    """The record of an erasure: the erased data, the time, the requester, and remaining copies.
 
     `subject` and the file names in `copies` exist only in the return value, because the store must
-    not store the erased names. `is_complete` is False if something still blocks the erasure; see
+    not keep erased names. `is_complete` is False if something still blocks the erasure; see
     `copies`. The erasure resumes when the store is opened again, or with the next equal request.
     Units: times are Unix milliseconds.
     """
@@ -191,12 +193,12 @@ class Certificate(ShortRepr, frozen=True, kw_only=True):
 
     @property
     def requested(self) -> int:
-        """The number of those that the request named, each once; the others repeat them."""
+        """The number of erased entries that the request named, each counted once."""
         return sum(session.requested for session in self.sessions)
 
     @property
     def bytes(self) -> int:
-        """The size of their bodies."""
+        """The size of the erased bodies."""
         return sum(session.bytes for session in self.sessions)
 
 

@@ -1,6 +1,6 @@
-"""Plan an erasure of each stream, in steps that query the backend for visible entries.
+"""Plan the erasure of each stream, in steps that query the backend for visible entries.
 
-The functions are pure: a backend reads and executes.
+The functions are pure: a backend reads the data and executes the plan.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Erasures = Generator[Question, VisibleEntries, list[StreamErasure]]
 
 @dataclass(frozen=True, slots=True)
 class Plan(Generic[S]):
-    """The erasure of one stream, its previous state, and the number and size of the bodies."""
+    """The erasure of one stream, its previous state, and the number and size of erased bodies."""
 
     stream: S
     taking: StreamErasure
@@ -56,7 +56,7 @@ class Plan(Generic[S]):
         return bool(self.entries) or is_new or self.taking.changes_list(before)
 
     def erased_session(self, hash_after: bytes) -> ErasedSession:
-        """Return the stream's line of the certificate; `hash_after` is the hash afterwards."""
+        """Return the certificate's line for the stream; `hash_after` is the new chain hash."""
         return self.taking.erased_session(
             self.stream.state, hash_after, entries=self.entries, body_bytes=self.bytes
         )
@@ -67,7 +67,7 @@ def roots_among(
 ) -> list[StreamId]:
     """Return the streams to erase for a `request` without a session.
 
-    `headers` has the header of every stream, and whether the stream was erased.
+    `headers` has the header of every stream, and states whether the stream was erased.
     """
     return [
         header.id
@@ -91,7 +91,7 @@ def erasures(
     relations: Collection[Relation],
     states: Mapping[StreamId, StreamState],
 ) -> Erasures:
-    """Return the erasures of streams in `reach`; `states` contains its targets' states.
+    """Return the erasures of the streams in `reach`; `states` contains the states of its targets.
 
     Raises: the errors of `entry_erasures`.
     """
@@ -115,7 +115,7 @@ def erasures(
 def planned(
     steps: Erasures, visible: Callable[[StreamId, Sequence[str]], VisibleEntries]
 ) -> list[StreamErasure]:
-    """Run `steps`; `visible` answers each of their queries."""
+    """Run `steps`; `visible` returns the entries for each of their queries."""
     try:
         question = next(steps)
         while True:

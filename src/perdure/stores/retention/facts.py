@@ -1,7 +1,7 @@
-"""Find the facts that an erasure also erases: those with erased sources. Pure.
+"""Find the facts that an erasure also erases: facts whose sources are erased. Pure.
 
-A version of a fact is erased if all its sources are erased, and the fact is erased with its newest
-version. A fact with a remaining source loses only the erased sources.
+A version of a fact is erased if all its sources are erased, and the fact is erased if its newest
+version is erased. A fact with a remaining source loses only the erased sources.
 """
 
 from __future__ import annotations

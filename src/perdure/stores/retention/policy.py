@@ -22,11 +22,11 @@ KEY_WINDOW_MS = 30 * 24 * 3_600_000
 
 
 class Retention(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The limits of a namespace; None: no limit.
+    """The limits of a namespace; None means no limit.
 
-    Units: seconds since a session was created (`max_age_s`) or since its newest user or assistant
-    message (`max_idle_s`); `max_bytes` of bodies. `max_sessions` and `max_bytes` remove the
-    sessions with the oldest activity first.
+    Units: `max_age_s` is seconds since a session was created, `max_idle_s` seconds since the
+    session's newest user or assistant message; `max_bytes` is bytes of bodies. With `max_sessions`
+    or `max_bytes`, the sessions with the oldest activity are removed first.
     """
 
     max_age_s: int | None = None
@@ -41,7 +41,7 @@ class Retention(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
-    """A session's data for retention. Units: times in Unix milliseconds; bytes of bodies."""
+    """A session's data that retention needs. Units: times in Unix milliseconds; bytes of bodies."""
 
     stream: StreamId
     created_at: int
@@ -70,7 +70,7 @@ class HeldSession(msgspec.Struct, frozen=True):
 
 
 class RetentionPlan(msgspec.Struct, frozen=True):
-    """Expiring sessions in a possible order of removal (forks first), and the protected ones."""
+    """The expiring sessions in a possible order of removal (forks first), and protected ones."""
 
     expiring: tuple[ExpiringSession, ...] = ()
     held: tuple[HeldSession, ...] = ()
@@ -140,12 +140,12 @@ def _candidates(oldest_first: list[Holding], policy: Retention, now: int) -> dic
 
 
 def is_over(held: int, limit: int | None) -> bool:
-    """Return whether `held` exceeds `limit`; None is no limit."""
+    """Return whether `held` exceeds `limit`; a `limit` of None is never exceeded."""
     return limit is not None and held > limit
 
 
 def oldest_kept(limit_s: int | None, now: int) -> int | None:
-    """Return the earliest time within `limit_s` before `now`; None if there is no limit."""
+    """Return the time `limit_s` before `now`, when older data expires; None without a limit."""
     return None if limit_s is None else now - limit_s * 1000
 
 

@@ -8,12 +8,12 @@ from perdure.session.info import StreamHeader
 
 
 class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The limits of a namespace; None: no limit.
+    """The limits of a namespace; None means no limit.
 
     `max_sessions` limits sessions and flows together; streams of facts about a person do not count.
 
-    Units: `max_bytes` limits bodies plus contents, each content once and in its stored size. Erased
-    sessions and entries do not count.
+    Units: `max_bytes` limits the bytes of bodies and contents together; each content counts once,
+    in its stored size. Erased sessions and entries do not count.
     """
 
     max_sessions: int | None = None
@@ -45,7 +45,7 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
     def over(self, quota: Quota, more: Usage) -> str | None:
-        """Return the exceeded limit of `quota`, if `more`, which was just added, counts for it."""
+        """Return the limit of `quota` that is exceeded, if the added `more` counts for it."""
         for what in ("sessions", "entries", "bytes"):
             limit = getattr(quota, f"max_{what}")
             if limit is not None and getattr(more, what) and getattr(self, what) > limit:

@@ -1,1 +1,1 @@
-"""The search service of the stores: plans a search over index rows; the rows of SQLite."""
+"""The search service of the stores: the plan of a search over index rows, and SQLite's rows."""

@@ -1,4 +1,4 @@
-"""The texts of a namespace in the order of their sessions, in memory between recalls.
+"""The texts of a namespace in the order of their sessions, kept in memory between recalls.
 
 A corpus contains numbers: for each text the session, place, time, length, cues and neighbours. The
 corpus contains words only of texts that are not yet in a part of the index. Parts never change, so
@@ -43,9 +43,9 @@ _NOWHERE = -1
 
 
 class WordClass(NamedTuple):
-    """Words that count as one: all words with `prefix` for which `has` is true.
+    """Words that count as the same word: all words with `prefix` for which `has` is true.
 
-    `key` is the name of the class, `asked` is the word of the question.
+    `key` identifies the class, `asked` is the word of the question.
     """
 
     key: str
@@ -71,11 +71,11 @@ class Corpus:
     Shape: `positions` (in the log), `ats` (Unix milliseconds), `lengths` (words), `sessions`
     (session numbers) and `cues` are columns of texts. `before[d - 1][i]` and `after[d - 1][i]` are
     the d-th neighbour of text i in its session, or -1. `before` has one column for each weight in
-    `AFTER`, `after` one for each weight in `BEFORE`. `reach` is the share of a text that counts at
-    its neighbours, `spans` are lengths with theirs, weighed. `session_subjects` (number of a
-    subject), `session_sizes` (texts), `session_lengths` (words), `session_spans` and
+    `AFTER`, `after` one for each weight in `BEFORE`. `reach` is the share of a text that counts for
+    its neighbours; `spans` are lengths plus the weighted lengths of neighbours. `session_subjects`
+    (number of a subject), `session_sizes` (texts), `session_lengths` (words), `session_spans` and
     `session_speakers` (how many) are columns of sessions. `authors` maps an author key and a
-    session number to the numbers of the author's texts. `vectors`: those of each model asked for.
+    session number to the numbers of the author's texts. `vectors` has those of each used model.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Corpus:
         return self._subjects.get(key, _NOWHERE)
 
     def session(self, key: str) -> int:
-        """Return the number of a session, by its key; -1 if it has no text."""
+        """Return the number of a session, by its key; -1 if the session has no text."""
         return self._sessions.get(key, _NOWHERE)
 
     def texts_of(self, session: int) -> Iterator[int]:
@@ -154,7 +154,7 @@ class Corpus:
     # -- additions
 
     def add_part(self, head: Head, blocks: Iterable[Block], filters: Iterable[Kept]) -> None:
-        """Add the texts of a part with the pages of their filters. Raises: ``pages.DAMAGE``."""
+        """Add the texts of a part, with the pages of their filters. Raises: ``pages.DAMAGE``."""
         keys, where = [list[str]() for _ in range(head.size)], dict[int, int]()
         for kept in filters:
             for number in listed(kept.posting, head.size):
@@ -185,7 +185,7 @@ class Corpus:
         return position in self._texts
 
     def add_counts(self, head: Head, word: WordClass, kept: Iterable[Kept]) -> None:
-        """Add the counts of `word` in a part: `kept` has all keys that it contains."""
+        """Add the counts of `word` in a part; `kept` are all keys of this class in the part."""
         numbered = self._parts[head]
         counts, words = Counts(array("l"), array("l")), 0
         for each in filter(lambda each: is_word(each.key), kept):
@@ -238,7 +238,7 @@ class Corpus:
         return number
 
     def _add_author(self, owner: int, words: frozenset[str], number: int) -> None:
-        """Add the author of a text; the keys are those of the words in the name."""
+        """Add the author of a text; the author keys are the keys of the words in the name."""
         for word in words:
             self.authors.setdefault(word, {}).setdefault(owner, array("l")).append(number)
         if words and (owner, words) not in self._speakers:
@@ -258,7 +258,7 @@ class Corpus:
         return number
 
     def _place(self, owner: int, place: int, number: int) -> None:
-        """Insert a text into the session `owner`, and link it with its neighbours."""
+        """Insert a text into the session `owner`, and link the text with its neighbours."""
         for columns in (self.before, self.after):
             for column in columns:
                 column.append(_NOWHERE)
@@ -318,7 +318,7 @@ class Corpus:
 
 
 def _once(counts: Counts) -> Counts:
-    """Return `counts` with each text once, without texts that recall excludes."""
+    """Return `counts` with each text only once, without texts that recall excludes."""
     found = dict[int, int]()
     for text, frequency in zip(*counts, strict=True):
         found[text] = found.get(text, 0) + frequency

@@ -1,7 +1,7 @@
-"""Compare a search index with the log: the part of ``verify`` about search.
+"""Compare a search index with the log, as part of ``verify``.
 
-Each part is compared with the part that would be built from the log. Loose texts are compared word
-by word.
+Each stored part is compared with the part that would be built from the log. Loose texts are
+compared word by word.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Check:
         return wrong
 
     async def _expected(self, positions: Iterable[int]) -> dict[int, Text]:
-        """Return the texts of the log at the `positions` up to the mark."""
+        """Return the texts in the log at the `positions` that are not after the mark."""
         indexed = [position for position in positions if self._mark.has(position)]
         return {each.position: text_of(each) for each in await self._log.texts_at(indexed)}
 

@@ -1,6 +1,6 @@
 """The words of a text in an index, and the keys of its filters and cues.
 
-A key contains no space, and its length is limited, because names are hashed.
+A key contains no space, and its length is limited, because names are stored as hashes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def text_of(found: Found) -> Text:
 
 
 def filters_of(query: SearchQuery) -> list[list[str]]:
-    """Return the groups of keys in `query`; a matching text has one key of each group."""
+    """Return the groups of keys for the filters of `query`; a match has one key of each group."""
     return [
         list(map(session_key, query.sessions)),
         list(map(role_key, query.roles)),
@@ -66,7 +66,7 @@ def author_key(word: str) -> str:
 
 
 def cues_in(key: str) -> Cue:
-    """Return the cues of a key that starts with `CUES`. Raises: ValueError if it is damaged."""
+    """Return the cues in a key that starts with `CUES`. Raises: ValueError if it is damaged."""
     return Cue(int(key.removeprefix(CUES)))
 
 

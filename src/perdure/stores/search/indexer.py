@@ -1,7 +1,7 @@
 """Update an index from the log in steps. Each step is read, built and stored in one commit.
 
 The mark moves in the same transaction as the texts, so the index stays consistent if a process is
-killed or if two processes index at once. A step is stored only if the mark did not change since the
+killed or if two processes index at once. A step is stored only if the mark has not moved since the
 step was read. New texts are loose; some hundred of them become a part (``session.search.parts``).
 """
 
@@ -36,10 +36,10 @@ from perdure.stores.search.rows import (
 
 
 class Step(NamedTuple):
-    """One change of the index: it was read at the mark `before`, and moves the mark to `after`.
+    """One change of the index, which was read at the mark `before` and moves the mark to `after`.
 
-    `texts` are new texts, or loose texts if `is_of_loose`. `part` is built from the texts, or None
-    if there are too few. `is_last` means that no work is left.
+    `texts` are new texts, or loose texts if `is_of_loose`. `part` is the part built from the texts,
+    or None if there are too few texts. `is_last` means that no work remains after this step.
     """
 
     before: Mark
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 async def next_step(index: IndexReader, log: SteppedLog, upto: Progress) -> Step:
-    """Return the texts after the mark, or, if the mark is at `upto`, loose texts for a part.
+    """Return the texts after the mark; if the mark is at `upto`, return loose texts for a part.
 
     Raises: SearchIndexDamaged.
     """
@@ -82,7 +82,7 @@ def _step_of(before: Mark, texts: NextTexts) -> Step:
 
 
 async def step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> Step:
-    """Return a step that builds a part from loose texts; it has no texts if they are too few."""
+    """Return a step that builds a part from loose texts; the step is empty if they are too few."""
     rows = [row for row in await index.loose((-NO_END, NO_END)) if row.length <= MOST_WORDS]
     words = sum(row.length for row in rows)
     found: list[LooseRow] = []
@@ -99,7 +99,10 @@ async def step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> St
 
 
 def with_part(step: Step) -> Step:
-    """Return `step`, with a part if its texts are enough for one. Takes some tenths of a second."""
+    """Return `step` with a part, if the step has enough texts for one.
+
+    Takes some tenths of a second.
+    """
     words = sum(len(text.words) for text in step.texts)
     is_part = bool(step.texts) and (step.is_of_loose or sizes.is_enough(len(step.texts), words))
     if not is_part:
@@ -132,10 +135,13 @@ async def clear(index: IndexWriter) -> None:
 
 
 async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
-    """Remove the texts at `positions` and all bytes of their words. Return the number removed.
+    """Remove the texts at `positions` and all bytes of their words.
 
-    The other texts of their parts become loose. A damaged index, or one of another version, is
-    emptied: the next search rebuilds it. Unreadable texts of a damaged index are not counted.
+    Return the number of removed texts.
+
+    The other texts of the affected parts become loose. If the index is damaged or of another
+    version, it is emptied, and the next search rebuilds it. Unreadable texts of a damaged index are
+    not counted.
     """
     stored = await index.reader.mark()
     parts = Counter({0: await index.reader.loose_at(positions)})
@@ -162,7 +168,7 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
 
 
 async def _count_in_parts(index: IndexReader, gone: frozenset[int], counts: Counter[int]) -> None:
-    """Add to `counts`, per part, the number of its texts at the positions `gone`.
+    """Add to `counts`, for each part, the number of its texts at the positions `gone`.
 
     Raises: one of ``pages.DAMAGE``.
     """

@@ -1,6 +1,6 @@
 """A recall: update the corpus, count the words of the question, rank, and read the best texts.
 
-``perdure.memory.ranking``, above the stores, ranks the texts; a store only counts words.
+``perdure.memory.ranking``, a layer above the stores, ranks the texts; a store only counts words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOME = 256
 class Ranked(NamedTuple):
     """A text of a corpus, its score, and the reasons for the score with their numbers.
 
-    `nearby` are the keys of the word classes that the text or a neighbour contains.
+    `nearby` are the keys of the word classes that the text or one of its neighbours contains.
     """
 
     text: int
@@ -105,7 +105,7 @@ async def recalled(
 def scanned(
     corpus: Corpus, texts: Iterable[Found], rows: VectorRows | None, asked: Asked
 ) -> Sequence[Ranked]:
-    """Rank `texts` of a store without index, newest first; `corpus` may contain old ones."""
+    """Rank `texts` of a store without an index, newest first; `corpus` may contain earlier ones."""
     new: list[Found] = []
     for found in texts:
         if corpus.has(found.position):
@@ -151,7 +151,7 @@ async def _count(
 
 
 def _alike(wanted: dict[WordClass, list[Head]]) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield the parts to read, each with the prefixes to read in it."""
+    """Yield the parts to read, each with the word prefixes to read in the part."""
     prefixes: dict[tuple[int, ...], set[str]] = {}
     for word, heads in wanted.items():
         prefixes.setdefault(tuple([head.part for head in heads]), set()).add(word.prefix)
@@ -160,7 +160,7 @@ def _alike(wanted: dict[WordClass, list[Head]]) -> Iterator[tuple[list[int], lis
 
 
 def add(corpus: Corpus, texts: Sequence[Found]) -> None:
-    """Add those of `texts` that are new and not excluded from recall."""
+    """Add the `texts` that are new and not excluded from recall."""
     for found in texts:
         if found.position > 0 and not corpus.has(found.position):
             corpus.add_text(text_of(found))

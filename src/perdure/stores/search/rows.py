@@ -1,6 +1,6 @@
 """The rows of an index and of its log, as the search service reads them.
 
-The service is written once, as coroutines that use these protocols. PostgreSQL answers
+The search service is written once, as coroutines that use these protocols. PostgreSQL answers
 asynchronously, over its connection. SQLite answers at once, so `run_now` runs the same coroutines
 on the thread of a connection. All answers of one object belong to one snapshot or one transaction.
 """
@@ -43,16 +43,16 @@ class Mark(NamedTuple):
 
     @property
     def usable(self) -> Mark:
-        """The mark, or the mark of an empty index if other rules built the index."""
+        """The mark; if other rules built the index, the mark of an empty index."""
         return self if self.version == VERSION else Mark(VERSION, forgotten=self.forgotten)
 
     def has(self, position: int) -> bool:
-        """Return whether the entry at `position`, or the title if it is negative, is indexed."""
+        """Return whether the entry at `position` is indexed, or, if negative, the title."""
         return position <= self.entry and -position <= self.stream
 
 
 class Progress(NamedTuple):
-    """Indexing progress: entries not indexed yet, end of the log, number of loose texts."""
+    """The indexing progress: entries not yet indexed, end of the log, number of loose texts."""
 
     behind: int
     entry: int
@@ -61,7 +61,7 @@ class Progress(NamedTuple):
 
     @property
     def is_due(self) -> bool:
-        """Whether the index should be updated, because a search would read too much."""
+        """Whether the index should be updated, because a search would scan too many texts."""
         return sizes.is_due(self.behind, self.loose)
 
 
@@ -97,7 +97,7 @@ def loose_row(text: Text, joined_words: str) -> LooseRow:
 
 
 class PartRow(NamedTuple):
-    """A part: its number, its number of texts, their last position, their first and last time."""
+    """A part: its number, its number of texts, its last position, its first and last time."""
 
     number: int
     size: int
@@ -126,7 +126,7 @@ def part_row(number: int, part: Part) -> PartRow:
 
 
 class NextTexts(NamedTuple):
-    """The next texts of the log in order, each with the mark after it; and the final mark."""
+    """The next texts of the log in order, each with the mark after the text; and the final mark."""
 
     found: Sequence[tuple[Found, Mark]]
     end: Mark
@@ -148,15 +148,15 @@ class IndexReader(Protocol):
         ...
 
     async def pages(self, parts: Sequence[int], keys: Sequence[str]) -> list[Looked]:
-        """Return for each part and key the page that may contain the key."""
+        """Return, for each part and key, the page that may contain the key."""
         ...
 
     async def pages_from(self, parts: Sequence[int], prefixes: Sequence[str]) -> list[Looked]:
-        """Return for each part and prefix the pages that may contain keys with that prefix."""
+        """Return, for each part and prefix, the pages that may contain keys with that prefix."""
         ...
 
     async def blocks(self, wanted: Sequence[Read]) -> Iterable[Block]:
-        """Return the blocks of the `wanted` texts, which are ascending in each part."""
+        """Return the blocks of the `wanted` texts, whose numbers are ascending in each part."""
         ...
 
     async def blocks_of(self, part: int) -> Iterable[Block]:
@@ -166,7 +166,7 @@ class IndexReader(Protocol):
     async def block_starts(self, first: int = -NO_END, last: int = NO_END) -> Sequence[BlockStart]:
         """Return the beginnings of blocks, ascending in each part.
 
-        Reads only parts that may have a text at one of the positions `first` to `last`.
+        Reads only parts that may have a text at a position from `first` to `last`.
         """
         ...
 
@@ -245,7 +245,7 @@ class IndexedLog(Protocol):
         ...
 
     def missing(self, mark: Mark, indexed: Container[int]) -> AsyncIterator[Sequence[Found]]:
-        """Yield the texts before `mark` whose position is not `indexed`, in batches."""
+        """Yield the texts before `mark` whose positions are not in `indexed`, in batches."""
         ...
 
     async def texts_at(self, positions: Sequence[int]) -> Sequence[Found]:
@@ -253,7 +253,7 @@ class IndexedLog(Protocol):
         ...
 
     async def on_branch(self, texts: Sequence[Found]) -> Sequence[bool]:
-        """Return for each text whether it, or the entry it is about, is on the shown branch."""
+        """Return, for each text, whether the text or its target entry is on the shown branch."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Run a search: candidates come from the index and, after its mark, from the log.
+"""Run a search: matches come from the index and, for texts after its mark, from the log.
 
 The parts of the index find candidate texts by their codes. ``session.search`` defines matching,
 ranking and snippets, so every store returns the same hits. Only the texts of hits are read from the
@@ -52,7 +52,7 @@ class _Search:
         self._read: dict[int, Found] = {}
 
     async def candidates(self) -> list[Candidate]:
-        """Return the newest matches from both sides of the mark. Raises: SearchIndexDamaged."""
+        """Return the newest matches before and after the mark. Raises: SearchIndexDamaged."""
         mark = (await self._index.mark()).usable
         found: list[Candidate] = []
         async for texts in self._log.behind(mark):
@@ -112,7 +112,7 @@ class _Search:
         ]
 
     async def _texts(self, best: Sequence[tuple[float, Candidate]]) -> list[tuple[float, Found]]:
-        """Return the texts of `best`. Reads the texts that the index found."""
+        """Return the texts of `best`. The texts that the index found are read from the log."""
         unread = [each.position for _, each in best if each.position not in self._read]
         if unread:
             read = await self._log.texts_at(unread)

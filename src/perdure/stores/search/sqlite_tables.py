@@ -1,8 +1,8 @@
 """The tables of an index in an SQLite file: loose texts, parts, their pages, and the mark.
 
 ``stores/sqlite/migrations`` documents the columns. ``search_text.id`` is part * 8192 + the number
-of the first text of a block. A file that has the tables also has a table ``namespace`` with a
-number for each namespace.
+of the block's first text. A file with these tables also has a table ``namespace`` with a number for
+each namespace.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ _FEW = 8
 
 
 class SqlRows(Protocol):
-    """A connection to a file that has the tables."""
+    """A connection to a file that contains these tables."""
 
     @property
     def run(self) -> Callable[..., Any]: ...
@@ -336,7 +336,7 @@ class SqliteWriter:
 
 
 def _filling(pages: Iterable[Page]) -> Iterator[Page]:
-    """Yield `pages` in an order in which their rows fill the file's pages."""
+    """Yield `pages` in an order in which their rows fill the pages of the file."""
     bins: list[tuple[int, list[Page]]] = []
     for page in sorted(pages, key=lambda page: -len(page.body)):
         size = len(page.body) + len(page.first.encode()) + _ROW_BYTES
@@ -368,5 +368,5 @@ def stray_pages(db: SqlRows) -> list[int]:
 
 
 def _ids_of(part: int) -> tuple[int, int]:
-    """Return the range of the ids of a part's texts: the first, and the id after the last."""
+    """Return the range of the ids of a part's texts: the first id, and the id after the last."""
     return part * MOST_TEXTS, (part + 1) * MOST_TEXTS

@@ -1,8 +1,8 @@
-"""Store vectors of texts, and add them to a corpus: the same for every backend with an index.
+"""Store vectors of texts and add them to a corpus, in the same way for every backend with an index.
 
 Vectors are added in the order of the log, so one mark per model records the progress. A step is
-stored only if the mark has not moved since the step began, and without texts that were erased
-meanwhile.
+stored only if the mark has not moved since the step began; texts that were erased meanwhile are
+left out.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ async def put_in(
     span: tuple[int, int],
     vectors: Mapping[int, bytes],
 ) -> bool:
-    """Store vectors for the texts of `span`, which is the marks before and after them.
+    """Store vectors for the texts of `span`, a pair of the marks before and after these texts.
 
-    Return False, and store nothing, if another process stored them first.
+    Return False, and store nothing, if another process has already stored these vectors.
     """
     before, after = span
     if (await rows.state(model)).upto != before:

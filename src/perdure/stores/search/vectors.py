@@ -1,7 +1,7 @@
 """Vectors of texts: their models, their stored form, and the vectors of a corpus in memory.
 
-A stored vector has a signed byte for each number: the largest is 127. Only its direction counts, so
-the bytes are sufficient for comparing vectors.
+A stored vector has a signed byte for each number, and its largest number is 127. Only the direction
+of a vector matters, so bytes are sufficient for comparing vectors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class VectorState(NamedTuple):
     """The vectors of a model in a namespace.
 
     `number` identifies the model in the store; it is 0 if the model has no vectors. Texts up to
-    position `upto` have a vector, or need none. `size` is the number of vectors, if requested.
+    position `upto` have a vector, or do not need one. `size` is the number of vectors, if
+    requested.
     """
 
     number: int = 0
@@ -41,7 +42,7 @@ class VectorState(NamedTuple):
 
 
 class Unembedded(NamedTuple):
-    """The next texts without a vector in the order of the log, each with the mark after it.
+    """The next texts without a vector, in the order of the log, each with the mark after the text.
 
     `before` is the mark before the first text, `end` the mark after all texts that were read.
     """
@@ -55,7 +56,7 @@ class VectorRows(Protocol):
     """The vectors of one namespace; the methods that change them run in a transaction."""
 
     async def state(self, model: VectorModel) -> VectorState:
-        """Return the state of a model, without its size."""
+        """Return the state of a model, without the number of its vectors."""
         ...
 
     async def states(self) -> dict[VectorModel, VectorState]:
@@ -82,9 +83,9 @@ class VectorRows(Protocol):
 class Vectors:
     """The vectors of one model for the texts of a corpus.
 
-    Shape: `rows` has `dimension` signed bytes for each text, zeros where a vector is missing.
-    `scales` are 1 / length of each vector (0: missing), and `windows` are the lengths of each
-    vector together with its neighbours' vectors; `perdure.memory.similarity` computes both. `new`
+    Shape: `rows` has `dimension` signed bytes for each text; they are zeros if a vector is missing.
+    `scales` are 1 / length of each vector (0 if missing), and `windows` are the lengths of each
+    vector combined with its neighbours' vectors; `perdure.memory.similarity` computes both. `new`
     are texts with a new vector; `moved` are texts whose neighbours changed. `upto` is the last
     position that was read.
     """
@@ -107,7 +108,10 @@ class Vectors:
         self.windows.frombytes(bytes(more * self.windows.itemsize))
 
     def put(self, position: int, text: int, body: bytes) -> None:
-        """Set the vector of the text at `position`. Ignores unknown positions, and damage."""
+        """Set the vector of the text at `position`.
+
+        Ignores unknown positions and damaged vectors.
+        """
         self.upto = position
         if text >= 0 and len(body) == self.dimension:
             start = text * self.dimension
@@ -116,7 +120,10 @@ class Vectors:
 
 
 def stored(vector: Sequence[float]) -> bytes:
-    """Return the stored form of `vector`. Raises: ValueError if it is not finite, or is zero."""
+    """Return the stored form of `vector`.
+
+    Raises: ValueError if `vector` is not finite, or is zero.
+    """
     largest = max(map(abs, vector), default=0.0)
     if not 0 < largest < float("inf"):
         raise ValueError("the vector has no direction")

@@ -15,14 +15,14 @@ async def open_sqlite(address: str, *, durability: str, **options: Any) -> Sqlit
     """Open the store at an address ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
 
     `options` are passed to `SqliteStore.open`.
-    Raises: ConfigError for another address or durability; else as `SqliteStore.open`.
+    Raises: ConfigError for an invalid address or durability; otherwise as `SqliteStore.open`.
     """
     path = path_of(address)
     return await SqliteStore.open(path, durability=durability_of(durability), **options)
 
 
 def path_of(address: str) -> Path:
-    """Return the file in an address.
+    """Return the file path in an address.
 
     Raises: ConfigError if the address contains no file.
     """

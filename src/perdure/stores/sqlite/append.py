@@ -1,10 +1,10 @@
 """Commits, leases and partial answers inside a writer's transaction.
 
-Functions here run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so no other
+These functions run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so no other
 connection or process changes the data that they read. A commit to one stream is checked completely
 before its first write, so a rejected commit leaves no change. A commit to several streams is
-applied stream by stream, so that a later stream sees the earlier ones; the writer uses a savepoint
-for it.
+applied stream by stream, so that each stream sees the changes to the earlier ones; the writer uses
+a savepoint for such a commit.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _fork_leaf(tables: Tables, origin: Stream, fork: ForkPoint) -> Node | None:
 
 
 def _hash_at(tables: Tables, stream: Stream, head: int) -> bytes:
-    """Return the chain's hash after the commit with entry `head`; genesis hash for -1."""
+    """Return the chain hash after the commit with entry `head`; for -1, the genesis hash."""
     if head == stream.state.head:
         return stream.state.hash
     found = tables.value(_HASH_AT, stream.no, head) if head > EMPTY else None
@@ -290,7 +290,7 @@ def _insert_stream(
 
 
 def _info_values(info: SessionInfo) -> tuple[object, ...]:
-    """Return the info values of a session that its entries change often, except counts."""
+    """Return the info values of a session that often change with new entries, except counts."""
     return (info.updated_at, info.title, info.first_text, info.turns)
 
 
@@ -298,7 +298,7 @@ def _info_values(info: SessionInfo) -> tuple[object, ...]:
 
 
 def _extend(tables: Tables, stream: Stream, admission: Admission, at: int, share: Share) -> Stream:
-    """Seal and write the planned entries; return the new state of the stream."""
+    """Add hashes to the planned entries and write them; return the new state of the stream."""
     sealed: list[tuple[Entry, bytes, bytes]] = []
     lines: list[bytes] = []
     prepared = zip(share.write.entries, share.salts, share.digests, strict=True)
@@ -466,7 +466,7 @@ def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
 
 
 def _leading(row: Stream, wanted: LeaseRequest, now: int) -> tuple[Stream, Lease]:
-    """Return `row` with the lease `wanted` and the next epoch. Raises: LeaseHeld."""
+    """Return `row` with the lease that `wanted` requests and the next epoch. Raises: LeaseHeld."""
     stream = row.state.header.id
     if row.owner is not None and row.owner != wanted.dead_owner and is_running(row.until, now):
         raise LeaseHeld(stream, row.owner, row.until)

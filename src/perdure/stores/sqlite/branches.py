@@ -1,8 +1,8 @@
 """Entries that a stream sees, and its branches, read run by run.
 
 A branch is a chain of runs (see ``migrations/0012_log.sql``). A run is one range of the index on
-(stream, seq). So reading the end of a branch costs the result plus one step per run, independent
-of the length of the branch. A fork's first run continues in its origin.
+(stream, seq). So reading the end of a branch costs the size of the result plus one step per run,
+independent of the length of the branch. A fork's first run continues in its origin.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _LAST_FREQUENT_KIND = 31
 
 
 class Fork(NamedTuple):
-    """The fork point of a stream: the origin's number and head then, and the leaf's position."""
+    """The fork point of a stream: the origin's number and head at the fork, the leaf's position."""
 
     origin: int
     head: int
@@ -81,7 +81,7 @@ class Fork(NamedTuple):
 
 
 def runs(tables: Tables, leaf: Node) -> Iterator[Node]:
-    """Yield the runs of the branch to `leaf`, last run first, each as its last branch entry."""
+    """Yield the runs of the branch to `leaf`, last run first, each as its last entry."""
     last: Node | None = leaf
     while last is not None:
         yield last
@@ -140,7 +140,7 @@ def branch(
 
 
 def around(tables: Tables, leaf: Node, nodes: Iterable[Node], reach: int) -> list[Placed]:
-    """Return the `nodes` on the branch to `leaf`, with up to `reach` run neighbors."""
+    """Return the `nodes` on the branch to `leaf`, each with up to `reach` neighbors in its run."""
     by_run: dict[tuple[int, int], list[Node]] = {}
     for node in sorted(set(nodes), key=lambda each: each.seq):
         by_run.setdefault((node.stream, node.run), []).append(node)
@@ -181,7 +181,7 @@ def fork_of(tables: Tables, stream: int) -> Fork | None:
 
 
 def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, Fork | None]]:
-    """Yield the stream with its head, then each origin with the last shared seq."""
+    """Yield the stream with its head, then each origin with the last seq that it shares."""
     upto = head
     while True:
         fork = fork_of(tables, stream)
@@ -223,7 +223,7 @@ def visible_ids(
 
 
 def entry_seen(tables: Tables, stream: int, head: int, reference: str) -> Entry | None:
-    """Return the entry of that id, in either lane, if the stream sees it."""
+    """Return the entry with that id, a tree or side entry, if the stream sees it."""
     place = tables.place(stream, reference)
     if place is None or not is_seen(tables, stream, head, place):
         return None
@@ -231,7 +231,7 @@ def entry_seen(tables: Tables, stream: int, head: int, reference: str) -> Entry 
 
 
 def node_seen(tables: Tables, stream: int, head: int, reference: str) -> Node | None:
-    """Return the tree entry of that id, if the stream sees it."""
+    """Return the tree entry with that id, if the stream sees it."""
     place = tables.place(stream, reference)
     if place is None or not is_seen(tables, stream, head, place):
         return None
@@ -281,9 +281,9 @@ def _notes_of(kind: int) -> str:
 
 
 def with_note_index(sql: str, kind: int) -> str:
-    """Make `sql`, which ends in a condition on ``entry AS e``, use the notes index if possible.
+    """Make `sql`, which ends in a condition on ``entry AS e``, use the index of notes if possible.
 
-    SQLite uses a partial index only if the condition itself implies the index condition.
+    SQLite uses a partial index only if the query's condition implies the index's condition.
     """
     return f"{sql} AND e.kind > {_LAST_FREQUENT_KIND}" if kind > _LAST_FREQUENT_KIND else sql
 
@@ -324,9 +324,9 @@ def window(tables: Tables, stream: int, head: int, leaf: Node, limit: int | None
 def _branch_state(
     tables: Tables, leaf: Node, undone: frozenset[EntryId]
 ) -> tuple[tuple[int | None, int | None, int | None], frozenset[EntryId]]:
-    """Return positions of the active compaction, the model change and the thinking change.
+    """Return the positions of the active compaction, the model change and the thinking change.
 
-    Also returns the later compactions, which hide no entries.
+    Also returns the later compactions, which hide no entries because they are not active.
     """
     if leaf.state is None:
         return (None, None, None), frozenset()

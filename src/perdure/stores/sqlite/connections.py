@@ -1,9 +1,9 @@
-"""From a path to connections: inspect the file, check write access, configure connections.
+"""Open connections for a path: inspect the file, check write access, configure connections.
 
-A file that is not a store, is damaged, or has a newer schema remains byte-identical. Its header is
-read before SQLite may change the file, and connections do not checkpoint the write-ahead log on
-closing until the schema is known. The header is read through SQLite's own file layer, because any
-other way to close the file releases this process's locks on it.
+A file that is not a store, is damaged, or has a newer schema remains byte-identical. The file's
+header is read before SQLite may change the file, and connections do not checkpoint the write-ahead
+log on closing until the schema version is known. The header is read through SQLite's own file
+layer, because closing the file in any other way releases this process's locks on it.
 """
 
 from __future__ import annotations
@@ -79,20 +79,25 @@ _FOREIGN = "it is the database of another program"
 
 
 class LockWait:
-    """Longest wait of one file's connections for other processes. Units: `limit_s` seconds."""
+    """The longest time that the connections of one file wait for other processes.
+
+    Units: `limit_s` seconds.
+    """
 
     def __init__(self, limit_s: float = LOCK_TIMEOUT_S) -> None:
         self.limit_s = limit_s
 
     def shorten(self, limit_s: float) -> None:
-        """Wait no longer than `limit_s` from now on."""
+        """From now on, wait no longer than `limit_s`."""
         self.limit_s = min(self.limit_s, limit_s)
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A database file as found. With `is_immutable`, no process can write the file or its locks.
+    """A database file and its properties when it was inspected.
 
-    `identity` distinguishes the file from a later file with the same name. The connections of a
+    With `is_immutable`, no process can write the file or create its lock files.
+
+    `identity` distinguishes the file from a later file with the same name. All connections of a
     site share `wait`. With `is_copied`, the file is only read, for a copy, and may have the schema
     `UNRELEASED`.
     """
@@ -107,7 +112,7 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Patience:
-    """Busy handler with random wait times, so that many waiters do not retry together."""
+    """A busy handler with random wait times, so that many waiters do not retry at the same time."""
 
     def __init__(self, seed: bytes, limit: LockWait | float) -> None:
         self._wait = limit if isinstance(limit, LockWait) else LockWait(limit)
@@ -148,7 +153,7 @@ def open_site(
 def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
     """Migrate the store at `site` to the current schema; also initializes an empty file.
 
-    With `is_draft`, no other process opens the file yet, and leftovers of a killed process are
+    With `is_draft`, no other process has opened the file yet, and leftovers of a killed process are
     deleted. So a draft needs no journal on the disk, and the caller syncs it once, when it is
     complete.
 
@@ -171,10 +176,10 @@ def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
 
 
 def connection(site: Site, seed: bytes) -> Connection:
-    """Open a connection with all per-connection settings.
+    """Open a connection and apply all settings that each connection needs.
 
     Raises: apsw.Error; KeyMissing or KeyWrong if the key was changed since the store was opened;
-    StoreUnavailable if another file has replaced this one.
+    StoreUnavailable if another file has replaced the store's file.
     """
     db = bare_connection(site, seed)
     try:
@@ -211,7 +216,7 @@ def refusal(error: apsw.Error, site: Site, system_errno: int = 0) -> PerdureErro
 
 
 def identity_of(path: Path) -> tuple[int, int]:
-    """Return a value that distinguishes the file at `path` from a later file of that name."""
+    """Return a value that distinguishes the file at `path` from a later file with the same name."""
     try:
         found = path.stat()
     except FileNotFoundError as error:
@@ -233,7 +238,7 @@ def bare_connection(site: Site, seed: bytes) -> Connection:
 
 
 def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
-    """Open a connection without locks or extra files; correct only without any writer."""
+    """Open a connection without locks or extra files; only correct if no process can write."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     db = cast("Connection", apsw.Connection(path.absolute().as_uri() + "?immutable=1", flags=flags))
     harden(db)
@@ -245,7 +250,7 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
 
 
 def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) -> Site:
-    """Inspect the file at `path`, except its schema. `is_copied`: as in `Site`.
+    """Inspect the file at `path`, but not its schema. `is_copied`: as in `Site`.
 
     Raises: as `open_site`.
     """
@@ -266,7 +271,7 @@ def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) ->
 
 
 def _is_writable(path: Path) -> bool:
-    """Return whether this user can write `path`; False, even for root, without permission."""
+    """Return whether this user can write `path`; False for root too if no permission is set."""
     return os.access(path, os.W_OK) and bool(path.stat().st_mode & _ANY_WRITE)
 
 
@@ -307,7 +312,7 @@ def _check_header(path: Path, header: bytes, key: StoreKey | None, *, is_copied:
 
 
 def _too_short(path: Path, header: bytes) -> PerdureError:
-    """Return the error for a file without a whole header, which every new store has."""
+    """Return the error for a file that is shorter than a header, which every new store has."""
     has_log = path.with_name(path.name + "-wal").exists()
     if header and not has_log and not header.startswith(_MAGIC[: len(header)]):
         return NotAStore(str(path), _NO_DATABASE)
@@ -355,7 +360,7 @@ def _has_tables(path: Path) -> bool:
 
 
 def _check_first_page(path: Path, key: StoreKey | None) -> None:
-    """Detect damage before SQLite creates its files; skip this if another process has it open."""
+    """Detect damage before SQLite creates its files; skip if another process has the file open."""
     if _is_in_use(path):
         return
     try:
@@ -391,9 +396,9 @@ def _has_log(path: Path) -> bool:
 
 
 def check_version(site: Site, db: Connection) -> int:
-    """Return the version of a store's schema; check that the schema has only perdure's objects.
+    """Return the version of a store's schema; check that it contains only perdure's objects.
 
-    The write-ahead log may be newer than the header, so the function checks both.
+    The write-ahead log may be newer than the file's header, so the function checks both.
     Raises: NotAStore, StoreTooNew, StoreTooOld, StoreSchemaForeign.
     """
     version = version_of(db)

@@ -1,8 +1,8 @@
 """An open database file, shared by all handles of this process, for all namespaces.
 
-It has one writer, a few readers and one watcher. They start on first use and end with the last
-handle.
-A forked child process cannot use it, because threads and locks remain in the parent.
+It has one writer, a few readers and one watcher. These threads start on first use and end with the
+last handle. A forked child process cannot use the database, because threads and locks remain in the
+parent.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Database:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another file has replaced this one."""
+        """Whether another file has replaced this file."""
         return _identity(self.path) not in (self.site.identity, None)
 
     def check_usable(self) -> None:
@@ -159,7 +159,7 @@ class Database:
     def _looking(self) -> Generator[Look]:
         """Return the streams that commits of any process wrote since the last poll.
 
-        Detects new commits in shared memory, without reading the disk.
+        New commits are detected in shared memory, without reading the disk.
         """
         db = self._connect()
         try:
@@ -214,10 +214,10 @@ class _Reader:
 
 
 class _Readers:
-    """A few threads, each with a connection of its own.
+    """A few threads, each with its own connection.
 
-    A ThreadPoolExecutor would start another thread for a read that follows the answer of the first
-    read, because it counts a thread as idle only after the answer.
+    A ThreadPoolExecutor counts a thread as idle only after the thread's answer, so it would start
+    another thread for a read that follows immediately.
     """
 
     def __init__(self, path: Path, connect: Callable[[], Connection], doubt: LogDoubt) -> None:
@@ -302,7 +302,7 @@ class _Readers:
         return reader
 
     def _give_up(self, db: Connection) -> None:
-        """Close a connection with an unfinished read, which would never see later commits."""
+        """Close a connection with an unfinished read, because it would never see later commits."""
         self._local.reader = None
         self._opened.remove(db)
         if not self._opened:
@@ -378,9 +378,9 @@ def attach(
 
 
 def _open_stable(path: Path, open_file: Callable[[], Site]) -> Site:
-    """Run `open_file` on `path`; retry if another file replaces it meanwhile.
+    """Run `open_file` on `path`; retry if another file replaces the file meanwhile.
 
-    After a rekey, a repair or a restore, errors about the old file do not apply to the new one.
+    After a rekey, a repair or a restore, errors about the old file do not apply to the new file.
     """
     for look in range(LOOKS):
         before = _identity(path)
@@ -407,14 +407,14 @@ def is_attached(path: Path) -> bool:
 
 
 def _other_key(site: Site, key: StoreKey | None) -> KeyMissing | KeyWrong | StoreNotEncrypted:
-    """Return the error for `key` if the database is open with another key, or with none."""
+    """Return the error for `key` if the database is open with another key or without a key."""
     if site.key is None:
         return StoreNotEncrypted(str(site.path))
     return KeyMissing(str(site.path)) if key is None else KeyWrong(str(site.path))
 
 
 def detach(database: Database) -> None:
-    """Release a handle; the last one closes the database. Blocks.
+    """Release a handle; releasing the last handle closes the database. Blocks.
 
     A forked child closes no file, because SQLite would affect the parent's files.
     """

@@ -1,7 +1,7 @@
-"""Map SQLite's errors to store errors, in one table; no apsw error leaves the store.
+"""Map SQLite's errors to store errors in one table, so that no apsw error leaves the store.
 
-Callers never see ``SQLITE_BUSY``: connections wait for others with `connections.Patience`, and
-only a timeout becomes `StoreUnavailable`.
+Callers never see ``SQLITE_BUSY``: connections wait for other connections with
+`connections.Patience`, and only a timeout becomes `StoreUnavailable`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ NO_VALUES = (UnicodeDecodeError, OverflowError, TypeError, msgspec.DecodeError)
 
 
 def no_value(error: Exception, path: Path) -> StoreCorrupt:
-    """Map one of `NO_VALUES`, raised while reading rows of `path`, to a store error."""
+    """Map one of the errors `NO_VALUES`, raised while reading rows of `path`, to a store error."""
     return StoreCorrupt(str(path), f"a value in it is none ({error})")
 
 
@@ -86,8 +86,8 @@ def meaning_of(
 ) -> PerdureError:
     """Map `error`, raised while using the file `path`, to a store error.
 
-    `system_errno` is the operating system's last error on that connection, `waited_s` its longest
-    wait for a lock.
+    `system_errno` is the operating system's last error on the connection, `waited_s` the
+    connection's longest wait for a lock.
     """
     store = str(path)
     if isinstance(error, apsw.IOError | apsw.CantOpenError):
@@ -111,7 +111,7 @@ def in_use(path: Path) -> StoreInUse:
 
 
 def _lock_error(path: Path, waited_s: float | None) -> StoreLocked:
-    """Return the error for a locked store; it names the process that holds the lock."""
+    """Return the error for a locked store; the error names the process that holds the lock."""
     shared = path.with_name(path.name + "-shm")
     holder = holder_of_byte(shared, _WRITE_LOCK_BYTE) or holder_of_byte(path, _ALONE_BYTE)
     if holder is None:

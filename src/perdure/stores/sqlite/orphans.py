@@ -1,4 +1,4 @@
-"""Find orphaned rows: left by damage or manual changes of the file.
+"""Find orphaned rows, which damage or manual changes leave in the file.
 
 Skips rows that a running erasure has not removed yet.
 """
@@ -50,7 +50,7 @@ WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
 
 
 def stray_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
-    """Yield every row without its parent row, and every invalid lease."""
+    """Yield every row whose parent row is missing, and every invalid lease."""
     try:
         namespace_no = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
         for number, count in tables.rows(_ENTRIES, namespace_no):

@@ -1,4 +1,4 @@
-"""Reads of the store: each is a function of one connection in one snapshot.
+"""Reads of the store: each function reads through one connection in one snapshot.
 
 ``SqliteStore`` runs these functions on a reader's thread. Nothing here writes.
 """
@@ -144,7 +144,7 @@ def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return the own log after seq `after`, or entries before `before`, newest first."""
+    """Return the stream's own entries after seq `after`, or those before `before`, newest first."""
     number = _number(tables, namespace, stream)
     most = -1 if limit is None else limit
     if kind is None and before is None:
@@ -184,7 +184,7 @@ def around(  # noqa: PLR0917 - as the protocol has them
     entries: Sequence[EntryId],
     reach: int,
 ) -> list[Placed]:
-    """Return the `entries` on the branch to `leaf`, and `reach` neighbors per side."""
+    """Return the `entries` on the branch to `leaf`, each with `reach` neighbors per side."""
     number, head = _standing(tables, namespace, stream)
     end = _node(tables, number, head, leaf)
     places = [place for each in entries if (place := tables.place(number, each))]
@@ -225,7 +225,7 @@ def newest(
 def context_window(
     tables: Tables, namespace: str, stream: StreamId, leaf: EntryId | None, limit: int | None = None
 ) -> ContextWindow:
-    """Return the context window of the branch to `leaf`, or its newest `limit` entries."""
+    """Return the context window of the branch to `leaf`, or only its newest `limit` entries."""
     number, head = _standing(tables, namespace, stream)
     if leaf is None:
         return ContextWindow(None, (), BranchState(), 0)
@@ -244,7 +244,7 @@ def notes(tables: Tables, namespace: str, stream: StreamId, kinds: Sequence[str]
 
 
 def partial(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, bytes] | None:
-    """Return the received part of an answer."""
+    """Return the received part of the open turn's answer."""
     number = _number(tables, namespace, stream)
     row = tables.row("SELECT seq, content FROM partial WHERE stream = ?", number)
     return None if row is None else (row[0], row[1])
@@ -329,7 +329,7 @@ def _with_alias_prefix(
 def _foreign_ids(
     tables: Tables, number: int, head: int, sql: str, *values: str
 ) -> dict[str, EntryId]:
-    """Map foreign ids to visible entries; a fork's own win over its origin's."""
+    """Map foreign ids to visible entries; a fork's own entries take precedence."""
     found: dict[str, EntryId] = {}
     for near, _, _ in reversed(list(branches.lineage(tables, number, head))):
         for name, seq in list(tables.rows(sql, near, *values)):

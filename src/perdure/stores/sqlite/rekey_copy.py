@@ -1,8 +1,8 @@
-"""The copy that a rekey writes next to a store: locked while written, removed if orphaned.
+"""The copy that a rekey writes next to a store: locked while it is written, removed if orphaned.
 
-The copy can be plain although the store is encrypted. So a rekey locks its copy while it writes the
-copy. Opening the store removes a copy that no process has locked. A plain copy is removed sooner: a
-separate process removes it as soon as its writer is dead.
+The copy may be unencrypted although the store is encrypted. So a rekey locks its copy while it
+writes the copy. Opening the store removes a copy that no process has locked. An unencrypted copy is
+removed sooner: a separate process removes it as soon as the writer of the copy is dead.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def remove_with_logs(path: Path) -> None:
 def guard_copy(path: Path) -> Generator[None]:
     """Ensure that the copy of the store at `path` is removed if this process is killed.
 
-    If no process can be started, the copy remains until the store is opened.
+    If the removing process cannot be started, the copy remains until the store is opened.
     """
     guard: subprocess.Popen[bytes] | None = None
     if sys.executable:
@@ -108,7 +108,7 @@ def remove_dead_copy(path: Path) -> None:
 
 
 def remove_left_copy(path: Path) -> None:
-    """Remove the copy of a dying writer, which may still hold its lock for a moment.
+    """Remove the copy of a writer that is just ending and may still hold the copy's lock briefly.
 
     Gives up after a second if another rekey of the store at `path` writes the copy.
     """

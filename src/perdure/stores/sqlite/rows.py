@@ -1,4 +1,4 @@
-"""Rows as values: the tables of the log, read through one connection.
+"""Rows as values: read the tables of the log through one connection.
 
 This module converts columns to values of ``session`` and ``stores.protocol``, and the numbers in
 the rows to names. ``migrations/0012_log.sql`` defines the columns.
@@ -79,7 +79,7 @@ Row = tuple[Any, ...]
 
 
 class LogConnection(Protocol):
-    """The part of ``apsw.Connection`` used for its write-ahead log."""
+    """The methods of ``apsw.Connection`` used for its write-ahead log."""
 
     def data_version(self) -> int: ...
 
@@ -93,7 +93,7 @@ class LogConnection(Protocol):
 
 
 class Connection(LogConnection, Protocol):
-    """The part of ``apsw.Connection`` in use; apsw's own annotations are incomplete."""
+    """The methods of ``apsw.Connection`` in use, because apsw's own annotations are incomplete."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -127,7 +127,7 @@ class Connection(LogConnection, Protocol):
 
 
 class Blob(Protocol):
-    """The part of ``apsw.Blob`` in use."""
+    """The methods of ``apsw.Blob`` in use."""
 
     def write(self, data: bytes, /) -> object: ...
 
@@ -135,7 +135,7 @@ class Blob(Protocol):
 
 
 class Cursor(Protocol):
-    """The part of ``apsw.Cursor`` in use."""
+    """The methods of ``apsw.Cursor`` in use."""
 
     def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor: ...
 
@@ -176,22 +176,23 @@ class Stream(msgspec.Struct, frozen=True):
     until: int
 
     def with_lease(self, epoch: int, owner: str | None, until: int) -> Stream:
-        """Return a copy with that lease."""
+        """Return a copy with the given lease."""
         state = msgspec.structs.replace(self.state, epoch=epoch)
         return msgspec.structs.replace(self, state=state, owner=owner, until=until)
 
 
 class Tables:
-    """The database through one connection; used by one thread at a time.
+    """A database through one connection; only one thread at a time may use it.
 
-    `run` is for statements and for results that are read completely. It uses one cursor, because
-    creating a cursor costs as much as a statement. `rows` creates its own cursor.
+    `run` is for statements, and for results that are read completely. `run` uses one shared cursor,
+    because creating a cursor costs as much as a statement. `rows` creates its own cursor.
 
-    Numbers and their names are cached. They never change after a commit, so only a rollback
-    invalidates them (`forget`). The writer uses `standing` (stream states), `next_n` (the next
-    position) and `newest_namespace` (of the newest span). They are valid as long as no other
-    connection commits. After such a commit the cached streams are `doubted`: they must be checked
-    before use. `written` are the streams of this transaction.
+    Numbers and their names are cached. These numbers never change after a commit, so only a
+    rollback invalidates them (`forget`). The writer uses `standing` (stream states), `next_n` (the
+    next position) and `newest_namespace` (of the newest span). These cached values are valid as
+    long as no other connection commits. After a commit of another connection the cached streams are
+    `doubted`: they must be checked before use. `written` are the streams that this transaction has
+    written.
     """
 
     def __init__(self, db: Connection) -> None:
@@ -301,7 +302,7 @@ class Tables:
         return Node(*row)
 
     def node_of(self, stream: int, seq: int) -> Node | None:
-        """Return the tree entry of a stream's own log at `seq`; None if there is none."""
+        """Return the tree entry at `seq` in a stream's own log; None if there is none."""
         row = self.row(_NODE_OF, stream, seq)
         return None if row is None or row[3] is None else Node(*row)
 
@@ -324,14 +325,14 @@ class Tables:
         return self.entry(self.stream_id(row[7]), row[:7])
 
     def entry_of(self, stream: int, seq: int) -> Entry | None:
-        """Return the entry of a stream's own log at `seq`, in either lane."""
+        """Return the entry at `seq` in a stream's own log, a tree or side entry."""
         row = self.row(_ENTRY_OF, stream, seq)
         return None if row is None else self.entry(self.stream_id(stream), row)
 
     def place(self, stream: int, reference: str) -> tuple[int, int] | None:
-        """Return stream number and seq of an entry id, in the namespace of stream number `stream`.
+        """Return the stream number and seq of an entry id, in the namespace of stream `stream`.
 
-        None if the id is invalid, or the namespace has no such stream.
+        Returns None if the id is invalid, or the namespace has no such stream.
         """
         try:
             named, seq = entry_place(reference)
@@ -346,7 +347,7 @@ class Tables:
 
 
 def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
-    """Return the stream as this transaction sees it. Raises: SessionNotFound."""
+    """Return the stream in its state in this transaction. Raises: SessionNotFound."""
     found = tables.standing.get((namespace, stream))
     if found is None:
         doubted = tables.doubted.pop((namespace, stream), None)
@@ -359,7 +360,7 @@ def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
 
 
 def _still_stands(tables: Tables, stream: Stream) -> bool:
-    """Return whether `stream` is unchanged, with one query instead of a new read of the row.
+    """Return whether the cached `stream` is unchanged, without reading its whole row again.
 
     The query also reads the next position and the newest span, which other commits invalidate too.
     """

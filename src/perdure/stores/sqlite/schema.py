@@ -1,9 +1,10 @@
-"""The exact schema a store must have; a received file may contain more.
+"""The exact schema that a store must have; a received file may contain more objects.
 
-A trigger of a received file would run on our writes, a view or a generated column on our reads, and
-an extra table could keep what an erasure removed. So every connection enables SQLite's defenses and
-compares a digest of the schema with the one of its version before reading anything else. Only if
-they differ, the schemas are compared in detail to name the difference.
+A trigger of a received file would run on perdure's writes, a view or a generated column on
+perdure's reads, and an extra table could keep data that an erasure removed. So every connection
+enables SQLite's defenses and, before reading anything else, compares a digest of the schema with
+the digest expected for its version. Only if the digests differ, the schemas are compared in detail
+to name the difference.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ FROM sqlite_schema LIMIT 200
 
 
 def check_schema(db: Connection, path: Path) -> int:
-    """Return the schema version of `db`; reject objects that our migrations do not make.
+    """Return the schema version of `db`; reject objects that perdure's migrations do not create.
 
     Raises: StoreSchemaForeign, which names the first object that differs; apsw.Error.
     """
@@ -73,7 +74,10 @@ def objects_of(db: Connection) -> frozenset[Row]:
 
 
 def _read(db: Connection, path: Path) -> tuple[int, list[Row]]:
-    """Read version and schema in one snapshot. Raises: StoreSchemaForeign if it is endless."""
+    """Read the version and the schema in one snapshot.
+
+    Raises: StoreSchemaForeign if the schema is endless.
+    """
     db.set_progress_handler(lambda: True, SCHEMA_STEPS)
     try:
         db.execute("BEGIN")
@@ -100,7 +104,10 @@ def _check_pages(db: Connection, path: Path) -> None:
 
 
 def _check_each(found: frozenset[Row], version: int, path: Path) -> None:
-    """Compare with the objects of the migrations; name differences. Raises: StoreSchemaForeign."""
+    """Compare the schema with the objects that the migrations create; name the differences.
+
+    Raises: StoreSchemaForeign.
+    """
     if version == UNRELEASED:
         raise StoreSchemaForeign(str(path), f"its schema (version {version}) is not perdure's")
     made = made_by(version)

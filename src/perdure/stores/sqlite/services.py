@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class SqliteHandle:
-    """A namespace of a database, until it is closed: shared by the store and its services."""
+    """A namespace of a database, until the handle is closed; shared by the store's services."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class SqliteHandle:
         """Run `work` in a transaction that survives a killed process, but maybe not a power cut.
 
         A power cut also ends the owners of leases; in the write-ahead log, a lease precedes all
-        durable data written under it.
+        durable data that is written under this lease.
         """
         return await self.database().write(work, "normal")
 
@@ -139,7 +139,7 @@ def reading(
 
 
 class SqliteSearch:
-    """`SearchService`: an index that is updated in steps before each search."""
+    """`SearchService` with an index that is updated in steps before each search."""
 
     def __init__(self, handle: SqliteHandle) -> None:
         self._handle = handle
@@ -185,7 +185,7 @@ class SqliteSearch:
 
 
 class SqliteRetention:
-    """`RetentionService`: it works in steps; other processes can write between them."""
+    """`RetentionService` that works in steps, so that other processes can write between them."""
 
     def __init__(self, handle: SqliteHandle) -> None:
         self._handle = handle

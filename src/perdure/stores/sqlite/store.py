@@ -58,7 +58,7 @@ AT_ONCE_BYTES = 2**17
 
 
 class SqliteStore:
-    """A namespace of an SQLite file: a `SessionStore`."""
+    """The `SessionStore` of a namespace in an SQLite file."""
 
     capabilities = Capabilities(
         encryption=True, erase=True, search=True, recall=True, leases_in_commits=True
@@ -88,16 +88,17 @@ class SqliteStore:
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         is_copied: bool = False,
     ) -> SqliteStore:
-        """Open the store in the file `path`; if it is missing and `is_created`, create it.
+        """Open the store in the file `path`; create a missing store if `is_created`.
 
-        With `key`, the file is encrypted: a new file is created encrypted, an existing one must
-        already be encrypted. With `is_copied`, the file is only read, and may have the last
+        With `key`, the store is encrypted: a new file is created encrypted, and an existing file
+        must already be encrypted. With `is_copied`, the file is only read, and may have the last
         unreleased schema.
 
-        Durable: at durability "full" a commit survives power loss on return. At "normal" it
-        survives the end of the process, but a power cut may remove the newest commits as a whole.
+        Durable: at durability "full", a commit survives power loss once the call returns. At
+        "normal", a commit survives the end of the process, but a power cut may lose the newest
+        commits, each as a whole.
         Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable;
-        KeyMissing, KeyWrong, StoreNotEncrypted; the file is then unchanged.
+        KeyMissing, KeyWrong, StoreNotEncrypted; after an error the file is unchanged.
         """
         open_file = partial(
             attach,

@@ -1,9 +1,9 @@
-"""Verify a whole namespace: SQLite's own structure, every stream, every derived number.
+"""Verify a whole namespace: SQLite's own structure, every stream, and every derived number.
 
-``stores.verification`` recomputes the data that every backend has (hashes, order, parents, leaf,
-counts). This module checks the data that only this backend stores: runs, depths, counts along
+``stores.verification`` recomputes the values that every backend stores (hashes, order, parents,
+leaf, counts). This module checks the data that only this backend stores: runs, depths, counts along
 branches, inherited states. An unreadable part of the file is reported as a problem, and the check
-continues after it.
+continues after this part.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _blob_problems(tables: Tables, namespace: str, steps: Steps) -> Iterator[Pro
 
 
 class _StreamCheck:
-    """The check of one stream. `count` entries are readable; `erased` of them were erased."""
+    """The check of one stream. `count` entries are readable, and `erased` of these were erased."""
 
     def __init__(self, tables: Tables, namespace: str, stream: StreamId, steps: Steps) -> None:
         self.count = 0

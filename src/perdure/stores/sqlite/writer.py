@@ -1,11 +1,11 @@
 """The only thread of this process that writes to a database file.
 
-All requests that wait when the writer is free and has locked the file are executed in one
-transaction (group commit), so they share its ``fsync``. A rejected request does not affect other
-requests. After an unexpected error the transaction is rolled back and its requests run one by one,
-so that a request fails only for its own errors. The waiting loops are woken once per transaction.
-Requests that several callers make directly after their results reach the writer as one group again;
-otherwise writer and loop would compete for Python's lock.
+All requests that wait when the writer is free and has locked the file run in one transaction (group
+commit), so they share one ``fsync``. A rejected request does not affect other requests. After an
+unexpected error the transaction is rolled back and its requests run one by one, so that only the
+request that causes an error fails. The event loops that wait for results are woken once per
+transaction. Requests that several callers make directly after receiving results reach the writer as
+one group again; otherwise the writer and the loop would compete for Python's lock.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ Callback = Callable[["Answer[Any]"], object]
 
 
 class Answer(Generic[T]):
-    """An awaitable for one task: like a future, but the waiter continues immediately.
+    """An awaitable for one task, like a future, except that the waiting task continues immediately.
 
-    An asyncio future schedules its waiter for the next round of the loop, after the operating
-    system is polled again. An `Answer` is delivered in the loop round of its own callback. Used on
-    the loop's thread; the writer's thread also reads `is_cancelled`.
+    An asyncio future schedules the waiting task for the next round of the loop, after the operating
+    system is polled again. An `Answer` is delivered in the loop round of its own callback. Use an
+    answer on the loop's thread only; the writer's thread also reads `is_cancelled`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -58,7 +58,7 @@ class Answer(Generic[T]):
         self._waiting: tuple[Callback, Context] | None = None
 
     def give(self, value: T | None, error: BaseException | None) -> None:
-        """Set the outcome; the waiter, unless cancelled, continues before this call returns."""
+        """Set the outcome; the waiting task, unless cancelled, continues before this returns."""
         if self.is_cancelled:
             return
         self._is_given = True
@@ -85,7 +85,7 @@ class Answer(Generic[T]):
         self._waiting = callback, context
 
     def cancel(self, msg: object = None) -> bool:
-        """Cancel the waiter; its request may still be executed."""
+        """Cancel the waiting task; its request may still run."""
         if self._is_given or self.is_cancelled:
             return False
         self.is_cancelled = True
@@ -119,8 +119,8 @@ def _nothing(_: Tables) -> None:
 class Writer:
     """Runs work on its own connection, on its own thread.
 
-    Calls `on_commit` on that thread after each committed transaction, with the streams it wrote
-    to.
+    Calls `on_commit` on that thread after each committed transaction, with the streams that the
+    transaction wrote to.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class Writer:
                 self._carry_out(group)
 
     def _gather(self, group: list[_Job], *, is_waiting: bool = False) -> None:
-        """Add the waiting jobs to `group`; with `is_waiting` wait for one, except at the end."""
+        """Add the waiting jobs to `group`; with `is_waiting`, wait for one unless closing."""
         queue = self._queue
         while len(group) < MAX_GROUP and not self._is_ending:
             if queue.empty() and (group or not is_waiting):
@@ -242,7 +242,9 @@ class Writer:
             self._deliver(group, outcomes)
 
     def _attempt(self, group: list[_Job], *, is_open: bool = False) -> list[Outcome] | None:
-        """Run the jobs and return their outcomes. None if no job ran; then run each job alone.
+        """Run the jobs and return their outcomes.
+
+        Returns None if the outcome of the group is invalid; the caller then runs each job alone.
 
         With `is_open`, the group also receives jobs that arrive while another process locks the
         file.
@@ -343,4 +345,4 @@ class Writer:
 
 
 class _InDoubt(Exception):
-    """The disk failed at the end of a commit: the outcome is unknown."""
+    """The disk failed at the end of a commit, so the outcome is unknown."""

@@ -1,8 +1,9 @@
-"""Remove unreferenced contents while others write.
+"""Remove unreferenced contents while other processes write.
 
 First a reader scans the namespace for names of contents, up to the position before which no new
 commit can appear. Then the remaining contents are removed, after a scan of the newer entries under
-a lock that blocks new contents. A commit that references a content again stores that content again.
+a lock that blocks new contents. A commit that references a removed content again also stores that
+content again.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _LAST = 2**63 - 1
 async def remove_unreferenced(db: Database) -> tuple[int, int]:
     """Remove unreferenced contents of the namespace; return their number and total bytes.
 
-    Durable: each batch separately; after a kill, the next call continues.
+    Durable: each batch is durable by itself; after a kill, the next call continues.
     """
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
@@ -82,7 +83,7 @@ async def remove_unreferenced_of(db: Connected, namespace: str, names: set[str])
 async def _find_unreferenced(
     db: Connected, ns: str, names: set[str] | None
 ) -> tuple[int, list[str]]:
-    """Return a position, and the contents (of `names`) without a reference up to it."""
+    """Return a position, and the contents (of `names`) that no entry up to it references."""
     _, ((upto,),) = await run_statements(db, ns, [Statement(_SETTLE), Statement(_HORIZON)])
     values = (ns, names is None, Texts(sorted(names or ())), *_between(ns, 0, upto))
     (rows,) = await run_statements(db, ns, [Statement(_UNNAMED, values)])

@@ -1,7 +1,7 @@
-"""Erase in one transaction: if it is killed, nothing is erased.
+"""Erase in one transaction: if the process is killed, nothing is erased.
 
-The streams are locked first, in the order of their ids; then related streams are read again until
-no new ones appear. A fork created during an erasure waits, and then fails because its origin is
+The streams are locked first, in the order of their ids; then related streams are searched until no
+new ones appear. A fork created during an erasure waits, and then fails because its origin is
 erased. Writes to other streams continue.
 """
 
@@ -210,7 +210,7 @@ class _Erasure:
         self._appender = appender
 
     async def run(self, namespace: str, random: RandomSource) -> Certificate:
-        """Erase; return the certificate, or an earlier one if all is erased already."""
+        """Erase; return the certificate, or an earlier one if the data is already erased."""
         await self._ask(LIFT, *locking_mark(self._ns))
         reach, relations = await self._reach()
         plans = await self._plans(reach, relations)
@@ -304,7 +304,7 @@ class _Erasure:
     async def _fact_plans(self, plans: Sequence[_Plan]) -> list[_Plan]:
         """Return the plans of the fact streams whose facts come from entries that `plans` erase.
 
-        These streams are locked first, until no new fact refers to an erased entry.
+        These fact streams are locked first, until no new fact refers to an erased entry.
         """
         taken = [plan.taking for plan in plans]
         locked: set[StreamId] = set()

@@ -1,7 +1,7 @@
 """Retention: the policy, the protection of sessions, and removal of one session.
 
-A removal is one transaction, under the lock of the stream's row. A concurrent fork or commit comes
-before it, or finds no session.
+A removal is one transaction, under the lock of the stream's row. A concurrent fork or commit either
+comes before the removal, or finds no session.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ async def rewrite_policy(db: Database) -> None:
 
 
 async def is_due(db: Database, policy: Retention, now: int | None) -> bool:
-    """Implement ``RetentionService.is_due``; `now` None is the server's time."""
+    """Implement ``RetentionService.is_due``; if `now` is None, use the server's time."""
     if policy.max_sessions is not None or policy.max_bytes is not None:
         found = await namespace_totals(db)
         limits = (found.sessions, policy.max_sessions), (found.body_bytes, policy.max_bytes)
@@ -190,7 +190,7 @@ def _parts(namespace: str) -> list[tuple[object, ...]]:
 
 
 async def holdings(db: Database, now: int | None) -> list[Holding]:
-    """Implement ``RetentionService.holdings``; `now` None is the server's time."""
+    """Implement ``RetentionService.holdings``; if `now` is None, use the server's time."""
     (rows,) = await db.ask(Statement(_ALL, _values(db, now)))
     return [_holding(row) for row in rows]
 
@@ -265,15 +265,15 @@ async def forget_keys(db: Database, before: int) -> int:
 
 
 async def forget_old_keys(db: Database, now: int | None) -> int:
-    """Delete the keys older than `KEY_WINDOW_MS`; `now` None is the server's time."""
+    """Delete the keys older than `KEY_WINDOW_MS`; if `now` is None, use the server's time."""
     (rows,) = await db.ask(Statement(_AT, (now,)))
     return await forget_keys(db, rows[0][0] - KEY_WINDOW_MS)
 
 
 async def give_back(db: Database) -> int:
-    """Implement ``RetentionService.give_back``, if permitted; else the server frees space later.
+    """Implement ``RetentionService.give_back`` if permitted; otherwise the server frees space.
 
-    A vacuum returns the free pages at a table's end.
+    A vacuum returns only the free pages at the end of a table.
     """
     connected = await db.connect_apart()
     try:

@@ -1,8 +1,8 @@
 """Quotas: one row per namespace, updated in the transaction of each commit.
 
 Each stream's row states whether its namespace has a quota, so an append without a quota needs no
-extra query (migration 4). With a quota, commits to the namespace wait for each other at the quota's
-row.
+extra query (migration 4). With a quota, commits to the namespace wait for each other, because each
+locks the quota's row.
 """
 
 from __future__ import annotations
@@ -76,5 +76,5 @@ async def set_quota(db: Database, quota: Quota) -> None:
 
 
 def counting(namespace: str, *, sessions: int = 0, entries: int = 0, size: int = 0) -> Statement:
-    """Return the statement that updates the counts of a quota, if there is one; `size` is bytes."""
+    """Return the statement that updates the counts of a quota, if any; `size` is in bytes."""
     return Statement(_COUNT, (namespace, sessions, entries, size))

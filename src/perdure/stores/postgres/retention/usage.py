@@ -1,4 +1,4 @@
-"""Size of a namespace: stored counts up to a position, plus the entries and contents after it.
+"""The size of a namespace: stored counts up to a position, plus the data after this position.
 
 A commit does not update the counts, so that commits of a namespace do not wait for each other at
 one row. The call that reads the counts also updates them. An erasure or removal resets the counts.
@@ -115,12 +115,12 @@ async def namespace_totals(db: Database) -> NamespaceTotals:
 
 
 def asking_held(namespace: str, upto: int = _LAST) -> Statement:
-    """Query generation, position, the rows after it, and the fields of `NamespaceTotals`."""
+    """Query the generation, the position, the later rows, and the fields of `NamespaceTotals`."""
     return Statement(_HELD, (namespace, *(namespace, upto) * 3))
 
 
 def asking_kept(namespace: str) -> Statement:
-    """Query the generation and position, and the stored fields of `NamespaceTotals`."""
+    """Query the generation, the position, and the stored fields of `NamespaceTotals`."""
     return Statement(_KEPT, (namespace,))
 
 

@@ -1,8 +1,8 @@
 """The log of a namespace of a database, as the search index reads it.
 
-A text has the position of its entry. The position of a stream's initial title is the negative
-position of the stream's creation. The log is read up to the horizon (``perdure.settle``): no commit
-in progress can add an entry before the horizon.
+A text has the position of its entry. The position of a stream's initial title is the negative of
+the position at which the stream was created. The log is read up to the horizon
+(``perdure.settle``): no commit in progress can add an entry before the horizon.
 """
 
 from __future__ import annotations
@@ -191,7 +191,10 @@ class PostgresLog:
         return rows
 
     async def _found(self, rows: Sequence[Row]) -> Sequence[Found]:
-        """Return the searchable texts in `rows`. Uses a thread, because a row may be very long."""
+        """Return the searchable texts in `rows`.
+
+        Runs on a thread, because a row may be very long.
+        """
         return await self.compute(lambda: _found_in(rows)) if rows else []
 
 

@@ -1,7 +1,7 @@
-"""The search index of a PostgreSQL database: each of its plans runs over one connection.
+"""The search index of a PostgreSQL database; each operation runs over one connection.
 
-An index step locks its mark, which no writer needs, from reading to the commit. So other indexing
-processes and erasures of the namespace wait. A search reads one snapshot.
+An index step locks the index mark, which no writer needs, from the start of reading until the
+commit. So other indexing processes and erasures of the namespace wait. A search reads one snapshot.
 """
 
 from __future__ import annotations
@@ -144,7 +144,10 @@ async def _one_moment(db: Database) -> AsyncGenerator[Connected]:
 
 @asynccontextmanager
 async def _locked(db: Database) -> AsyncGenerator[Connected]:
-    """Open a transaction that blocks other changes of the index. It does not wait for the disk."""
+    """Open a transaction that blocks other changes of the index.
+
+    Its commit does not wait for the disk.
+    """
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
         await run_statements(connected, ns, [Statement(_SOON), *locking_mark(ns)])
@@ -157,7 +160,7 @@ def _log(connected: Connected, db: Database) -> PostgresLog:
 
 
 async def index(db: Database, on_progress: OnProgress | None = None) -> None:
-    """Index the entries after the mark, if a search should not scan them itself."""
+    """Index the entries after the mark, unless they are so few that a search should scan them."""
     upto = await _progress(db)
     if upto.is_due:
         await _index_upto(db, upto, on_progress)
@@ -173,7 +176,7 @@ async def reindex(db: Database, on_progress: OnProgress | None = None) -> int:
 
 
 async def _progress(db: Database) -> Progress:
-    """Return how far the index lags behind the log; counts up to ``sizes.SCANNED`` + 1 entries."""
+    """Return how far the index is behind the log; counts at most ``sizes.SCANNED`` + 1 entries."""
     ns, most = db.namespace, sizes.SCANNED + 1
     values = (ns, list(KINDS), most, ns, most, ns, ns, VERSION)
     _, rows = await db.ask(Statement(_SETTLE), Statement(BEHIND, values))
@@ -209,7 +212,7 @@ async def _is_last_step(db: Database, upto: Progress) -> bool:
 
 
 class _BlockingLog(PostgresLog):
-    """The log, read on a separate thread."""
+    """The log, read by blocking calls on a separate thread."""
 
     async def compute(self, work: Callable[[], T]) -> T:
         return work()

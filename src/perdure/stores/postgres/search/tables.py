@@ -301,9 +301,10 @@ class PostgresWriter:
 
 
 def locking_mark(namespace: str) -> list[Statement]:
-    """Lock the search mark, before any stream: blocks indexing until the transaction ends.
+    """Lock the search mark before any stream; this blocks indexing until the transaction ends.
 
-    The call creates a missing mark: without a row, two erasures would not wait for each other.
+    The call creates a missing mark, because without a row two erasures would not wait for each
+    other.
     """
     begin = Statement(_BEGIN_MARK, (namespace, VERSION))
     return [begin, Statement(_LOCK_MARK, (namespace,))]
@@ -315,7 +316,7 @@ def mark_in(rows: Sequence[Row]) -> Mark:
 
 
 async def forget(db: Connected, namespace: str, positions: Sequence[int]) -> int:
-    """Run ``indexer.forget`` for a namespace, in the transaction of `db`, and remove vectors."""
+    """Run ``indexer.forget`` for a namespace in the transaction of `db`, and remove the vectors."""
     ask = partial(run_statements, db, namespace)
     await PostgresVectors(ask, namespace).remove(positions)
     return await indexer.forget(PostgresWriter(db, namespace), positions)

@@ -1,4 +1,4 @@
-"""The vectors of a namespace in a database: as bytes, or in pgvector's type if installed.
+"""The vectors of a namespace in a database: as bytes, or in pgvector's type if it is installed.
 
 ``stores/postgres/migrations`` documents the columns. The migration chooses the type of a vector.
 """
@@ -119,7 +119,7 @@ class PostgresVectors:
 
 
 def _signed_bytes(sent: bytes) -> bytes:
-    """Return the numbers of a binary array of reals as signed bytes; they must be integers."""
+    """Return the numbers of a binary array of reals as signed bytes; all must be integers."""
     words = array("f")
     words.frombytes(sent[_HEAD:])
     words.byteswap()  # from network order, as every machine that perdure runs on needs

@@ -2,7 +2,8 @@
 
 The writer continues meanwhile, so a checkpoint is rarely complete, and the log can restart only
 after a complete checkpoint. An immediate retry would cost two ``fsync`` per commit. So the log may
-grow; it is checkpointed from time to time, and finally a checkpoint blocks all writers briefly.
+grow: it is checkpointed from time to time, and if it grows too large, a checkpoint blocks all
+writers briefly.
 """
 
 from __future__ import annotations

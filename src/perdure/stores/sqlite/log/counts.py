@@ -1,6 +1,6 @@
-"""Verify the derived data of a namespace: counts, open entries, the indexes of lists.
+"""Verify the derived data of a namespace: counts, open entries, and the indexes of lists.
 
-All of the data can be computed from the log, but a received file may contain wrong data.
+All of this data can be computed from the log, but a received file may contain wrong data.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LIMIT 100
 
 
 def count_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
-    """Yield every wrong count, and every entry that is wrongly open or closed."""
+    """Yield every wrong count, and every entry whose open or closed state is wrong."""
     try:
         number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
         if number is not None:
@@ -92,7 +92,7 @@ def _wrong_open_entries(tables: Tables, number: int) -> Iterator[Problem]:
 
 
 def _wrong_indexes(tables: Tables) -> Iterator[Problem]:
-    """Check the data that session lists are read from."""
+    """Check the data that session lists use."""
     for row in list(tables.rows("PRAGMA integrity_check(stream)")):
         if row[0] != "ok":
             yield Problem(None, None, f"an index of the sessions is damaged: {row[0]}")

@@ -1,12 +1,11 @@
-"""The ``fsync`` of the write-ahead log: after the file is unlocked, unlike in SQLite.
+"""The ``fsync`` of the write-ahead log, which happens after the file is unlocked.
 
 A commit is written at ``synchronous = NORMAL``, so a power cut leaves no partial commit: the
 remaining log is always a prefix of the log. For durability "full", the log is then synced through
 the file that SQLite itself has open. Several processes sync concurrently, and no process waits for
-another's disk while it holds the lock. Data read meanwhile could still be lost in a power cut. So
-no call returns the data of a commit, of any process, before a later sync. After a failed sync no
-call returns until the log
-has restarted.
+another process's disk write while it holds the lock. Data that is read before the sync could still
+be lost in a power cut. So no call returns the data of a commit, of any process, before a sync that
+covers this commit. After a failed sync no call returns until the log has restarted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Track the entries that wait for another entry, in the transaction that appends either."""
+"""Track the entries that wait for another entry, in the transaction that appends one of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Lists of sessions and of open turns, read only as far as needed.
 
 A list with a query or an id prefix is read in rounds. Each round reads the sessions whose name or
-id may match, if they are few; otherwise it reads more of the newest sessions. So a list costs only
-the cheaper of the two ways.
+id may match, if there are only a few; otherwise it reads more of the newest sessions. So a list
+costs only as much as the cheaper of these two reads.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def _few(
 ) -> list[Row] | None:
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
-    Newest activity first. None if the indexes have more than `most` of both kinds.
+    Newest activity first. Returns None if the indexes contain more than `most` sessions of both
+    kinds.
     """
     number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
     streams = _prefixed(tables, number, prefix, most) if prefix else None
@@ -153,7 +154,7 @@ def _prefixed(tables: Tables, namespace: int, prefix: str, most: int) -> set[int
 
 
 def _named(tables: Tables, namespace: int, parts: Sequence[bytes], most: int) -> set[int] | None:
-    """Return the streams of the rarest of `parts`; None if there are more than `most`."""
+    """Return the streams with the rarest of `parts`; None if there are more than `most`."""
     long = list(tables.rows(_WITH_LONG_NAME, namespace, LONG_NAME, most + 1))
     fewest: list[Row] | None = None
     for part in reversed(parts):  # names differ more at their ends than at their beginnings

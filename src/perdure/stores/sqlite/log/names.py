@@ -1,4 +1,4 @@
-"""Index parts of names, for lists: written by each commit, checked by verify."""
+"""Index parts of names for lists; each commit writes them, and ``verify`` checks them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def list_changed(
 
 
 def name_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
-    """Yield every session whose parts do not match its name and id."""
+    """Yield every session whose indexed parts do not match its name and id."""
     try:
         number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
         yield from _wrong_names(tables, number)

@@ -1,8 +1,8 @@
 """The newest sessions of a plain store file, read without opening the store.
 
-Shell completion runs at each key press, and a store costs three times the CPU of this module: its
-threads, an event loop, keys. This module creates no file, waits for no lock and repairs nothing.
-Whatever is unusual about the file is left to the store.
+Shell completion runs at each key press, and opening a store costs three times the CPU time of this
+module, for threads, an event loop and keys. This module creates no file, waits for no lock and
+repairs nothing. If anything about the file is unusual, the caller must open the store instead.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def quick_list(
 ) -> list[SessionInfo] | None:
     """Return the sessions that ``SqliteStore.sessions`` would return with the scope "all".
 
-    None if the store has to be opened to know them: the file is missing, encrypted, locked,
-    damaged or of another version, an erasure is unfinished, or there is no such namespace.
+    Returns None if the store has to be opened to get the list: the file is missing, encrypted,
+    locked, damaged or of another version, an erasure is unfinished, or there is no such namespace.
     """
     address = _read_only_address(path)
     if address is None:
@@ -48,7 +48,7 @@ def quick_list(
 
 
 def _read_only_address(path: Path) -> str | None:
-    """Return the URI with which SQLite reads the file and creates no other; None without one."""
+    """Return the URI with which SQLite only reads the file; None if there is no such URI."""
     if not path.is_file():
         return None
     has_log, has_index = (path.with_name(path.name + end).exists() for end in ("-wal", "-shm"))

@@ -1,8 +1,8 @@
 """Spans: ranges of entry positions in a file that belong to one namespace.
 
-Reads of a namespace in position order use its spans, so that entries of other namespaces between
-the spans cost nothing. In the SQL of this module, ``?1`` is the number of the namespace and ``a``
-is a span.
+Reads of a namespace in position order use the namespace's spans, so that entries of other
+namespaces between the spans cost no time. In the SQL of this module, ``?1`` is the number of the
+namespace and ``a`` is a span.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AND a.first >= coalesce(
 
 
 def begin_span(tables: Tables, namespace: int, first: int) -> None:
-    """Record that entries of `namespace` follow another namespace's from position `first` on."""
+    """Record that, from position `first` on, entries of `namespace` follow another namespace's."""
     if tables.value(NEWEST_SPAN) != namespace:
         tables.run("INSERT INTO span VALUES (?, ?)", (first, namespace))
     tables.newest_namespace = namespace

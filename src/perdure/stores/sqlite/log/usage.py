@@ -1,4 +1,4 @@
-"""Size of a namespace: the counts that triggers maintain, plus the entries not yet counted."""
+"""The size of a namespace: the counts that triggers maintain, plus the entries not counted yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBER = "SELECT no FROM namespace WHERE name = ?"
 class NamespaceTotals(NamedTuple):
     """Totals of a namespace. `sessions`, `flows` and `kept` exclude erased data.
 
-    Units: bytes of bodies, of contents, and of contents in their stored form.
+    Units: bytes of bodies, bytes of contents, and bytes of contents in their stored form.
     """
 
     streams: int = 0
@@ -37,7 +37,7 @@ class NamespaceTotals(NamedTuple):
 
 
 def namespace_totals(tables: Tables, namespace: str) -> NamespaceTotals:
-    """Return the current totals. Reads one row and at most some hundred entries."""
+    """Return the current totals of a namespace. Reads one row and at most some hundred entries."""
     number = tables.value(_NUMBER, namespace)
     return (
         totals_of(tables, int(number)) or NamespaceTotals()

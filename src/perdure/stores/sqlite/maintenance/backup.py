@@ -1,8 +1,7 @@
 """Copy a database file as of one moment, while other processes write to it.
 
-One statement reads the whole file inside one read transaction, which blocks no process, because new
-writes go to the write-ahead log. The copy is encrypted with the store's own key, and contains no
-leases.
+One statement reads the whole file inside one read transaction, which blocks no process: new writes
+go to the write-ahead log. The copy is encrypted with the store's own key, and contains no leases.
 """
 
 from __future__ import annotations
@@ -96,11 +95,14 @@ class Content:
         return segments.moment_of(self._tables, namespace, stream, seq)
 
     def standings_at(self, namespace: str, moment: Moment) -> list[SegmentState]:
-        """Return the states of all streams of a namespace at `moment`."""
+        """Return the states of all streams of a namespace at the given `moment`."""
         return segments.standings_at(self._tables, namespace, moment)
 
     def problems(self, told: Report | None = None) -> Iterator[tuple[str, Problem]]:
-        """Yield every fault with its namespace. Reports the progress per namespace to `told`."""
+        """Yield every fault, with the namespace of the fault.
+
+        Reports the progress in each namespace to `told`.
+        """
         for namespace in self.namespaces():
             for problem in verification(self._tables, namespace, told).problems:
                 yield namespace, problem

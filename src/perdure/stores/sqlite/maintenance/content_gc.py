@@ -1,8 +1,9 @@
-"""Delete unreferenced contents and free pages, in small transactions.
+"""Delete unreferenced contents and free database pages, in small transactions.
 
-First a reader scans the whole namespace for content names. Then the writer deletes the contents
-that the scan did not find, in batches, and checks new entries before each batch. A commit that
-references a content again stores it again, so in either order the content exists afterwards.
+First a reader scans the whole namespace for content names. Then the writer deletes, in batches, the
+contents that the scan did not find, and checks the new entries before each batch. A commit that
+references a content again also stores it again, so the content exists afterwards, whichever comes
+first.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def find_unreferenced(
 ) -> UnreferencedContents:
     """Return the contents that `remove` may delete, among all or those in `among`.
 
-    Reads every body of the namespace, if there are such contents.
+    Reads every body of the namespace if there are any contents to check.
     """
     number = int(tables.value("SELECT no FROM namespace WHERE name = ?", namespace) or 0)
     rows = tables.rows("SELECT no, digest, size FROM blob WHERE namespace = ?", number)
@@ -73,7 +74,10 @@ def find_unreferenced(
 
 
 def remove(found: UnreferencedContents, part: Sequence[Blob], tables: Tables) -> list[int]:
-    """Delete the still unreferenced contents of `part`; return their sizes. In a transaction."""
+    """Delete the contents of `part` that are still unreferenced; return their sizes.
+
+    In a transaction.
+    """
     blobs = {blob.digest: blob for blob in part}
     _leave_out(blobs, _texts(tables, found.namespace, after=found.upto))
     removed = [tables.value(_REMOVE, blob.no, blob.digest) for blob in blobs.values()]
@@ -96,7 +100,7 @@ def in_batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
 
 
 def _texts(tables: Tables, namespace: int, *, after: int) -> Iterator[bytes]:
-    """Yield all texts that may name a content: later entries, headers, partial answers."""
+    """Yield all texts that may reference a content: later entries, headers, partial answers."""
     for sql, values in (
         (_BODIES_AFTER, (after, namespace)),
         (_HEADERS, (namespace,)),
@@ -107,7 +111,7 @@ def _texts(tables: Tables, namespace: int, *, after: int) -> Iterator[bytes]:
 
 
 def _leave_out(blobs: dict[str, Blob], texts: Iterable[bytes]) -> None:
-    """Remove from `blobs` every content that one of `texts` names."""
+    """Remove from `blobs` every content that one of `texts` references."""
     for text in texts:
         for name in NAME.findall(text):
             blobs.pop(name.decode(), None)

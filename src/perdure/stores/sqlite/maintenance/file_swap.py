@@ -1,7 +1,7 @@
 """Replace a store's file in one step, under an exclusive lock, and preserve the old file.
 
 A database and its write-ahead log belong together, because SQLite would replay a leftover log into
-another database. So the log is removed before another file gets the store's name.
+another database. So the write-ahead log is removed before another file gets the store's name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def addressing_connection(site: Site) -> Connection:
 
 
 def take_alone(db: Connection, site: Site) -> None:
-    """Lock the store exclusively until `db` is closed; its log is merged and removed.
+    """Lock the store exclusively until `db` is closed; merge and remove its write-ahead log.
 
     Raises: StoreInUse while another connection has the store open; apsw.Error.
     """
@@ -74,7 +74,7 @@ def new_file(path: Path) -> None:
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Rename `new`, which has no log, to `path` in one step; first remove old logs there.
+    """Rename `new`, which has no log, to `path` in one step, after removing old logs at `path`.
 
     Durable: on return.
     """
@@ -106,9 +106,9 @@ def put_where_nothing_is(new: Path, path: Path) -> None:
 def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
     """Rename `new` to `path`; move the previous file and its log to the folder `aside`.
 
-    `site` is the previous store, if SQLite can still open it; the function locks it exclusively
-    meanwhile. After a kill at any moment, the previous store is complete under its name, or in
-    `aside`.
+    `site` is the previous store, if SQLite can still open it; the function locks this store
+    exclusively meanwhile. After a kill at any moment, the previous store is complete, either under
+    its name or in `aside`.
     Durable: on return. Raises: StoreInUse, StoreUnavailable.
     """
     if is_attached(path):

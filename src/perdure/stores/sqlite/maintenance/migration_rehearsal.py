@@ -15,10 +15,10 @@ from perdure.stores.sqlite.rows import Connection
 
 
 def rehearse_migration(path: Path, key: StoreKey | None = None) -> MigrationPlan:
-    """Return the migrations that the store at `path` needs, after a rolled-back trial run.
+    """Return the migrations that the store at `path` needs, after running them and rolling back.
 
     A read-only store is only inspected. Blocks.
-    Raises: as ``SqliteStore.open``; StoreCorrupt if a step fails.
+    Raises: the errors of ``SqliteStore.open``; StoreCorrupt if a step fails.
     """
     site = locate_site(path, key=key)
     db: Connection | None = None

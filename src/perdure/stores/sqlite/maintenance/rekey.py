@@ -2,11 +2,11 @@
 
 The copy is written in the store's folder, checked and synced, and then renamed to the store's name.
 After a kill at any moment the store is complete, under the old key or the new one. Opening the
-store removes a leftover encrypted copy; a plain one is removed immediately (`rekey_copy`).
-Meanwhile this process locks the store exclusively: it leaves write-ahead mode, which only succeeds
-without other connections, and keeps the lock. A process that waited for that lock finds that its
-open file is unlinked and has no log. SQLite refuses to write to such a file, and
-`connections.connection` detects it.
+store removes a leftover encrypted copy; a plain-text copy is removed immediately (`rekey_copy`).
+Meanwhile this process locks the store exclusively: it leaves write-ahead mode, which succeeds only
+if there are no other connections, and keeps the lock. A process that waited for that lock then
+finds that its open file is unlinked and has no write-ahead log. SQLite refuses to write to such an
+unlinked file, and `connections.connection` detects the case.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ def is_encrypted(path: Path) -> bool:
 
 
 def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Report) -> None:
-    """Re-encrypt the store at `path` from `key` to `new_key`; None: plain.
+    """Re-encrypt the store at `path` from `key` to `new_key`; a key of None means no encryption.
 
-    Durable: on return; until then the old key opens the store. Blocks.
+    Durable: the change is durable when the call returns; until then the old key opens the store.
+    Blocks.
     Raises: as ``SqliteStore.open``; StoreInUse while any other connection has the store open;
-    StoreFull if there is no room for a copy. After any error the store is complete. It has the old
-    key, except if the disk failed in the very last step.
+    StoreFull if there is no room for a copy. After any error the store is complete. The store then
+    has the old key, except if the disk failed in the very last step.
     """
     site = locate_site(path.resolve(), key=key)
     if not site.is_writable:
@@ -111,10 +112,11 @@ def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) 
 
 
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
-    """Check that the copy opens with the new key, is sound, and has as many rows as the store.
+    """Check that the copy opens with the new key, is sound, and has the store's number of rows.
 
-    The check also creates the copy's write-ahead log. A later creation would need a journal; a
-    process with the old file open would mistake this for its own crash journal and delete it.
+    The check also creates the copy's write-ahead log. Creating the log later would need a journal;
+    a process that has the old file open would mistake this journal for its own crash journal and
+    delete it.
     """
     site = Site(copy, (0, 0), is_writable=True, key=new_key)
     copied = bare_connection(site, b"")
@@ -128,7 +130,7 @@ def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
 
 
 def _counts(db: Connection) -> list[object]:
-    """Return the number of rows per table."""
+    """Return the number of rows in each table."""
     names = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     tables = sorted(name for name in names if not name.startswith("sqlite_"))
     return [

@@ -1,8 +1,8 @@
 """Repair a damaged store: keep all readable data and report the losses.
 
 A new store is written next to the damaged one, checked, and renamed in one step. The damaged file
-is preserved, with its log and a report. After a kill at any moment, the store is either unchanged
-or repaired, and the next repair removes leftovers.
+is preserved, together with its log and a report. After a kill at any moment, the store is either
+unchanged or repaired, and the next repair removes leftovers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def repair(
 
     `at` is the time recorded in the log. A store without a fault stays unchanged.
     Reports the progress of each step to `told`: check, salvage, final check.
-    Durable: on return. Memory: the size of the store's content.
+    Durable: on return. Memory: needs as much memory as the size of the store's content.
     Raises: NotAStore, KeyMissing, KeyWrong; StoreInUse; StoreExists for `to`; StoreTooNew,
     StoreTooOld.
     """
@@ -116,7 +116,7 @@ def repair(
 def _folder(work: Path) -> Generator[None]:
     """Create the empty folder `work` for exclusive use; remove it at the end.
 
-    Raises: StoreInUse while another repair uses it; StoreFull, StoreReadOnly.
+    Raises: StoreInUse while another repair uses the folder; StoreFull, StoreReadOnly.
     """
     try:
         if not work.parent.is_dir():
@@ -142,7 +142,7 @@ def _folder(work: Path) -> Generator[None]:
 def _hold_store(path: Path, key: StoreKey | None) -> Generator[None]:
     """Lock the store against writes, if SQLite can still open it.
 
-    Changes nothing; the store's log is not replayed.
+    Changes nothing; the store's write-ahead log is not replayed.
     """
     db = _open_damaged(path, key)
     try:
@@ -187,7 +187,7 @@ def _lock(db: Connection, path: Path) -> None:
 
 
 def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | None) -> bool:
-    """Return the faults of the store, as far as a copy of the store can be opened."""
+    """Return the faults of the store, as far as a copy of it can be opened."""
     copy = work / "looked-at.db"
     copy_store(path, copy)
     try:
@@ -245,7 +245,7 @@ def _rebuilt(
 
 
 def _cut_off(missing_bytes: int) -> Iterator[Problem]:
-    """Yield a problem if the file is cut off, because lost pages leave no other trace."""
+    """Yield a problem if the file's end is missing: lost pages leave no other trace."""
     if missing_bytes:
         text = f"the file was cut off: its last {missing_bytes:,} bytes are gone"
         yield Problem(None, None, text)
@@ -304,7 +304,7 @@ def _transaction(tables: Tables) -> Generator[None]:
 
 
 def _close_log(site: Site) -> None:
-    """Merge the log, so that the new store is one file."""
+    """Merge the write-ahead log, so that the new store is a single file."""
     content = Content(site.path, site.key)
     content.close()
     for name in ("-wal", "-shm"):
@@ -313,7 +313,7 @@ def _close_log(site: Site) -> None:
 
 
 def _check(new: Path, key: StoreKey | None, told: OnProgress | None) -> list[Problem]:
-    """Check the new store; return the entries with a missing content. Raises: StoreCorrupt."""
+    """Check the new store; return the entries whose content is missing. Raises: StoreCorrupt."""
     content = Content(new, key)
     missed: list[Problem] = []
     try:

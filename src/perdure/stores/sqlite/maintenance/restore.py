@@ -26,7 +26,7 @@ _EARLIER = "-restored"
 
 
 def earlier_store(path: Path) -> Path:
-    """Return the path at which a store of an earlier moment is built before its renaming."""
+    """Return the path where a restored store of an earlier moment is built before it is renamed."""
     return path.with_name(path.name + _EARLIER)
 
 

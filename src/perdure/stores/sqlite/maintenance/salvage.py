@@ -1,7 +1,7 @@
 """Read every row of a damaged database file that is still readable, page by page.
 
-The file is never read from the root, because inner pages may be damaged. Each page is read as a
-separate table, through SQLite, which decrypts and verifies encrypted pages. The columns of a row
+The file is never read from its root page, because inner pages may be damaged. Each page is read as
+a separate table, through SQLite, which decrypts and verifies encrypted pages. The columns of a row
 identify its table; entries and contents are verified by their hashes. Works on a copy and never
 writes to the store.
 """
@@ -45,7 +45,7 @@ _PAGE_SIZES = frozenset(2**power for power in range(9, 17))
 
 
 class Salvage:
-    """Rows by table, as tuples of the columns that ``migrations`` define.
+    """Rows by table, as tuples of the columns that the ``migrations`` define.
 
     Shape: includes duplicates of rows that are in the file twice.
     """
@@ -63,12 +63,15 @@ class Salvage:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row was read. In an encrypted store: wrong key, or all pages are damaged."""
+        """Whether no row was read.
+
+        In an encrypted store this means that the key is wrong, or that all pages are damaged.
+        """
         found = (self.names, self.streams, self.births, self.entries, self.commits, self.contents)
         return not any(found)
 
     def take(self, rowid: int, row: Row) -> None:
-        """Add a row, if it belongs to a table of perdure."""
+        """Add a row, if it belongs to one of perdure's tables."""
         for is_one, width, kept in (
             (_is_entry, 14, self.entries),
             (_is_content, 6, self.contents),
@@ -108,7 +111,8 @@ def salvage_file(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
 def copy_store(path: Path, copy: Path) -> None:
     """Copy a database and its log, byte by byte.
 
-    Uses SQLite's file layer, because any other would release this process's locks on the database.
+    Uses SQLite's file layer, because any other way to read the file would release this process's
+    locks on the database.
     """
     for name in ("-wal", "-journal"):
         log = path.with_name(path.name + name)
@@ -162,7 +166,7 @@ def _page_bytes(head: bytes) -> int:
 
 
 def _give_new_first_page(copy: Path) -> None:
-    """Write a first page without references to the plain copy; no other page needs it."""
+    """Write a first page without references to the unencrypted copy; no other page needs it."""
     size = copy.stat().st_size
     with copy.open("r+b") as file:
         page = _page_bytes(file.read(100))
@@ -188,9 +192,9 @@ def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
 
 
 def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
-    """Write a first page to an encrypted copy; pages are encrypted separately, so any page fits.
+    """Write a first page to an encrypted copy; any page fits, because each is encrypted separately.
 
-    The page states at least as many pages as the copy has, and two tables, for `_slots`.
+    The page states a page count that is at least that of the copy, and two tables, for `_slots`.
     """
     other = copy.parent / "other.db"
     other.unlink(missing_ok=True)
@@ -229,7 +233,7 @@ def _look_through(db: Connection, found: Salvage) -> None:
 
 
 def _slots(db: Connection) -> list[Row]:
-    """Return schema rows that can be rewritten, if the schema could not be emptied.
+    """Return schema rows that can be rewritten, in case the schema could not be emptied.
 
     The rows are small: changing them allocates and frees no page, even in a damaged file.
     """
@@ -302,7 +306,7 @@ def _take_index(db: Connection, name: str, found: Salvage) -> bool:
 def _rows(db: Connection, columns: str, name: str) -> Iterator[Row]:
     """Yield the readable rows of the page that is declared as the table `name`.
 
-    If a row is unreadable, the rows after it are read one by one, by their place on the page.
+    If a row is unreadable, the rows after it are read one by one, by their position on the page.
     """
     select = f'SELECT {columns} FROM "{name}"'  # noqa: S608 - a name out of the schema
     count = 0
@@ -319,7 +323,7 @@ def _rows(db: Connection, columns: str, name: str) -> Iterator[Row]:
 def _cells(db: Connection, name: str) -> int:
     """Return the number of rows of a leaf page; 0 for any other page.
 
-    The rows below an inner page are read with their own leaf pages.
+    The rows below an inner page are read with the leaf pages that contain them.
     """
     counting = f'SELECT count(*) FROM "{name}"'  # noqa: S608 - a name out of the schema
     try:

@@ -1,7 +1,7 @@
 """Read the streams of an SQLite file as stored segments, and store received segments.
 
-Received entries get their places in runs and on branches as in any append. Received entries keep
-their salts, digests and hashes.
+Received entries get their places in runs and on branches like appended entries. Received entries
+keep their salts, digests and hashes.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def receive(
 
 
 def _stream(tables: Tables, namespace: str, share: StreamSegment) -> Stream:
-    """Return the stream of `share`; create it if `share` is its beginning."""
+    """Return the stream of `share`; create the stream if `share` is the beginning of it."""
     name = share.header.id
     tables.standing.pop((namespace, name), None)
     number = namespace_number(tables, namespace)

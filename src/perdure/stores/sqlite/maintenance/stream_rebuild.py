@@ -39,7 +39,7 @@ class SalvagedDatabase(msgspec.Struct, frozen=True):
 
 
 def remains_in(found: Salvage, kinds: Mapping[int, str]) -> SalvagedDatabase:
-    """Return `found` as streams; `kinds` has the kinds of all databases."""
+    """Return the rows `found` as streams; `kinds` has the kinds of all databases."""
     return _StreamRebuild(found, kinds).rebuild()
 
 
@@ -78,7 +78,7 @@ class _StreamRebuild:
     # -- names
 
     def _take_names(self) -> None:
-        """Separate kinds from namespaces, which look alike; kinds below 34 have fixed numbers."""
+        """Separate kinds from namespaces (similar rows); kinds below 34 have fixed numbers."""
         for number, name in self._found.names:
             is_fixed = self._kinds.get(number) == name
             if name in BODIES and number >= FIRST_MET_KIND:
@@ -116,7 +116,7 @@ class _StreamRebuild:
             return None
 
     def _listed_header(self, stream: StreamId, row: Row | None) -> StreamHeader | None:
-        """Return the fields of a lost header that the session list stored."""
+        """Return the fields of a lost header that the session list contains."""
         if row is None:
             return None
         facts = {
@@ -186,7 +186,7 @@ class _StreamRebuild:
         return StoredEntry(entry, salt, digest)
 
     def _commits(self) -> dict[int, list[StoredCommit]]:
-        """Return commits by stream: each entry names its stream and the start of its commit."""
+        """Return the commits by stream; each entry gives its stream and the start of its commit."""
         found: dict[int, dict[int, StoredCommit]] = defaultdict(dict)
         top = max(self._places, default=0)
         for first, count, at, epoch, chain in (row[:5] for row in self._found.commits):

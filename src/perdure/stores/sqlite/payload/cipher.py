@@ -1,9 +1,9 @@
 """Encryption of a database file: the cipher, and how an encrypted file is recognized.
 
 SQLite3 Multiple Ciphers encrypts and authenticates every page, of the database and of its journals,
-with a raw key; there is no password to derive it from. A file starts with a random salt, and eight
-bytes of its header stay readable. The key is passed only to the connection. If a statement contains
-the key, its errors are replaced by errors without the key.
+with a raw key that is not derived from a password. A file starts with a random salt, and eight
+bytes of its header stay readable. The key is passed only to the connection. If a statement that
+contains the key fails, its error is replaced by an error without the key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FRACTIONS = b"\x40\x20\x20"
 
 
 def unlock(db: Connection, key: StoreKey | None) -> None:
-    """Make `db` read and write with `key`. This must be the first use of a connection."""
+    """Make `db` read and write with `key`. This must be the first call on a connection."""
     if key is None:
         return
     db.pragma("cipher", CIPHER)

@@ -1,7 +1,7 @@
-"""Large contents in the file: compressed if it saves space, and checked.
+"""Large contents in the file: compressed if that saves space, and verified when read.
 
-A content has the hash of its own bytes as its name, in any stored form. A read computes that hash
-again. Entry bodies are stored uncompressed, because they are read one by one.
+The name of a content is the hash of its own bytes, whatever its stored form. A read computes this
+hash again. Entry bodies are stored uncompressed, because they are read one by one.
 """
 
 from __future__ import annotations

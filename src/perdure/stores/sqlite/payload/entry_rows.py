@@ -1,7 +1,8 @@
 """Insert rows of the table ``entry``. A large body is written into its row afterwards.
 
 SQLite copies a value that is bound to a statement, copies it again into the row, and keeps the
-first copy with the statement. A body written into its row needs neither of the copies.
+first copy with the statement. A body that is written into its row afterwards needs neither of these
+copies.
 """
 
 from __future__ import annotations
@@ -34,5 +35,5 @@ def insert_entries(tables: Tables, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def _room(body: bytes) -> object:
-    """Return the value bound for `body`: the body, or zero bytes of the same length."""
+    """Return the value to bind for `body`: the body itself, or zero bytes of the same length."""
     return apsw.zeroblob(len(body)) if len(body) >= LARGE_BYTES else body

@@ -1,4 +1,4 @@
-"""Prepare commits before they are queued and the file is locked."""
+"""Prepare commits before they are queued and before the file is locked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perdure.stores.sqlite.payload.contents import PackedContent
 class Share(msgspec.Struct, frozen=True, gc=False):
     """A write with its prepared parts.
 
-    Shape: the decoded bodies, with a salt and a digest for each.
+    Shape: `bodies` are the decoded bodies, with a salt and a digest for each body.
     """
 
     write: Write

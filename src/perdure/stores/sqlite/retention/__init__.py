@@ -1,1 +1,1 @@
-"""Erasing, retention and quotas of the file."""
+"""Erasure, retention and quotas of the file."""

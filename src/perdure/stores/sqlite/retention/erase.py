@@ -1,4 +1,4 @@
-"""Run an erasure in steps, with writes of other processes in between, and resume one.
+"""Run or resume an erasure in steps, so that other processes can write in between.
 
 After a kill, the next process that opens the file continues the erasure, for any namespace.
 """
@@ -76,7 +76,7 @@ async def remove(
 
 
 async def go_on(database: Database, durability: Durability, clock: Clock) -> None:
-    """Finish erasures that this or a killed process began."""
+    """Finish the erasures that this process or a killed process began."""
     for erasure in await database.read(open_erasures):
         await _finish(database, erasure, durability, clock)
 
@@ -105,7 +105,7 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
 
 
 def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
-    """Run `work` with the garbage collector paused, which would scan all forks meanwhile."""
+    """Run `work` with Python's garbage collector paused, which would otherwise scan all forks."""
 
     def done(tables: Tables) -> T:
         with collector_paused():
@@ -115,6 +115,6 @@ def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
 
 
 def _remove_leftovers(database: Database) -> None:
-    """Remove the copy of a killed rekey, which contains all data; a running one has a lock."""
+    """Remove the copy of a killed rekey, which has all data; a running rekey locks its copy."""
     with suppress(OSError):
         remove_dead_copy(database.path)

@@ -1,6 +1,6 @@
 """First step of an erasure, in one transaction: record the plan and close the sessions.
 
-Runs on the writer's thread. After its commit, every process sees the sessions as erased: not
+Runs on the writer's thread. After the step's commit, every process sees the sessions as erased: not
 listed, closed for appends, with redacted headers. The table ``erasing`` lists the remaining data,
 and ``erase_steps`` removes this data.
 """
@@ -154,7 +154,7 @@ def _fact_plans(
 
 
 def plan_of(tables: Tables, stream: Stream, taking: StreamErasure) -> Plan[Stream]:
-    """Add the number and size of the bodies to `taking`."""
+    """Return the plan for `taking`, with the number and size of the erased bodies."""
     sizes = [_size(tables, stream.no, each) for each in taking.erased]
     return Plan(stream, taking, sum(size[0] for size in sizes), sum(size[1] for size in sizes))
 
@@ -166,7 +166,7 @@ def _visible_entries(tables: Tables, stream: Stream, notes: Sequence[str]) -> Vi
 
 
 def kept_kinds(tables: Tables) -> str:
-    """Return, as SQL, the numbers of the kinds whose bodies remain."""
+    """Return, as SQL, the numbers of the kinds whose bodies are not erased."""
     numbers = (tables.kind_number(kind) for kind in sorted(KEPT_WHEN_ERASED))
     return ", ".join(str(number) for number in numbers if number is not None) or "-1"
 
@@ -226,7 +226,7 @@ def _close_stream(tables: Tables, namespace: str, plan: Plan[Stream]) -> bytes:
 
 
 def forgotten(tables: Tables, namespace: int, plans: Iterable[Plan[Stream]]) -> Counts:
-    """Delete partial answers, and the keys of commits to the streams."""
+    """Delete partial answers, and the idempotency keys of commits to the streams."""
     numbers = [plan.stream.no for plan in plans if plan.taking.is_whole]
     partials = 0
     for number in numbers:
@@ -262,7 +262,7 @@ def keys_of(tables: Tables, namespace: int, streams: Iterable[int]) -> list[str]
 
 
 def _streams_of_commit(tables: Tables, first: int, at: int) -> list[int]:
-    """Return the streams of the commit that begins at `first`: its shares are consecutive."""
+    """Return the streams of the commit that begins at `first`; its parts are consecutive."""
     found: list[int] = []
     share = tables.row(_SHARE, first)
     while share is not None and share[1] == at and share[2] not in found:

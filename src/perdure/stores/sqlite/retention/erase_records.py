@@ -1,4 +1,4 @@
-"""Stored erasures: unfinished ones, and the certificates of all erasures."""
+"""Stored erasures: the unfinished ones, and the certificates of all."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def keep_new(
     *,
     is_removal: bool = False,
 ) -> int:
-    """Store an erasure with its work list of seq ranges by stream; return its number."""
+    """Store an erasure and its remaining work, the seq ranges per stream; return its number."""
     content = msgspec.json.encode(certificate)
     tables.run(_INSERT, (namespace, certificate.id, is_removal, content))
     number = tables.db.last_insert_rowid()
@@ -98,7 +98,7 @@ def open_erasures(tables: Tables) -> list[Open]:
 
 
 def remember_backup(tables: Tables, backup: Backup) -> None:
-    """Record that `backup` was made."""
+    """Record that a backup was made."""
     tables.run("INSERT OR REPLACE INTO backup VALUES (?, ?)", (backup.path, backup.at))
 
 
@@ -108,6 +108,6 @@ def backups_of(tables: Tables) -> list[Backup]:
 
 
 def names_of(tables: Tables, erasure: int) -> frozenset[str]:
-    """Return the contents that erased bodies referenced."""
+    """Return the names of the contents that erased bodies referenced."""
     rows = tables.rows("SELECT digest FROM erasing_content WHERE erasure = ?", erasure)
     return frozenset(row[0] for row in rows)

@@ -1,8 +1,8 @@
-"""Later steps of an erasure: small transactions; a kill can interrupt any of them.
+"""Later steps of an erasure, each a small transaction; a kill can interrupt the erasure.
 
 The table ``erasing`` is the work list. A step does part of the work and removes this part from the
-list in the same transaction. So a process that resumes after a kill does only the rest and counts
-nothing twice.
+list in the same transaction. So a process that resumes after a kill does only the remaining work
+and counts nothing twice.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _erase_some(tables: Tables, erasure: Open, task: _Task) -> None:
 
 
 def _batch(tables: Tables, erasure: int, task: _Task) -> int:
-    """Return the last seq of the next batch, and record the contents that its bodies name."""
+    """Return the last seq of the next batch, and record the contents that its bodies reference."""
     end = min(task.last, task.first + BATCH_ENTRIES - 1)
     last, size = task.first, 0
     for seq, body in tables.rows(_BODIES, task.stream, task.first, end):
@@ -138,7 +138,7 @@ def _sweep(tables: Tables, task: _Task) -> None:
 def remove_contents(
     tables: Tables, erasure: Open, found: UnreferencedContents, part: Sequence[Blob]
 ) -> None:
-    """Delete the unreferenced contents of `part`, and count them."""
+    """Delete the contents of `part` that are unreferenced, and count them."""
     certificate = certificate_of(tables, erasure)
     sizes = [] if certificate is None else remove(found, part, tables)
     if certificate is not None and sizes:
@@ -152,7 +152,7 @@ def _inherited_kinds(tables: Tables) -> str:
 
 
 def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> None:
-    """Record the time and possible copies, when no erased data is left in the tables."""
+    """Record the time and possible copies, once the tables contain no erased data."""
     certificate = certificate_of(tables, erasure)
     if certificate is None or certificate.finished_at is not None:
         return
@@ -163,7 +163,7 @@ def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> 
 
 
 def seal(tables: Tables, erasure: Open) -> None:
-    """Mark the erasure complete, when the write-ahead log no longer contains erased data."""
+    """Mark the erasure complete, once the write-ahead log no longer contains erased data."""
     if erasure.is_removal:
         tables.run("DELETE FROM erasure WHERE no = ? AND id = ?", (erasure.no, erasure.id))
         return

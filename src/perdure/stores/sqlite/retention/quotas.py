@@ -1,6 +1,6 @@
 """Quotas: the limits of a namespace; schema triggers maintain the counts.
 
-SQLite itself rejects a commit that exceeds a limit, inside its transaction, from any process.
+SQLite itself rejects a commit of any process that exceeds a limit, inside the commit's transaction.
 """
 
 from __future__ import annotations

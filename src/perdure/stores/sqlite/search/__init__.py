@@ -1,1 +1,1 @@
-"""The search index over one database: its log, its rows, its threads or connections."""
+"""The search index over one database: the log it reads, its tables, and its threads."""

@@ -1,7 +1,7 @@
-"""The search index of an SQLite file: its plans run on the threads of the file's connections.
+"""The search index of an SQLite file; its operations run on the threads of the file's connections.
 
 An index step is read and built while other processes write; only storing the step uses the writer.
-A stored step need not be synced, because in the write-ahead log it follows its source, and can be
+A stored step need not be synced: it follows its source entries in the write-ahead log, and can be
 rebuilt from the log.
 """
 
@@ -100,7 +100,7 @@ async def drop_vectors(database: Database, name: str, model: VectorModel) -> Non
 
 
 async def index(database: Database, name: str, on_progress: OnProgress | None = None) -> None:
-    """Index the entries after the mark, if a search should not scan them itself."""
+    """Index the entries after the mark, unless they are so few that a search should scan them."""
     namespace = await _number(database, name)
     if namespace is not None:
         upto = await _progress(database, namespace)
@@ -191,5 +191,5 @@ def index_problems(tables: Tables, namespace: str, steps: Steps) -> list[Problem
 
 
 def indexed_texts(tables: Tables, namespace: str) -> int:
-    """Return the number of indexed texts: each is a step of `index_problems`."""
+    """Return the number of indexed texts, each of which is one step of `index_problems`."""
     return text_count(tables, namespace_number(tables, namespace))
