@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from perdure.apps.settings.lookup import setting
@@ -84,6 +84,11 @@ async def existing_store(named: str | None, namespace: str = NAMESPACE) -> Async
         found, namespace=namespace, is_trusted=False, lock_timeout_s=wait_s
     ) as store:
         yield store
+
+
+def scratch_store() -> AbstractAsyncContextManager[Store]:
+    """Open a new empty store in memory, for an ``async with``; nothing of it is kept."""
+    return open_store("memory:")
 
 
 @asynccontextmanager

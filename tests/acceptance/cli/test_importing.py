@@ -207,3 +207,23 @@ def test_import_without_path_finds_the_histories_of_known_programs(world: World)
     assert "2 sessions" in ended.out
     assert "1 other file skipped: no sessions" in ended.out
     assert len(world.ok("sessions", "list", "--json").json) == 2
+
+
+def test_dry_run_of_an_import_lists_its_sessions_and_creates_no_store(
+    world: World, folder: Path
+) -> None:
+    previewed = world.run("import", str(folder), "--dry-run")
+    assert previewed.code == 1
+    assert "dry run: nothing was written" in previewed.err
+    assert not world.file.exists()
+    reported = world.run("import", str(folder), "--dry-run", "--json").lines
+    listed = {each["session"] for each in reported}
+    real = world.run("import", str(folder))
+    (sessions,) = re.findall(r"^(\d+ sessions), [\d,]+ entries added", real.out, re.MULTILINE)
+    assert f"{sessions}, " in previewed.out.splitlines()[-1]
+    assert f"{len(listed)} sessions" == sessions
+    before = world.file.read_bytes()
+    world.ok("import", str(folder / "000.jsonl"), "--dry-run")
+    assert world.file.read_bytes() == before
+    for words in (["--watch"], ["--format", "a-society"]):
+        assert world.run("import", str(folder), "--dry-run", *words).code == 2

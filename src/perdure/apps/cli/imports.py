@@ -9,7 +9,7 @@ import shlex
 import sys
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,7 +28,7 @@ from perdure.apps.cli.exits import (
 from perdure.apps.cli.histories import known_histories, places
 from perdure.apps.cli.options import named_path, only_subject
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.store_access import store_address
+from perdure.apps.store_access import scratch_store, store_address
 from perdure.apps.terminal.line_input import interrupts
 from perdure.apps.terminal.output import (
     count_of,
@@ -62,6 +62,13 @@ def _code(failure: PerdureError | None, *, is_alone: bool) -> int:
     if failure is None:
         return DONE
     return exit_code_of(failure) if is_alone else FAILED
+
+
+def _check_dry_run(format: str, *, is_watching: bool) -> None:
+    """Raises: UsageMistake for an import that has no preview."""
+    if is_watching or format == "a-society":
+        other = "--watch" if is_watching else "flows"
+        raise UsageMistake(f"--dry-run reads session files once: not with {other}")
 
 
 def _check(
@@ -129,6 +136,10 @@ AgainOption = Annotated[
         "--again", help="Import erased sessions again: sessions with new ids, flows with their own."
     ),
 ]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="List the sessions in the files, and write nothing."),
+]
 WorkspaceOption = Annotated[
     Path | None,
     typer.Option(
@@ -144,6 +155,7 @@ async def import_sessions(
     is_watching: WatchOption = False,
     subject: SubjectOption = None,
     again: AgainOption = False,
+    is_dry: DryRunOption = False,
     workspace: WorkspaceOption = None,
     common: CommonOptions,
 ) -> int:
@@ -157,11 +169,12 @@ async def import_sessions(
     session cannot be imported, the import continues with the other sessions, and the exit code is
     1. For a single file, the exit code is that of its error: 2 if the file is not a session. --json
     prints one object per session. --watch prints a line per change; a session with a running turn
-    is imported after the turn.
+    is imported after the turn. --dry-run counts also what the store already has.
 
     Examples:
         perdure import                             # what known programs left on this machine
         perdure import ~/.claude/projects          # all sessions of Claude Code
+        perdure import --dry-run                   # only list them
         perdure import session.jsonl --json
         perdure import ~/.pi/agent/sessions --watch  # and new lines, until Ctrl-C
         perdure import ~/trips --format a-society  # the flows of a workspace
@@ -174,7 +187,8 @@ async def import_sessions(
     """
     paths = named or _histories(as_json=common.as_json)
     _check(paths, format, is_watching=is_watching, again=again, workspace=workspace)
-
+    if is_dry:
+        _check_dry_run(format, is_watching=is_watching)
     if format == "a-society":
         if subject is not None:
             raise UsageMistake("flows have no subject: leave out --subject")
@@ -182,7 +196,7 @@ async def import_sessions(
         flows: Any = importlib.import_module("perdure.apps.flow.imports")
         imported = flows.import_flows(paths, common, workspace=workspace, again=again)
         return int(await imported)
-    async with common.writable_store() as opened:
+    async with scratch_store() if is_dry else common.writable_store() as opened:
         address, outside = store_address(common.store), opened.outside
         how = ImportOptions(
             clock=outside.clock, random=outside.random, format=format, subject=subject, again=again
@@ -191,16 +205,20 @@ async def import_sessions(
             own, open = own_folders(address), _written_by_us(address)
             follower = FolderFollower(opened.backend, paths, excluded=own, open=open, **how)
             return await _follow(follower, as_json=common.as_json)
-        return await _import_once(opened, paths, how, address, as_json=common.as_json)
+        store = None if is_dry else opened
+        return await _import_once(store, paths, how, address, as_json=common.as_json)
 
 
 # -- once
 
 
 async def _import_once(
-    store: Store, paths: Sequence[Path], how: ImportOptions, address: str, *, as_json: bool
+    store: Store | None, paths: Sequence[Path], how: ImportOptions, address: str, *, as_json: bool
 ) -> int:
-    """Import everything at `paths`; return the exit code. Raises: NothingToImport."""
+    """Import everything at `paths`; return the exit code. Without `store`, nothing is written.
+
+    Raises: NothingToImport.
+    """
     own = own_folders(address)
     closed: list[OSError] = []
     files = list(files_at(paths, address, closed.append))
@@ -230,7 +248,7 @@ def _hint(paths: Sequence[Path]) -> str:
 
 
 async def _import_files(
-    store: Store,
+    store: Store | None,
     files: Sequence[Path],
     how: ImportOptions,
     closed: Sequence[OSError],
@@ -238,7 +256,7 @@ async def _import_files(
     *,
     as_json: bool,
 ) -> _Total:
-    total = _Total(named)
+    total = _Total(named, "added" if store is not None else "in them")
     for error in closed:
         reason = f"the folder cannot be read ({error.strerror})"
         outcome = FileOutcome(Path(error.filename), error=FormatError(str(error.filename), reason))
@@ -246,7 +264,10 @@ async def _import_files(
             _tell(outcome, as_json=as_json)
     later: list[FileOutcome] = []  # a progress bar and lines would overwrite each other
     with _progress(files, is_shown=not as_json) as told:
-        outcomes = import_files(store.backend, files, told=told, **how)
+        if store is None:
+            outcomes = _previewed(files, how, told)
+        else:
+            outcomes = import_files(store.backend, files, told=told, **how)
         async for outcome in outcomes:
             if not total.add(outcome):
                 continue
@@ -258,7 +279,19 @@ async def _import_files(
         _tell(outcome, as_json=as_json)
     if not as_json and len(files) > 1:
         show_lines(total.lines())
+    if store is None and not as_json:
+        remark("dry run: nothing was written")
     return total
+
+
+async def _previewed(
+    files: Sequence[Path], how: ImportOptions, told: Told | None
+) -> AsyncIterator[FileOutcome]:
+    """Import each file into a store of its own in memory, so that only one is in memory."""
+    for file in files:
+        async with scratch_store() as scratch:
+            async for outcome in import_files(scratch.backend, [file], told=told, **how):
+                yield outcome
 
 
 class _Total:
@@ -267,8 +300,9 @@ class _Total:
     A file that is not a session is no failure if it is in one of the folders `named`.
     """
 
-    def __init__(self, named: Sequence[Path]) -> None:
+    def __init__(self, named: Sequence[Path], done: str) -> None:
         self._named = frozenset(named)
+        self._done = done
         self._others = 0
         self.failed = 0
         self.failure: PerdureError | None = None
@@ -304,7 +338,8 @@ class _Total:
         yield f"{self._added(whole, self._entries.total())}{ending}{skipped}"
 
     def _added(self, sessions: int, entries: int) -> str:
-        return f"{count_of(sessions, 'session')}, {count_of(entries, 'entry', 'entries')} added"
+        counted = count_of(entries, "entry", "entries")
+        return f"{count_of(sessions, 'session')}, {counted} {self._done}"
 
 
 @contextmanager
