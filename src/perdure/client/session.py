@@ -1,7 +1,7 @@
-"""The handle of one session: each method calls the module that implements it.
+"""The handle of one session: each method calls the module that implements the method.
 
-Each call is one commit. A handle has no lock and caches only the last seen `head` and `leaf`, so
-any number of handles, tasks and processes can use the same session. `Chat` runs turns.
+Each call is one commit. A handle has no lock and caches only the last `head` and `leaf` that it has
+read, so any number of handles, tasks and processes can use the same session. `Chat` runs turns.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Session:
     """A session: append entries, branch, label, fork and end it.
 
     A conversation entry appended during a turn is stored as a ``queued`` entry (`Entry.lane` is
-    then "side"). It joins the conversation at the turn's next step. Every read sees the current
-    log, also of a draft.
+    then "side"). The message joins the conversation at the next step of the turn. Every read
+    returns the current log, also for a draft.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class Session:
 
     @property
     def head(self) -> int:
-        """The last seq that this handle read or appended, without entries of turns; else -1."""
+        """The last seq that this handle read or appended, ignoring entries of turns; -1 before."""
         return self._reader.state.head
 
     @property
     def leaf(self) -> EntryId | None:
-        """The entry that the conversation continues from, as of this handle's last read."""
+        """The entry from which the conversation continues, as of this handle's last read."""
         return self._reader.state.leaf
 
     @property
@@ -126,7 +126,7 @@ class Session:
 
     @property
     def title(self) -> str | None:
-        """The title, as of the last read."""
+        """The title of the session, as of the last read."""
         return self._reader.state.info.title
 
     @property
@@ -136,14 +136,14 @@ class Session:
 
     @property
     def subject(self) -> str | None:
-        """The subject given at creation: the person the session is about or with."""
+        """The subject given at creation: the person that the session is about or with."""
         return self._reader.state.header.subject
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
         """The copy of each entry of the origin, on the handle from `fork` in a store that copies.
 
-        Empty if a fork shares the entries of its origin, under their ids.
+        The mapping is empty if a fork shares the entries of its origin under the same ids.
         """
         return self._entry_ids
 
@@ -167,15 +167,15 @@ class Session:
     async def entry(self, reference: str) -> Entry:
         """Return the entry whose complete id or alias is `reference`.
 
-        Of two entries with the same alias, the newer one is returned. An entry of this session
-        precedes an entry that a fork shares. Raises: EntryNotFound.
+        If two entries have the same alias, the newer entry is returned. An entry of this session is
+        preferred to an entry that a fork shares. Raises: EntryNotFound.
         """
         return await self._reader.entry(reference)
 
     async def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
 
-        Shape: with `last` those of `tree_entries(last)`; one whose parent is older is a root.
+        Shape: with `last`, the entries of `tree_entries(last)`; one without its parent is a root.
         Raises: ValueError when `last` is negative or too large for a store.
         """
         entries, labels = await self.tree_entries(last), await self.labels()
@@ -185,8 +185,8 @@ class Session:
     async def tree_entries(self, last: int | None = None) -> list[Entry]:
         """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
 
-        With `last` only the newest entries of all branches; if the leaf is not among them, also the
-        newest of its branch. Raises: as `tree`.
+        With `last`, only the newest entries of all branches are returned; if the leaf is not among
+        them, the newest entries of its branch are added. Raises: as `tree`.
         """
         return await self._reader.tree_entries(last)
 
@@ -205,10 +205,10 @@ class Session:
         newest_first: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[Entry]:
-        """Iterate over the session's own log, from the first entry after seq `after` to its head.
+        """Iterate over the session's own log, from the first entry after seq `after` to the head.
 
-        `kind` selects entries of one kind, side entries included; `newest_first` starts at the
-        head; `limit` ends after that many.
+        `kind` selects entries of one kind, including side entries; `newest_first` starts at the
+        head; `limit` is the maximum number of entries.
         Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
         return self._reader.entries(after, kind, newest_first=newest_first, limit=limit)
@@ -218,19 +218,19 @@ class Session:
     ) -> AsyncIterator[Entry]:
         """Iterate over the notes in the session's own log, oldest first.
 
-        `note_type` selects one type, `about` the notes about one entry. `body_of` returns the
-        `Note` of an entry. Erased notes are skipped. Raises: EntryNotFound.
+        `note_type` selects notes of one type, `about` selects notes about one entry. `body_of`
+        returns the `Note` of an entry. Erased notes are skipped. Raises: EntryNotFound.
         """
         return self._reader.notes(note_type, about)
 
     def watch(self, after: int | None = None) -> watches.Watch:
-        """Watch the events after seq `after` (default: after `head`), including future ones.
+        """Watch the events after seq `after` (default: after `head`), and continue with new ones.
 
-        Shape: durable events of all processes without gap or repetition; live events and snapshots
-        of open calls of this process (on PostgreSQL of all processes). The watch ends when the
-        store is closed.
+        Shape: durable events of all processes, without gap or repetition; live events, and
+        snapshots of open calls, of this process (on PostgreSQL: of all processes). Ends when the
+        store closes.
         Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
-        ValueError) when `after` is past the newest entry: then `after` belongs to another log.
+        ValueError) when `after` is past the newest seq: then it belongs to another log.
         """
         amount("after", after, least=EMPTY)
         head = self.head
@@ -259,7 +259,7 @@ class Session:
         return await authority.questions_in_force(writer.store, unclosed, now)
 
     async def context(self, budget_tokens: int | None = None) -> build.Context:
-        """Return what a model would be sent now, with the entry of each message.
+        """Return the context that a model would get now, with the entry of each message.
 
         For an agent's session, the context uses the agent's `history` and `max_messages`. `model`
         is the model of the last switch on the branch, or of the session's agent. Without an agent,
@@ -279,10 +279,10 @@ class Session:
         return await contexts.pins_of(self._reader)
 
     async def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
-        """Return the entries that `compaction` (default: the one in effect) removed and retained.
+        """Return the entries that `compaction` (default: the current one) removed and retained.
 
         Shape: None when no compaction is in effect.
-        Raises: EntryNotFound; InvalidEntry when the entry is not a compaction.
+        Raises: EntryNotFound; InvalidEntry when the entry `compaction` is not a compaction.
         """
         return await contexts.left_by(self._reader, compaction)
 
@@ -299,7 +299,7 @@ class Session:
 
         Media given as bytes are stored beside the log; the entry contains a handle.
         Durable: all or none, when this returns; a draft only with its first assistant message.
-        Shape: the entry of one item, or a list for several, in the same order.
+        Shape: the entry of one item, or a list of entries for several, in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
         `InputLimits.message_bytes`.
         """
@@ -319,13 +319,13 @@ class Session:
     ) -> Appended:
         """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are the bytes of handles in `items`, stored beside the log. Contents without a
-        handle are rejected. `aliases` contains a name or None for each item: `entry` finds an entry
-        by its alias. A known alias of the session moves to the new entry. A `Note` among the items
-        is about the item before it; as the first item, it is about the session.
-        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
-        nothing and returns the first call's entries, with `Appended.is_replay`.
-        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
+        `contents` are the bytes of handles in `items`, stored beside the log. Contents that no
+        handle refers to are rejected. `aliases` contains a name or None for each item; `entry`
+        finds an entry by its alias. An alias that is already in use moves to the new entry. A
+        `Note` among the items is about the item before it; as the first item, about the session.
+        Durable: all items or none, when this returns. With `idempotency_key`, a repeated call
+        appends nothing and returns the first call's entries, with `Appended.is_replay`.
+        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; the errors of `append`.
         """
         options = AppendOptions(
             parent=parent,
@@ -345,10 +345,10 @@ class Session:
         return await self._writer.add_note(note, about)
 
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
-        """Set the label of `entry`; None or blanks remove it.
+        """Set the label of `entry`; None, or a label of spaces only, removes it.
 
         Raises: EntryNotFound; InvalidEntry when the entry is not part of the conversation;
-        LimitExceeded for a label above ``limits.name_characters``; FlowRefusal for a flow.
+        LimitExceeded for a label longer than ``limits.name_characters``; FlowRefusal for a flow.
         """
         self._writer.require_session("a label")
         require_text("text", text)
@@ -357,7 +357,7 @@ class Session:
         return await self._writer.note(Label(name or None), await self._reader.in_tree(entry))
 
     async def pin(self, entry: EntryRef) -> Entry:
-        """Keep `entry` unchanged in the context, even if a compaction hides it.
+        """Keep `entry` in the context unchanged, even if a compaction would remove it.
 
         Pinning a call also pins its results, and pinning a result also pins its call.
         Raises: EntryNotFound; InvalidEntry when the entry is not part of the conversation.
@@ -372,7 +372,7 @@ class Session:
         return await self._writer.note(Pin(is_pinned=False), await self._reader.in_tree(entry))
 
     async def rename(self, title: str | None) -> Entry:
-        """Set the title of the session; None or blanks remove it.
+        """Set the title of the session; None, or a title of spaces only, removes it.
 
         Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
         """
@@ -382,7 +382,7 @@ class Session:
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
         """Undo `compaction` (default: the one in effect): its entries return to the context.
 
-        Shape: None when it was already undone.
+        Shape: None when the compaction was already undone.
         Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
         """
         return await contexts.undo_compaction(self._writer, compaction)
@@ -390,11 +390,11 @@ class Session:
     async def answer(
         self, question: EntryRef, choice: str, *, by: str, note: str | None = None
     ) -> Entry:
-        """Answer a question of this session. The first answer wins.
+        """Answer a question of this session. The first answer counts; later answers are rejected.
 
         Durable: when this returns. Raises: EntryNotFound; InvalidEntry when the entry is not a
-        question of this session or `choice` is not offered; AlreadyAnswered after another answer;
-        QuestionClosed once the question expired or its turn ended.
+        question of this session or `choice` is not offered; AlreadyAnswered after a different
+        answer; QuestionClosed once the question has expired or its turn has ended.
         """
         return await answering.answer_in(self._writer, question, Answer(choice, by, note))
 
@@ -408,9 +408,9 @@ class Session:
     ) -> Entry:
         """Ask people a question in the name of the program; no turn waits for the answer.
 
-        The inbox lists the question until it is answered or withdrawn; see `answer_to`. Without
-        `choices`, the answer is a text. The inbox shows the arguments of the tool `call`, secrets
-        masked, and on request all of them if the entry `about` has it.
+        The inbox lists the question until it is answered or withdrawn; `answer_to` returns the
+        answer. Without `choices`, the answer is a text. The inbox shows the arguments of the tool
+        `call` with secrets masked; on request all of them, if the entry `about` contains it.
         Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
         """
         return await program_questions.ask(self._writer, text, choices, call, about)
@@ -418,24 +418,24 @@ class Session:
     async def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
-        Shape: None while the question is open, after `withdraw`, and for an answer from an import
-        or an unknown store. Raises: EntryNotFound; InvalidEntry for another question.
+        Shape: None while the question is open, after `withdraw`, and if the answer comes from an
+        import or an unknown store. Raises: EntryNotFound; InvalidEntry for another question.
         """
         return await program_questions.answer_to(self._writer, question)
 
     async def withdraw(self, question: EntryRef) -> Entry | None:
-        """Remove a question of `ask` from the inbox; answering it then raises QuestionClosed.
+        """Remove a question of `ask` from the inbox; an answer to it then raises QuestionClosed.
 
-        Durable: when this returns. Shape: None if it was answered or withdrawn before.
+        Durable: when this returns. Shape: None if the question was answered or withdrawn before.
         Raises: EntryNotFound; InvalidEntry for another question.
         """
         return await program_questions.withdraw(self._writer, question)
 
     async def is_in_force(self, entry: EntryRef) -> bool:
-        """Return whether `entry` has authority here; programs only display entries without it.
+        """Return whether `entry` is in force on this machine; other entries must only be displayed.
 
-        These are imported entries and, in a store opened with ``is_trusted=False``, all entries
-        without a mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        False for imported entries and, with ``is_trusted=False``, for all entries without a mark of
+        this user's perdure, such as notes and messages. Raises: EntryNotFound.
         """
         found = await self._reader.entry(entry)
         return await authority.is_in_force(self._writer.store, found)
@@ -449,11 +449,11 @@ class Session:
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: IdempotencyKey | None = None,
     ) -> Entry | None:
-        """Continue the conversation from `entry` (None: from before the root).
+        """Continue the conversation from `entry` (None: from the beginning, before the root).
 
-        With `expected_leaf`, the leaf moves only if it is still that entry. The check is part of
-        the commit, so entries of another writer are never abandoned. A repeated call with the same
-        `idempotency_key` moves nothing and returns the first call's entry.
+        With `expected_leaf`, the leaf moves only if `expected_leaf` is still the leaf. The check is
+        part of the commit, so new entries of another writer are never abandoned. A repeated call
+        with the same `idempotency_key` moves nothing and returns the first call's entry.
         Durable: even if no entry follows. Shape: None when `entry` is already the leaf.
         Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
         LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
@@ -469,7 +469,7 @@ class Session:
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: IdempotencyKey | None = None,
     ) -> Entry:
-        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
+        """Continue from `entry` (None: before the root), with a summary of the abandoned branch.
 
         `expected_leaf` and `idempotency_key` work as in `branch`. Raises: as `branch`.
         """
@@ -490,12 +490,12 @@ class Session:
     ) -> Session:
         """Create a session that shares this session's tree, or with `at` only the path to `at`.
 
-        Nothing is copied, except if a store cannot share entries (`entry_ids` then contains the
-        copies). A fork inherits the current labels, but not an open turn. With `cwd` its
-        agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
-        `metadata` is the fork's own; `subject` defaults to the subject of this session.
+        Nothing is copied, unless the store cannot share entries (`entry_ids` then contains the
+        copies). A fork inherits the current labels, but not an open turn. With `cwd`, the agent of
+        the fork works in that folder: its file tools, instructions and ``{{ctx.working_dir}}`` use
+        it. `metadata` is the fork's own; `subject` defaults to the subject of this session.
         Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
-        ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`; FlowRefusal.
+        ConfigError when `cwd` is not a folder; WrongArgument as in `Store.create`; FlowRefusal.
         """
         writer = self._writer
         own = StreamHeader(
@@ -515,16 +515,16 @@ class Session:
     async def flush(self) -> None:
         """Store the session now if it is a draft.
 
-        Raises: SessionExists when another session now has its id; the session stays a draft.
+        Raises: SessionExists when another session now has the id; the session stays a draft.
         """
         await self._reader.backing.flush()
 
     async def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        The messages since its start, or since its last end, become an episode (`Store.memory`) with
-        the given `summary`.
-        Shape: None when it was already closed.
+        The messages since its start, or since it was closed before, become an episode
+        (`Store.memory`) with the given `summary`.
+        Shape: None when the session was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
         """
@@ -533,11 +533,11 @@ class Session:
         return await self._writer.end(reason, summary)
 
     async def abandon_turn(self) -> bool:
-        """Close the turn of a dead process without continuing it.
+        """Close the open turn of a process that has died, without continuing the turn.
 
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
-        and questions are withdrawn. Shape: whether a turn was open.
-        Raises: LeaseHeld while that process is alive, or while its state is unknown and its lease
+        and questions are withdrawn. Shape: True if a turn was open.
+        Raises: LeaseHeld while that process is alive, or while its state is unknown and the lease
         has not expired; FlowRefusal for the role of a flow that is not completed.
         """
         writer = self._writer
@@ -547,7 +547,7 @@ class Session:
         return was_open
 
     async def reopen(self) -> Entry | None:
-        """Open a closed or exported session again. Shape: None when it was open."""
+        """Open a closed or exported session again. Shape: None when it was open already."""
         if (await self._reader.look()).info.status == "active":
             return None
         return await self._writer.note(SessionReopened())
@@ -563,16 +563,16 @@ class Session:
         dialect: Dialect = "perdure",
         replace: bool = False,
     ) -> Exported:
-        """Export the session, to the file `path` if given.
+        """Export the session, to the file `path` if `path` is given.
 
-        "perdure" contains everything, and `Store.import_files` restores it. Markdown and workflows
-        hold one branch, the others all; `leaf` selects the branch that ends there, and with
-        `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is the
-        dialect of a workflow. `Exported.warnings` lists the data that the format cannot represent.
-        A draft is stored first.
-        Durable: the file is complete when this returns. Only its owner can read it.
-        Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
-        WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
+        The format "perdure" contains everything, and `Store.import_files` restores it. Markdown and
+        workflows contain one branch, the other formats all branches; `leaf` selects the branch that
+        ends there, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
+        both in the exported text. `dialect` is the dialect of a workflow. `Exported.warnings` lists
+        the data that the format cannot represent. A draft is stored first.
+        Durable: the file is complete when this returns. Only the owner of the file can read it.
+        Raises: PathExists, unless `replace` is given; FormatError for a path that cannot be
+        written; WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
         """
         await self.flush()
         at = None if leaf is None else await self._reader.resolve(leaf)
@@ -595,7 +595,7 @@ class Session:
     ) -> Certificate:
         """Permanently delete the session; see `Store.erase`. This cannot be undone.
 
-        With `expected_head`, only if the head has not changed.
+        With `expected_head`, the session is deleted only if its head is still `expected_head`.
         Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
         """
         store, outside = self._writer.store, self._writer.outside
@@ -612,13 +612,13 @@ class Session:
     ) -> Certificate:
         """Permanently erase the bodies of single entries of the session; their positions remain.
 
-        Also erases labels, tool call records, summaries and search texts that repeat them, media
-        without another reference, and the stored original of an import. Contexts skip the entries.
-        `forks` applies to entries that forks share: "refuse" fails, "keep" retains them there,
-        "erase" erases them for forks too. This cannot be undone, and copies stay, as after `erase`.
-        Durable: as `Store.erase`, also `by`; see docs/guides/erasure.md.
-        Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
-        part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
+        The call also erases labels, tool call records, summaries and search texts that repeat the
+        bodies, media without another reference, and the stored original of an import. Contexts skip
+        the entries. `forks` applies to entries that forks share: "refuse" raises an error, "keep"
+        retains them there, "erase" erases them there, too. This cannot be undone, and copies stay,
+        as after `erase`. Durable: as `Store.erase`, also `by`; see docs/guides/erasure.md.
+        Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is no
+        conversation entry, note or label; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
         await self.flush()
         self._writer.require_session("erasing entries")

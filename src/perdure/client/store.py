@@ -108,7 +108,7 @@ else:
 
 @takes_all_declared
 class Store:
-    """One namespace of a store. Made by `perdure.open`; its ``async with`` closes it.
+    """One namespace of a store. `perdure.open` makes it; its ``async with`` closes it.
 
     Runtimes and tools use `backend`, `outside` and `bus`; programs do not need them. All sessions
     opened here share `bus`: live events reach every watcher, on PostgreSQL of every process.
@@ -144,9 +144,9 @@ class Store:
     ) -> Session:
         """Create a session; with `lazy`, it is a draft until its first assistant message.
 
-        With `reuse_erased`, `id` can be the id of an erased session if no fork still shows its
-        entries. The certificate of the erasure remains.
-        `subject` names the person the session is about or with; erasing by subject uses it.
+        With `reuse_erased`, `id` can be the id of an erased session, unless a fork still shows
+        entries of that session. The certificate of the erasure is not removed. `subject` names the
+        person that the session is about or with; `erase` can erase by subject.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; LimitExceeded for the title; WrongArgument for an invalid `id`, an
         empty subject, text with a NUL, and metadata that is not JSON.
@@ -185,11 +185,11 @@ class Store:
         metadata: Mapping[str, object] | None = None,
         subject: str | None = None,
     ) -> Session:
-        """Return the session with the whole id `id`; create it if there is none.
+        """Return the session with the complete id `id`; create it if there is none.
 
         The other arguments apply only to a new session. Two processes that call this at the same
         time get the same session.
-        Raises: Erased; and as `create`.
+        Raises: Erased; the errors of `create`.
         """
         try:
             return await self.open(id)
@@ -207,9 +207,9 @@ class Store:
     async def open(self, session: str | Path) -> Session:
         """Return the session with the complete id `session`, or the session of a session file.
 
-        A string is always an id. A `pathlib.Path` names a file of a `jsonl:` store, or a file that
-        was imported into this store (up to what was imported). A link to such a file opens its
-        session, unless the link is in the folder of the store.
+        A string is always an id; a `pathlib.Path` is always a file. The file belongs to a `jsonl:`
+        store, or it was imported into this store (the session then contains what was imported). A
+        link to such a file opens its session, unless the link is in the folder of the store.
         Raises: SessionNotFound (or its subclass NotImported), also for a missing file; Erased;
         FormatError for an unreadable file.
         """
@@ -226,10 +226,10 @@ class Store:
         return Session(backing, state, self.outside, self.bus, self.hooks)
 
     async def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
-        """Return the id that equals `prefix`, or the only id that begins with it.
+        """Return the id that equals `prefix`, or the only id that begins with `prefix`.
 
-        All other calls require complete ids. Sessions and flows match; with `only`, flows alone. An
-        erased session matches if no other id begins with `prefix`.
+        All other calls require complete ids. Sessions and flows are found; with `only`, only flows.
+        An erased session is found if no other id begins with `prefix`.
         Raises: SessionNotFound (FlowNotFound is a subclass); AmbiguousId.
         """
         if only == "flow":
@@ -237,9 +237,9 @@ class Store:
         return await identifiers.find_stream(self.backend, prefix)
 
     async def entry(self, reference: str) -> Entry:
-        """Return the entry with the id or alias `reference`, from any session.
+        """Return the entry with the id or alias `reference`, in any session of the namespace.
 
-        Raises: EntryNotFound; AmbiguousId when entries of several sessions have that alias.
+        Raises: EntryNotFound; AmbiguousId when entries of several sessions have this alias.
         """
         return await identifiers.find_entry(self.backend, reference)
 
@@ -251,10 +251,10 @@ class Store:
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 
-        Each write is a session, its items and its options, with the names of `Session.append_many`:
+        Each write is a tuple of a session, items and options, named as in `Session.append_many`:
         ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first.
-        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
-        nothing and returns the first call's entries, with ``is_replay``.
+        Durable: all writes or none, when this returns. With `idempotency_key`, a repeated call
+        appends nothing and returns the first call's entries, with ``is_replay``.
         Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
         InvalidEntry for two writes to one session, and for an item that cannot be stored;
         HeadConflict, LeafConflict, IdempotencyMismatch; EntryNotFound, WrongArgument,
@@ -265,10 +265,10 @@ class Store:
         return await commit_sessions(self.backend, self.outside, written, idempotency_key)
 
     async def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
-        """Return the bytes of the media `handle`, from any entry of the namespace.
+        """Return the bytes of the media `handle`, which can be in any entry of the namespace.
 
-        Raises: EntryNotFound when it is not in the store; CorruptLog when it is damaged;
-        WrongArgument for a text that is no handle (``media://sha256-…``).
+        Raises: EntryNotFound when the store does not have the content; CorruptLog when the content
+        is damaged; WrongArgument for a text that is not a handle (``media://sha256-…``).
         """
         text = handle if isinstance(handle, str) else handle.handle
         if not HANDLE.fullmatch(text):
@@ -290,7 +290,7 @@ class Store:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The optional features that this store supports; the others raise an error."""
+        """The optional features that this store supports; unsupported features raise an error."""
         return self.backend.capabilities
 
     async def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
@@ -315,17 +315,17 @@ class Store:
         id_prefix: str | None = None,
         after: str | SessionInfo | None = None,
     ) -> list[SessionInfo]:
-        """List sessions, newest activity first. `query` must occur in the name or id.
+        """List sessions, newest activity first. `query` must occur in a session's name or id.
 
         Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `source` (imports of
         one program, such as "claude-code"; "perdure": its own sessions), `status` and `id_prefix`.
-        `after` continues after a session of an earlier list, or after its `cursor`. The status
+        `after`, a session of an earlier list or its `cursor`, continues that list. The status
         "interrupted" selects sessions with an open turn that no process runs: its process died, or
-        it was suspended. It reads only sessions with an open turn.
-        `subject`, `metadata` and `source` have no index: the call reads sessions, newest first,
-        until `limit` of them match.
-        Raises: ValueError when `limit` is negative or too large for a store;
-        WrongArgument for an invalid `after`.
+        it was suspended. This filter reads only sessions with an open turn. `subject`, `metadata`
+        and `source` have no index: the call reads sessions, newest first, until `limit` of them
+        match.
+        Raises: ValueError when `limit` is negative or too large for a store; WrongArgument for an
+        invalid `after`.
         """
         amount("limit", limit)
         require_subject(subject)
@@ -361,10 +361,10 @@ class Store:
     ) -> list[Hit]:
         """Search every branch of every session for `text`, best hit first; docs/guides/search.md.
 
-        A hit must match every given filter: one of `roles`, of `sessions` (whole ids), of `tools`;
-        at or after `since` and before `until` (local time without a zone); on its session's
-        current branch or not. An empty list matches nothing. Without an index, `on_progress` gets
-        (done, entries).
+        A hit must match every given filter: one of `roles`, one of `sessions` (complete ids) and
+        one of `tools`; its time is at or after `since` and before `until` (local time without a
+        zone); it is on the current branch of its session or not. An empty list as a filter matches
+        nothing. In a store without an index, `on_progress` gets (done, entries).
         Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
         `limit` is negative or too large for a store.
         """
@@ -393,10 +393,10 @@ class Store:
     ) -> ImportedFiles:
         """Import session files of perdure and other programs; folders are scanned.
 
-        Each file is imported separately: `ImportedFiles.errors` lists failures. Importing a file
-        again adds only new entries. An erased session stays erased; with `again`, it is imported
-        under a new id. New sessions get `subject`. `on_progress` gets (file, bytes read), from any
-        thread. docs/formats.md lists the content of each format.
+        Each file is imported separately: `ImportedFiles.errors` lists failures. If a file is
+        imported again, only its new entries are added. An erased session stays erased; with
+        `again`, it is imported under a new id. New sessions get `subject`. `on_progress` gets
+        (file, bytes read), from any thread. docs/formats.md lists the content of each format.
         Durable: every imported session, when this returns.
         Raises: WrongArgument.
         """
@@ -425,10 +425,10 @@ class Store:
     ) -> list[ExportedFile]:
         """Export every session into `folder`, one file each, named after its id.
 
-        Sessions of every origin are included, flows are not; `query` selects by name or id. With
-        `format` "perdure", `import_files` of the folder restores them. Without a `query` it also
-        has a file of the facts of each subject. A failed file does not stop the others: see
-        `ExportedFile.error`. `redact` and `replace` as in `Session.export`.
+        Includes sessions of every origin, but no flows; `query` selects by name or id. With
+        `format` "perdure", `import_files` of the folder restores the sessions. Without a `query`,
+        there is also a file of the facts of each subject. A failed file does not stop the export:
+        see `ExportedFile.error`. `redact` and `replace` work as in `Session.export`.
         Raises: FormatError when the folder cannot be created.
         """
         selection = transfers.ExportSelection(redact=tuple(redact))
@@ -453,13 +453,13 @@ class Store:
     async def answer(
         self, question: str, answer: str, *, by: str, note: str | None = None
     ) -> Entry:
-        """Answer the question with the whole id `question`, in any session or flow.
+        """Answer the question with the complete id `question`, in any session or flow.
 
-        `answer` is one of its choices, or free text if it has none. The first answer wins.
-        Durable: when this returns.
-        Raises: QuestionNotFound; AlreadyAnswered after another answer; QuestionClosed
-        once it expired or its turn ended; FlowRefusal when a flow no longer waits for it;
-        InvalidEntry when it is not a question, or `answer` is not one of its choices.
+        `answer` is one of its choices, or free text if it has none. The first answer counts.
+        Durable: when this returns. Raises: QuestionNotFound; AlreadyAnswered after a different
+        answer; QuestionClosed once it has expired or its turn has ended; FlowRefusal when a flow no
+        longer waits for it; InvalidEntry when it is not a question, or `answer` is not one of its
+        choices.
         """
         asking = identifiers.stream_asking(question)
         if asking is None:
@@ -480,12 +480,12 @@ class Store:
         failed: bool | None = None,
         last: int | None = 100,
     ) -> list[ToolCallRecord]:
-        """Return the newest `last` tool calls of one session or of all, oldest first.
+        """Return the newest `last` tool calls of one session or of all sessions, oldest first.
 
         `tool` is the name of the tool. `failed` True selects failed calls, False successful calls,
-        None all calls, also calls without an outcome. Imported sessions are included. A fork has
-        only the calls of its own log. Reads sessions, newest activity first, until it has `last`
-        calls.
+        None all calls, including calls without an outcome. Imported sessions are included. For a
+        fork, only the calls in its own log are returned. The call reads sessions, newest activity
+        first, until it has found `last` calls.
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
         amount("last", last)
@@ -505,16 +505,16 @@ class Store:
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day and so on.
 
-        A project is a session's folder, a source the program that it came from, a subject the
-        person whom it concerns. Days are in `zone` and sorted by time; other groups are
-        sorted by tokens, most first. With `daily` each group has one total a day, oldest day
-        first. Calls before `since`, and at or after `until`, are excluded
-        (resolution: 15 minutes). The first call reads the sessions active since `since`; later
-        calls of this handle with the same `prices` read only new entries.
-        With `prices`, by model (``provider:name``, ``provider:*``), calls whose log has no cost
-        are priced: by `prices`, else by the public list of the extra ``models``.
-        With `session`, only its own log is read.
-        Raises: WrongArgument for prices of an invalid model name; SessionNotFound.
+        A project is the folder of a session, a source the program from which it was imported, a
+        subject the person that it is about. Days are in `zone` and sorted by time; other groups are
+        sorted by tokens, most first. With `daily`, each group has one total for each day, oldest
+        day first. Calls before `since` and calls at or after `until` are excluded, with a
+        resolution of 15 minutes. The first call reads the sessions active since `since`; later
+        calls of this handle with the same `prices` read only new entries. With `prices`, which maps
+        a model (``provider:name``, ``provider:*``) to its price, a call without a cost in the log
+        gets a computed cost: from `prices`, or else from the public list of the extra ``models``.
+        With `session`, only the own log of this session is read.
+        Raises: WrongArgument if `prices` contains an invalid model name; SessionNotFound.
         """
         known = None if session is None else await self._require_session(session)
         return await self._tally(prices).usage(
@@ -531,7 +531,7 @@ class Store:
     ) -> list[ActivityTotal]:
         """Count messages, turns, tool calls and tokens by day or hour, oldest first.
 
-        Periods without activity are omitted. Reads the same sessions as `usage`.
+        Periods without activity are omitted. The call reads the same sessions as `usage`.
         """
         return await self._tally(None).activity(by, _ms_or_none(since), _ms_or_none(until), zone)
 
@@ -565,8 +565,8 @@ class Store:
     def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: as `Session.watch`; continue later from ``Watch.cursor``. A position past the newest
-        logs a warning and waits: its entry may be removed. Raises: ValueError below 0.
+        Shape: as in `Session.watch`; continue later from ``Watch.cursor``. If `after` is past the
+        newest position, a warning is logged, and the watch waits. Raises: ValueError below 0.
         """
         amount("after", after)
         return watches.watch_namespace(self.backend, self.bus, after)
@@ -583,13 +583,13 @@ class Store:
     ) -> Certificate:
         """Permanently delete a session, all sessions of a subject, or everything.
 
-        This cannot be undone, and backups, exports and other copies stay (`Certificate.copies`).
-        `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
-        share, "erase" erases the forks too. With a subject, or everything, forks are always erased.
-        `by` names the requester in the certificate; docs/guides/erasure.md lists the removed data.
-        With `expected_head` a session is erased only if its head is unchanged.
-        Durable: when this returns. If the process dies, the next open of the store completes the
-        erasure.
+        This cannot be undone; backups, exports and other copies are not changed
+        (`Certificate.copies`). `forks` applies if the session has forks: "refuse" raises an error,
+        "keep" retains the entries they share, "erase" erases the forks, too. With `subject` or
+        `everything`, forks are always erased. `by` names the requester in the certificate;
+        docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
+        only if its head is unchanged. Durable: when this returns; after a crash, the next open of
+        the store completes the erasure.
         Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless
         exactly one of `session`, `subject` and `everything` is given.
         """
@@ -624,7 +624,7 @@ class Store:
         return await self.backend.info()
 
     async def close(self) -> None:
-        """Finish pending operations and close the store. May be called twice."""
+        """Finish pending operations and close the store. You may call it twice."""
         await self.backend.close()
 
     async def __aenter__(self) -> Self:

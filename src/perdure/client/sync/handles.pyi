@@ -109,11 +109,11 @@ class Session(Handle[AsyncSession]):
 
     @property
     def head(self) -> int:
-        """The last seq that this handle read or appended, without entries of turns; else -1."""
+        """The last seq that this handle read or appended, ignoring entries of turns; -1 before."""
 
     @property
     def leaf(self) -> EntryId | None:
-        """The entry that the conversation continues from, as of this handle's last read."""
+        """The entry from which the conversation continues, as of this handle's last read."""
 
     @property
     def is_draft(self) -> bool:
@@ -121,7 +121,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def title(self) -> str | None:
-        """The title, as of the last read."""
+        """The title of the session, as of the last read."""
 
     @property
     def metadata(self) -> Mapping[str, object]:
@@ -129,13 +129,13 @@ class Session(Handle[AsyncSession]):
 
     @property
     def subject(self) -> str | None:
-        """The subject given at creation: the person the session is about or with."""
+        """The subject given at creation: the person that the session is about or with."""
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
         """The copy of each entry of the origin, on the handle from `fork` in a store that copies.
 
-        Empty if a fork shares the entries of its origin, under their ids.
+        The mapping is empty if a fork shares the entries of its origin under the same ids.
         """
 
     def path(
@@ -151,22 +151,22 @@ class Session(Handle[AsyncSession]):
     def entry(self, reference: str) -> Entry:
         """Return the entry whose complete id or alias is `reference`.
 
-        Of two entries with the same alias, the newer one is returned. An entry of this session
-        precedes an entry that a fork shares. Raises: EntryNotFound.
+        If two entries have the same alias, the newer entry is returned. An entry of this session is
+        preferred to an entry that a fork shares. Raises: EntryNotFound.
         """
 
     def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
 
-        Shape: with `last` those of `tree_entries(last)`; one whose parent is older is a root.
+        Shape: with `last`, the entries of `tree_entries(last)`; one without its parent is a root.
         Raises: ValueError when `last` is negative or too large for a store.
         """
 
     def tree_entries(self, last: int | None = None) -> list[Entry]:
         """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
 
-        With `last` only the newest entries of all branches; if the leaf is not among them, also the
-        newest of its branch. Raises: as `tree`.
+        With `last`, only the newest entries of all branches are returned; if the leaf is not among
+        them, the newest entries of its branch are added. Raises: as `tree`.
         """
 
     def messages(self, last: int | None = None) -> list[Message]:
@@ -183,10 +183,10 @@ class Session(Handle[AsyncSession]):
         newest_first: bool = False,
         limit: int | None = None,
     ) -> Iterator[Entry]:
-        """Iterate over the session's own log, from the first entry after seq `after` to its head.
+        """Iterate over the session's own log, from the first entry after seq `after` to the head.
 
-        `kind` selects entries of one kind, side entries included; `newest_first` starts at the
-        head; `limit` ends after that many.
+        `kind` selects entries of one kind, including side entries; `newest_first` starts at the
+        head; `limit` is the maximum number of entries.
         Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
 
@@ -195,18 +195,18 @@ class Session(Handle[AsyncSession]):
     ) -> Iterator[Entry]:
         """Iterate over the notes in the session's own log, oldest first.
 
-        `note_type` selects one type, `about` the notes about one entry. `body_of` returns the
-        `Note` of an entry. Erased notes are skipped. Raises: EntryNotFound.
+        `note_type` selects notes of one type, `about` selects notes about one entry. `body_of`
+        returns the `Note` of an entry. Erased notes are skipped. Raises: EntryNotFound.
         """
 
     def watch(self, after: int | None = None) -> Watch:
-        """Watch the events after seq `after` (default: after `head`), including future ones.
+        """Watch the events after seq `after` (default: after `head`), and continue with new ones.
 
-        Shape: durable events of all processes without gap or repetition; live events and snapshots
-        of open calls of this process (on PostgreSQL of all processes). The watch ends when the
-        store is closed.
+        Shape: durable events of all processes, without gap or repetition; live events, and
+        snapshots of open calls, of this process (on PostgreSQL: of all processes). Ends when the
+        store closes.
         Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
-        ValueError) when `after` is past the newest entry: then `after` belongs to another log.
+        ValueError) when `after` is past the newest seq: then it belongs to another log.
         """
 
     def labels(self) -> dict[EntryId, str]:
@@ -226,7 +226,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def context(self, budget_tokens: int | None = None) -> build.Context:
-        """Return what a model would be sent now, with the entry of each message.
+        """Return the context that a model would get now, with the entry of each message.
 
         For an agent's session, the context uses the agent's `history` and `max_messages`. `model`
         is the model of the last switch on the branch, or of the session's agent. Without an agent,
@@ -242,10 +242,10 @@ class Session(Handle[AsyncSession]):
         """Return the pinned entries of all branches."""
 
     def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
-        """Return the entries that `compaction` (default: the one in effect) removed and retained.
+        """Return the entries that `compaction` (default: the current one) removed and retained.
 
         Shape: None when no compaction is in effect.
-        Raises: EntryNotFound; InvalidEntry when the entry is not a compaction.
+        Raises: EntryNotFound; InvalidEntry when the entry `compaction` is not a compaction.
         """
 
     @overload
@@ -259,7 +259,7 @@ class Session(Handle[AsyncSession]):
 
         Media given as bytes are stored beside the log; the entry contains a handle.
         Durable: all or none, when this returns; a draft only with its first assistant message.
-        Shape: the entry of one item, or a list for several, in the same order.
+        Shape: the entry of one item, or a list of entries for several, in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
         `InputLimits.message_bytes`.
         """
@@ -277,13 +277,13 @@ class Session(Handle[AsyncSession]):
     ) -> Appended:
         """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are the bytes of handles in `items`, stored beside the log. Contents without a
-        handle are rejected. `aliases` contains a name or None for each item: `entry` finds an entry
-        by its alias. A known alias of the session moves to the new entry. A `Note` among the items
-        is about the item before it; as the first item, it is about the session.
-        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
-        nothing and returns the first call's entries, with `Appended.is_replay`.
-        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
+        `contents` are the bytes of handles in `items`, stored beside the log. Contents that no
+        handle refers to are rejected. `aliases` contains a name or None for each item; `entry`
+        finds an entry by its alias. An alias that is already in use moves to the new entry. A
+        `Note` among the items is about the item before it; as the first item, about the session.
+        Durable: all items or none, when this returns. With `idempotency_key`, a repeated call
+        appends nothing and returns the first call's entries, with `Appended.is_replay`.
+        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; the errors of `append`.
         """
 
     def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
@@ -294,14 +294,14 @@ class Session(Handle[AsyncSession]):
         """
 
     def label(self, entry: EntryRef, text: str | None) -> Entry:
-        """Set the label of `entry`; None or blanks remove it.
+        """Set the label of `entry`; None, or a label of spaces only, removes it.
 
         Raises: EntryNotFound; InvalidEntry when the entry is not part of the conversation;
-        LimitExceeded for a label above ``limits.name_characters``; FlowRefusal for a flow.
+        LimitExceeded for a label longer than ``limits.name_characters``; FlowRefusal for a flow.
         """
 
     def pin(self, entry: EntryRef) -> Entry:
-        """Keep `entry` unchanged in the context, even if a compaction hides it.
+        """Keep `entry` in the context unchanged, even if a compaction would remove it.
 
         Pinning a call also pins its results, and pinning a result also pins its call.
         Raises: EntryNotFound; InvalidEntry when the entry is not part of the conversation.
@@ -314,7 +314,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def rename(self, title: str | None) -> Entry:
-        """Set the title of the session; None or blanks remove it.
+        """Set the title of the session; None, or a title of spaces only, removes it.
 
         Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
         """
@@ -322,16 +322,16 @@ class Session(Handle[AsyncSession]):
     def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
         """Undo `compaction` (default: the one in effect): its entries return to the context.
 
-        Shape: None when it was already undone.
+        Shape: None when the compaction was already undone.
         Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
         """
 
     def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
-        """Answer a question of this session. The first answer wins.
+        """Answer a question of this session. The first answer counts; later answers are rejected.
 
         Durable: when this returns. Raises: EntryNotFound; InvalidEntry when the entry is not a
-        question of this session or `choice` is not offered; AlreadyAnswered after another answer;
-        QuestionClosed once the question expired or its turn ended.
+        question of this session or `choice` is not offered; AlreadyAnswered after a different
+        answer; QuestionClosed once the question has expired or its turn has ended.
         """
 
     def ask(
@@ -344,31 +344,31 @@ class Session(Handle[AsyncSession]):
     ) -> Entry:
         """Ask people a question in the name of the program; no turn waits for the answer.
 
-        The inbox lists the question until it is answered or withdrawn; see `answer_to`. Without
-        `choices`, the answer is a text. The inbox shows the arguments of the tool `call`, secrets
-        masked, and on request all of them if the entry `about` has it.
+        The inbox lists the question until it is answered or withdrawn; `answer_to` returns the
+        answer. Without `choices`, the answer is a text. The inbox shows the arguments of the tool
+        `call` with secrets masked; on request all of them, if the entry `about` contains it.
         Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
         """
 
     def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
-        Shape: None while the question is open, after `withdraw`, and for an answer from an import
-        or an unknown store. Raises: EntryNotFound; InvalidEntry for another question.
+        Shape: None while the question is open, after `withdraw`, and if the answer comes from an
+        import or an unknown store. Raises: EntryNotFound; InvalidEntry for another question.
         """
 
     def withdraw(self, question: EntryRef) -> Entry | None:
-        """Remove a question of `ask` from the inbox; answering it then raises QuestionClosed.
+        """Remove a question of `ask` from the inbox; an answer to it then raises QuestionClosed.
 
-        Durable: when this returns. Shape: None if it was answered or withdrawn before.
+        Durable: when this returns. Shape: None if the question was answered or withdrawn before.
         Raises: EntryNotFound; InvalidEntry for another question.
         """
 
     def is_in_force(self, entry: EntryRef) -> bool:
-        """Return whether `entry` has authority here; programs only display entries without it.
+        """Return whether `entry` is in force on this machine; other entries must only be displayed.
 
-        These are imported entries and, in a store opened with ``is_trusted=False``, all entries
-        without a mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        False for imported entries and, with ``is_trusted=False``, for all entries without a mark of
+        this user's perdure, such as notes and messages. Raises: EntryNotFound.
         """
 
     def branch(
@@ -378,11 +378,11 @@ class Session(Handle[AsyncSession]):
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: IdempotencyKey | None = None,
     ) -> Entry | None:
-        """Continue the conversation from `entry` (None: from before the root).
+        """Continue the conversation from `entry` (None: from the beginning, before the root).
 
-        With `expected_leaf`, the leaf moves only if it is still that entry. The check is part of
-        the commit, so entries of another writer are never abandoned. A repeated call with the same
-        `idempotency_key` moves nothing and returns the first call's entry.
+        With `expected_leaf`, the leaf moves only if `expected_leaf` is still the leaf. The check is
+        part of the commit, so new entries of another writer are never abandoned. A repeated call
+        with the same `idempotency_key` moves nothing and returns the first call's entry.
         Durable: even if no entry follows. Shape: None when `entry` is already the leaf.
         Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
         LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
@@ -397,7 +397,7 @@ class Session(Handle[AsyncSession]):
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
         idempotency_key: IdempotencyKey | None = None,
     ) -> Entry:
-        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
+        """Continue from `entry` (None: before the root), with a summary of the abandoned branch.
 
         `expected_leaf` and `idempotency_key` work as in `branch`. Raises: as `branch`.
         """
@@ -414,41 +414,41 @@ class Session(Handle[AsyncSession]):
     ) -> Session:
         """Create a session that shares this session's tree, or with `at` only the path to `at`.
 
-        Nothing is copied, except if a store cannot share entries (`entry_ids` then contains the
-        copies). A fork inherits the current labels, but not an open turn. With `cwd` its
-        agent works in that folder: file tools, instructions and ``{{ctx.working_dir}}``.
-        `metadata` is the fork's own; `subject` defaults to the subject of this session.
+        Nothing is copied, unless the store cannot share entries (`entry_ids` then contains the
+        copies). A fork inherits the current labels, but not an open turn. With `cwd`, the agent of
+        the fork works in that folder: its file tools, instructions and ``{{ctx.working_dir}}`` use
+        it. `metadata` is the fork's own; `subject` defaults to the subject of this session.
         Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
-        ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`; FlowRefusal.
+        ConfigError when `cwd` is not a folder; WrongArgument as in `Store.create`; FlowRefusal.
         """
 
     def flush(self) -> None:
         """Store the session now if it is a draft.
 
-        Raises: SessionExists when another session now has its id; the session stays a draft.
+        Raises: SessionExists when another session now has the id; the session stays a draft.
         """
 
     def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        The messages since its start, or since its last end, become an episode (`Store.memory`) with
-        the given `summary`.
-        Shape: None when it was already closed.
+        The messages since its start, or since it was closed before, become an episode
+        (`Store.memory`) with the given `summary`.
+        Shape: None when the session was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
         """
 
     def abandon_turn(self) -> bool:
-        """Close the turn of a dead process without continuing it.
+        """Close the open turn of a process that has died, without continuing the turn.
 
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
-        and questions are withdrawn. Shape: whether a turn was open.
-        Raises: LeaseHeld while that process is alive, or while its state is unknown and its lease
+        and questions are withdrawn. Shape: True if a turn was open.
+        Raises: LeaseHeld while that process is alive, or while its state is unknown and the lease
         has not expired; FlowRefusal for the role of a flow that is not completed.
         """
 
     def reopen(self) -> Entry | None:
-        """Open a closed or exported session again. Shape: None when it was open."""
+        """Open a closed or exported session again. Shape: None when it was open already."""
 
     def export(
         self,
@@ -461,16 +461,16 @@ class Session(Handle[AsyncSession]):
         dialect: Dialect = "perdure",
         replace: bool = False,
     ) -> Exported:
-        """Export the session, to the file `path` if given.
+        """Export the session, to the file `path` if `path` is given.
 
-        "perdure" contains everything, and `Store.import_files` restores it. Markdown and workflows
-        hold one branch, the others all; `leaf` selects the branch that ends there, and with
-        `all_branches` every branch. `redact` replaces "secrets", "paths" or both. `dialect` is the
-        dialect of a workflow. `Exported.warnings` lists the data that the format cannot represent.
-        A draft is stored first.
-        Durable: the file is complete when this returns. Only its owner can read it.
-        Raises: PathExists, unless `replace`; FormatError for a path that cannot be written;
-        WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
+        The format "perdure" contains everything, and `Store.import_files` restores it. Markdown and
+        workflows contain one branch, the other formats all branches; `leaf` selects the branch that
+        ends there, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
+        both in the exported text. `dialect` is the dialect of a workflow. `Exported.warnings` lists
+        the data that the format cannot represent. A draft is stored first.
+        Durable: the file is complete when this returns. Only the owner of the file can read it.
+        Raises: PathExists, unless `replace` is given; FormatError for a path that cannot be
+        written; WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
         """
 
     def erase(
@@ -482,7 +482,7 @@ class Session(Handle[AsyncSession]):
     ) -> Certificate:
         """Permanently delete the session; see `Store.erase`. This cannot be undone.
 
-        With `expected_head`, only if the head has not changed.
+        With `expected_head`, the session is deleted only if its head is still `expected_head`.
         Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
         """
 
@@ -491,13 +491,13 @@ class Session(Handle[AsyncSession]):
     ) -> Certificate:
         """Permanently erase the bodies of single entries of the session; their positions remain.
 
-        Also erases labels, tool call records, summaries and search texts that repeat them, media
-        without another reference, and the stored original of an import. Contexts skip the entries.
-        `forks` applies to entries that forks share: "refuse" fails, "keep" retains them there,
-        "erase" erases them for forks too. This cannot be undone, and copies stay, as after `erase`.
-        Durable: as `Store.erase`, also `by`; see docs/guides/erasure.md.
-        Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is not
-        part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
+        The call also erases labels, tool call records, summaries and search texts that repeat the
+        bodies, media without another reference, and the stored original of an import. Contexts skip
+        the entries. `forks` applies to entries that forks share: "refuse" raises an error, "keep"
+        retains them there, "erase" erases them there, too. This cannot be undone, and copies stay,
+        as after `erase`. Durable: as `Store.erase`, also `by`; see docs/guides/erasure.md.
+        Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is no
+        conversation entry, note or label; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
 
     def asking(self, hooks: Hooks) -> Session:
@@ -522,9 +522,9 @@ class Store(Handle[AsyncStore]):
     ) -> Session:
         """Create a session; with `lazy`, it is a draft until its first assistant message.
 
-        With `reuse_erased`, `id` can be the id of an erased session if no fork still shows its
-        entries. The certificate of the erasure remains.
-        `subject` names the person the session is about or with; erasing by subject uses it.
+        With `reuse_erased`, `id` can be the id of an erased session, unless a fork still shows
+        entries of that session. The certificate of the erasure is not removed. `subject` names the
+        person that the session is about or with; `erase` can erase by subject.
         Durable: when this returns, unless `lazy`.
         Raises: SessionExists; LimitExceeded for the title; WrongArgument for an invalid `id`, an
         empty subject, text with a NUL, and metadata that is not JSON.
@@ -539,35 +539,35 @@ class Store(Handle[AsyncStore]):
         metadata: Mapping[str, object] | None = None,
         subject: str | None = None,
     ) -> Session:
-        """Return the session with the whole id `id`; create it if there is none.
+        """Return the session with the complete id `id`; create it if there is none.
 
         The other arguments apply only to a new session. Two processes that call this at the same
         time get the same session.
-        Raises: Erased; and as `create`.
+        Raises: Erased; the errors of `create`.
         """
 
     def open(self, session: str | Path) -> Session:
         """Return the session with the complete id `session`, or the session of a session file.
 
-        A string is always an id. A `pathlib.Path` names a file of a `jsonl:` store, or a file that
-        was imported into this store (up to what was imported). A link to such a file opens its
-        session, unless the link is in the folder of the store.
+        A string is always an id; a `pathlib.Path` is always a file. The file belongs to a `jsonl:`
+        store, or it was imported into this store (the session then contains what was imported). A
+        link to such a file opens its session, unless the link is in the folder of the store.
         Raises: SessionNotFound (or its subclass NotImported), also for a missing file; Erased;
         FormatError for an unreadable file.
         """
 
     def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
-        """Return the id that equals `prefix`, or the only id that begins with it.
+        """Return the id that equals `prefix`, or the only id that begins with `prefix`.
 
-        All other calls require complete ids. Sessions and flows match; with `only`, flows alone. An
-        erased session matches if no other id begins with `prefix`.
+        All other calls require complete ids. Sessions and flows are found; with `only`, only flows.
+        An erased session is found if no other id begins with `prefix`.
         Raises: SessionNotFound (FlowNotFound is a subclass); AmbiguousId.
         """
 
     def entry(self, reference: str) -> Entry:
-        """Return the entry with the id or alias `reference`, from any session.
+        """Return the entry with the id or alias `reference`, in any session of the namespace.
 
-        Raises: EntryNotFound; AmbiguousId when entries of several sessions have that alias.
+        Raises: EntryNotFound; AmbiguousId when entries of several sessions have this alias.
         """
 
     def commit(
@@ -578,10 +578,10 @@ class Store(Handle[AsyncStore]):
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 
-        Each write is a session, its items and its options, with the names of `Session.append_many`:
+        Each write is a tuple of a session, items and options, named as in `Session.append_many`:
         ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first.
-        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
-        nothing and returns the first call's entries, with ``is_replay``.
+        Durable: all writes or none, when this returns. With `idempotency_key`, a repeated call
+        appends nothing and returns the first call's entries, with ``is_replay``.
         Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
         InvalidEntry for two writes to one session, and for an item that cannot be stored;
         HeadConflict, LeafConflict, IdempotencyMismatch; EntryNotFound, WrongArgument,
@@ -590,10 +590,10 @@ class Store(Handle[AsyncStore]):
         """
 
     def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
-        """Return the bytes of the media `handle`, from any entry of the namespace.
+        """Return the bytes of the media `handle`, which can be in any entry of the namespace.
 
-        Raises: EntryNotFound when it is not in the store; CorruptLog when it is damaged;
-        WrongArgument for a text that is no handle (``media://sha256-…``).
+        Raises: EntryNotFound when the store does not have the content; CorruptLog when the content
+        is damaged; WrongArgument for a text that is not a handle (``media://sha256-…``).
         """
 
     @property
@@ -606,7 +606,7 @@ class Store(Handle[AsyncStore]):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The optional features that this store supports; the others raise an error."""
+        """The optional features that this store supports; unsupported features raise an error."""
 
     def continue_recent(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """Open the most recently active session (of `cwd`, if given), or create a draft."""
@@ -625,17 +625,17 @@ class Store(Handle[AsyncStore]):
         id_prefix: str | None = None,
         after: str | SessionInfo | None = None,
     ) -> list[SessionInfo]:
-        """List sessions, newest activity first. `query` must occur in the name or id.
+        """List sessions, newest activity first. `query` must occur in a session's name or id.
 
         Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `source` (imports of
         one program, such as "claude-code"; "perdure": its own sessions), `status` and `id_prefix`.
-        `after` continues after a session of an earlier list, or after its `cursor`. The status
+        `after`, a session of an earlier list or its `cursor`, continues that list. The status
         "interrupted" selects sessions with an open turn that no process runs: its process died, or
-        it was suspended. It reads only sessions with an open turn.
-        `subject`, `metadata` and `source` have no index: the call reads sessions, newest first,
-        until `limit` of them match.
-        Raises: ValueError when `limit` is negative or too large for a store;
-        WrongArgument for an invalid `after`.
+        it was suspended. This filter reads only sessions with an open turn. `subject`, `metadata`
+        and `source` have no index: the call reads sessions, newest first, until `limit` of them
+        match.
+        Raises: ValueError when `limit` is negative or too large for a store; WrongArgument for an
+        invalid `after`.
         """
 
     def search(
@@ -653,10 +653,10 @@ class Store(Handle[AsyncStore]):
     ) -> list[Hit]:
         """Search every branch of every session for `text`, best hit first; docs/guides/search.md.
 
-        A hit must match every given filter: one of `roles`, of `sessions` (whole ids), of `tools`;
-        at or after `since` and before `until` (local time without a zone); on its session's
-        current branch or not. An empty list matches nothing. Without an index, `on_progress` gets
-        (done, entries).
+        A hit must match every given filter: one of `roles`, one of `sessions` (complete ids) and
+        one of `tools`; its time is at or after `since` and before `until` (local time without a
+        zone); it is on the current branch of its session or not. An empty list as a filter matches
+        nothing. In a store without an index, `on_progress` gets (done, entries).
         Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
         `limit` is negative or too large for a store.
         """
@@ -672,10 +672,10 @@ class Store(Handle[AsyncStore]):
     ) -> ImportedFiles:
         """Import session files of perdure and other programs; folders are scanned.
 
-        Each file is imported separately: `ImportedFiles.errors` lists failures. Importing a file
-        again adds only new entries. An erased session stays erased; with `again`, it is imported
-        under a new id. New sessions get `subject`. `on_progress` gets (file, bytes read), from any
-        thread. docs/formats.md lists the content of each format.
+        Each file is imported separately: `ImportedFiles.errors` lists failures. If a file is
+        imported again, only its new entries are added. An erased session stays erased; with
+        `again`, it is imported under a new id. New sessions get `subject`. `on_progress` gets
+        (file, bytes read), from any thread. docs/formats.md lists the content of each format.
         Durable: every imported session, when this returns.
         Raises: WrongArgument.
         """
@@ -691,10 +691,10 @@ class Store(Handle[AsyncStore]):
     ) -> list[ExportedFile]:
         """Export every session into `folder`, one file each, named after its id.
 
-        Sessions of every origin are included, flows are not; `query` selects by name or id. With
-        `format` "perdure", `import_files` of the folder restores them. Without a `query` it also
-        has a file of the facts of each subject. A failed file does not stop the others: see
-        `ExportedFile.error`. `redact` and `replace` as in `Session.export`.
+        Includes sessions of every origin, but no flows; `query` selects by name or id. With
+        `format` "perdure", `import_files` of the folder restores the sessions. Without a `query`,
+        there is also a file of the facts of each subject. A failed file does not stop the export:
+        see `ExportedFile.error`. `redact` and `replace` work as in `Session.export`.
         Raises: FormatError when the folder cannot be created.
         """
 
@@ -705,13 +705,13 @@ class Store(Handle[AsyncStore]):
         """
 
     def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:
-        """Answer the question with the whole id `question`, in any session or flow.
+        """Answer the question with the complete id `question`, in any session or flow.
 
-        `answer` is one of its choices, or free text if it has none. The first answer wins.
-        Durable: when this returns.
-        Raises: QuestionNotFound; AlreadyAnswered after another answer; QuestionClosed
-        once it expired or its turn ended; FlowRefusal when a flow no longer waits for it;
-        InvalidEntry when it is not a question, or `answer` is not one of its choices.
+        `answer` is one of its choices, or free text if it has none. The first answer counts.
+        Durable: when this returns. Raises: QuestionNotFound; AlreadyAnswered after a different
+        answer; QuestionClosed once it has expired or its turn has ended; FlowRefusal when a flow no
+        longer waits for it; InvalidEntry when it is not a question, or `answer` is not one of its
+        choices.
         """
 
     def tool_calls(
@@ -722,12 +722,12 @@ class Store(Handle[AsyncStore]):
         failed: bool | None = None,
         last: int | None = 100,
     ) -> list[ToolCallRecord]:
-        """Return the newest `last` tool calls of one session or of all, oldest first.
+        """Return the newest `last` tool calls of one session or of all sessions, oldest first.
 
         `tool` is the name of the tool. `failed` True selects failed calls, False successful calls,
-        None all calls, also calls without an outcome. Imported sessions are included. A fork has
-        only the calls of its own log. Reads sessions, newest activity first, until it has `last`
-        calls.
+        None all calls, including calls without an outcome. Imported sessions are included. For a
+        fork, only the calls in its own log are returned. The call reads sessions, newest activity
+        first, until it has found `last` calls.
         Raises: SessionNotFound; ValueError when `last` is negative.
         """
 
@@ -744,16 +744,16 @@ class Store(Handle[AsyncStore]):
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day and so on.
 
-        A project is a session's folder, a source the program that it came from, a subject the
-        person whom it concerns. Days are in `zone` and sorted by time; other groups are
-        sorted by tokens, most first. With `daily` each group has one total a day, oldest day
-        first. Calls before `since`, and at or after `until`, are excluded
-        (resolution: 15 minutes). The first call reads the sessions active since `since`; later
-        calls of this handle with the same `prices` read only new entries.
-        With `prices`, by model (``provider:name``, ``provider:*``), calls whose log has no cost
-        are priced: by `prices`, else by the public list of the extra ``models``.
-        With `session`, only its own log is read.
-        Raises: WrongArgument for prices of an invalid model name; SessionNotFound.
+        A project is the folder of a session, a source the program from which it was imported, a
+        subject the person that it is about. Days are in `zone` and sorted by time; other groups are
+        sorted by tokens, most first. With `daily`, each group has one total for each day, oldest
+        day first. Calls before `since` and calls at or after `until` are excluded, with a
+        resolution of 15 minutes. The first call reads the sessions active since `since`; later
+        calls of this handle with the same `prices` read only new entries. With `prices`, which maps
+        a model (``provider:name``, ``provider:*``) to its price, a call without a cost in the log
+        gets a computed cost: from `prices`, or else from the public list of the extra ``models``.
+        With `session`, only the own log of this session is read.
+        Raises: WrongArgument if `prices` contains an invalid model name; SessionNotFound.
         """
 
     def activity(
@@ -766,7 +766,7 @@ class Store(Handle[AsyncStore]):
     ) -> list[ActivityTotal]:
         """Count messages, turns, tool calls and tokens by day or hour, oldest first.
 
-        Periods without activity are omitted. Reads the same sessions as `usage`.
+        Periods without activity are omitted. The call reads the same sessions as `usage`.
         """
 
     def edits(
@@ -789,8 +789,8 @@ class Store(Handle[AsyncStore]):
     def watch(self, after: int | None = None) -> Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: as `Session.watch`; continue later from ``Watch.cursor``. A position past the newest
-        logs a warning and waits: its entry may be removed. Raises: ValueError below 0.
+        Shape: as in `Session.watch`; continue later from ``Watch.cursor``. If `after` is past the
+        newest position, a warning is logged, and the watch waits. Raises: ValueError below 0.
         """
 
     def erase(
@@ -805,13 +805,13 @@ class Store(Handle[AsyncStore]):
     ) -> Certificate:
         """Permanently delete a session, all sessions of a subject, or everything.
 
-        This cannot be undone, and backups, exports and other copies stay (`Certificate.copies`).
-        `forks` applies if the session has forks: "refuse" fails, "keep" retains the entries they
-        share, "erase" erases the forks too. With a subject, or everything, forks are always erased.
-        `by` names the requester in the certificate; docs/guides/erasure.md lists the removed data.
-        With `expected_head` a session is erased only if its head is unchanged.
-        Durable: when this returns. If the process dies, the next open of the store completes the
-        erasure.
+        This cannot be undone; backups, exports and other copies are not changed
+        (`Certificate.copies`). `forks` applies if the session has forks: "refuse" raises an error,
+        "keep" retains the entries they share, "erase" erases the forks, too. With `subject` or
+        `everything`, forks are always erased. `by` names the requester in the certificate;
+        docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
+        only if its head is unchanged. Durable: when this returns; after a crash, the next open of
+        the store completes the erasure.
         Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless
         exactly one of `session`, `subject` and `everything` is given.
         """
@@ -826,7 +826,7 @@ class Store(Handle[AsyncStore]):
         """Return the format, sizes and counts of the store and its namespace."""
 
     def close(self) -> None:
-        """Finish pending operations and close the store. May be called twice."""
+        """Finish pending operations and close the store. You may call it twice."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
