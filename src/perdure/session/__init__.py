@@ -1,1 +1,4 @@
-"""Sessions as values: entries, messages, tree, fold, codec. Pure: no clock, no disk, no loop."""
+"""Sessions as values: entries, messages, tree, fold, codec.
+
+This package is pure: it uses no clock, no disk and no event loop.
+"""

@@ -1,10 +1,10 @@
 """Check arguments and fields against their annotations before a call has any effect.
 
-`takes_declared` guards a function, `takes_all_declared` the public methods of a class,
-`check_fields` the fields of a value, `NamedParameters` the keywords of a value's constructor. A
-value that does not match, and an unknown keyword, raise `WrongArgument`. An annotation without a
-checkable type (``Any``, a type variable, an unknown name) accepts every value. One-shot iterators
-are not consumed.
+`takes_declared` checks the arguments of a function, `takes_all_declared` those of a class's public
+methods, `check_fields` the fields of a value, `NamedParameters` the keywords of a value's
+constructor. A value that does not match, or an unknown keyword, raises `WrongArgument`. An
+annotation without a checkable type (``Any``, a type variable, an unknown name) accepts every value.
+One-shot iterators are not consumed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Misfit = Callable[[str, Any], "tuple[str, Kind, object] | None"]
 class Kind(msgspec.Struct, frozen=True):
     """The values that an annotation accepts; `words` describe them in error messages.
 
-    `fits` None accepts everything. `misfit` finds the wrong part of a value of a given name: its
-    name, what it should be, and the part.
+    With `fits` None, every value is accepted. `misfit` finds the wrong part of a value: it returns
+    the part's name, the accepted values, and the part.
     """
 
     words: str
@@ -191,7 +191,7 @@ def _is_within(value: Any, bounds: msgspec.Meta) -> bool:
 
 
 def _protocol(known: type) -> Kind:
-    """Accept every value that has the methods of `known`."""
+    """Return the `Kind` that accepts every value with the methods of `known`."""
     classes = [each for each in known.__mro__ if getattr(each, "_is_protocol", False)]
     names = {name for each in classes for name in vars(each)}
     wanted = [n for n in names if not n.startswith("_") or n == "__call__"]
@@ -241,7 +241,7 @@ def _tuple(args: tuple[Any, ...]) -> Kind:
 
 
 def _items(holder: Any, kind: Kind) -> Kind:
-    """Accept a `holder` whose items `kind` accepts; text is rejected, although it is iterable."""
+    """Return the `Kind` of a `holder` with items that `kind` accepts; it rejects text."""
 
     def fits(value: Any) -> bool:
         if not isinstance(value, holder) or isinstance(value, _TEXTS):
@@ -305,7 +305,7 @@ C = TypeVar("C", bound=type)
 def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
     """Return `function` with its arguments checked against its annotations.
 
-    `leaving` are parameters that the function checks itself.
+    `leaving` are the parameters that `function` checks itself.
     Raises: WrongArgument, before the function runs; a coroutine function raises it when it is
     awaited.
     """
@@ -328,12 +328,12 @@ def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
 
 
 def takes_all_declared(known: C) -> C:
-    """Guard the constructor and public methods of the class `known` as `takes_declared` does."""
+    """Check the arguments of the constructor and public methods of `known`, as `takes_declared`."""
     return takes_all_declared_but()(known)
 
 
 def takes_all_declared_but(*leaving: str) -> Callable[[C], C]:
-    """Like `takes_all_declared`, except for the parameters `leaving`, which the methods check."""
+    """Like `takes_all_declared`, but leave the parameters `leaving` to the methods themselves."""
 
     def guarded(known: C) -> C:
         _guard_methods(known, leaving)
@@ -369,7 +369,7 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
 
 
 class NamedParameters(type(msgspec.Struct)):
-    """The metaclass of a struct whose constructor names an unknown keyword and the nearest field.
+    """The metaclass of structs whose constructor reports an unknown keyword with the nearest field.
 
     Raises: WrongArgument.
     """
@@ -385,9 +385,9 @@ class NamedParameters(type(msgspec.Struct)):
 
 
 def check_whole(value: msgspec.Struct, place: str) -> None:
-    """Reject a value with undeclared types in its fields, at any depth.
+    """Reject a value if a field at any depth has a type other than the declared one.
 
-    For values that are stored permanently as they are; `place` is their name in errors.
+    Use it for values that are stored permanently as they are; errors call the value `place`.
     Raises: WrongArgument.
     """
     for name, kind, _ in _fields_of(type(value)):
@@ -432,7 +432,7 @@ class _Guard:
                     raise _wrong(self._name(args), name, kind, value)
 
     def _name(self, args: tuple[Any, ...]) -> str:
-        """Return the public name of the function: for a method, with the class of its handle."""
+        """Return the public name of the function; for a method, with its public class."""
         name = self._function.__name__
         if not self._is_method or not args:
             return name

@@ -21,7 +21,10 @@ class Clock(Protocol):
         ...
 
     def steady_s(self) -> float:
-        """Seconds since a fixed moment; never decreases. For durations and deadlines only."""
+        """Seconds since a fixed moment; never decreases.
+
+        Use it for durations and deadlines only.
+        """
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -30,7 +33,7 @@ class Clock(Protocol):
 
 
 class RandomSource(Protocol):
-    """Unguessable bytes, for ids and salts."""
+    """A source of unguessable bytes, for ids and salts."""
 
     def __call__(self, count: int, /) -> bytes:
         """Return `count` random bytes."""
@@ -48,12 +51,12 @@ def minute(at: int) -> str:
 
 
 def moment_of(at: int) -> datetime:
-    """Return Unix milliseconds in UTC; a time outside of the calendar becomes its nearest limit."""
+    """Convert Unix milliseconds to UTC; a time outside the calendar becomes its nearest limit."""
     return _EPOCH + timedelta(milliseconds=min(max(at, _FIRST_MS), LAST_MS))
 
 
 def ms_of(moment: datetime) -> int:
-    """Return `moment` in Unix milliseconds; a time without a zone is local."""
+    """Convert `moment` to Unix milliseconds; a time without a zone is local."""
     try:
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):  # so near the limits of datetime that the zone lookup fails

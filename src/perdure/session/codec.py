@@ -3,7 +3,7 @@
 The log stores the original bytes of a body. Bodies are decoded when they are read and never
 re-encoded, so unknown kinds and unknown fields are preserved everywhere. Decoding is lenient where
 a log must stay readable: an unknown kind gives an `Unknown`, an unknown part of a message an
-`UnknownPart`. Decoding is strict where a guess would do harm: a newer version of a known kind
+`UnknownPart`. Decoding is strict where a wrong guess could do harm: a newer version of a known kind
 raises an error.
 """
 
@@ -29,7 +29,7 @@ from perdure.session.upgrade import upgrade_body
 
 
 class Unknown(ShortRepr, frozen=True):
-    """A body of a kind this version does not know (or one that is not JSON), unchanged."""
+    """The unchanged body of a kind that this version does not know, or a body that is not JSON."""
 
     kind: str
     v: int
@@ -98,7 +98,7 @@ def role_of(entry: Entry) -> str:
 
 
 def role_in(body: bytes | msgspec.Raw) -> str:
-    """Return the role in the body of a ``message`` entry, "" if it has none."""
+    """Return the role in the body of a ``message`` entry; "" if the body has no role."""
     try:
         return _role_only.decode(body).role
     except (ValueError, RecursionError):
@@ -192,10 +192,10 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 def line_of(entry: Entry) -> bytes:
     """Return `entry` as one line of JSON, without the line end.
 
-    Shape: the header fields, then ``body``, the stored JSON itself. A body that cannot be embedded
-    byte for byte (of kind ``opaque``, not JSON, with a line feed or with surrounding space) is
-    stored as ``body_base64`` instead. The line never contains LF, but it can contain U+2028 and
-    U+0085.
+    Shape: the header fields come first, then ``body``, which is the stored JSON itself. A body that
+    cannot be embedded byte for byte (of kind ``opaque``, not JSON, with a line feed or with
+    surrounding space) is stored as ``body_base64`` instead. The line never contains LF, but it can
+    contain U+2028 and U+0085.
     """
     header = _Line(
         entry.seq, entry.id, entry.lane, entry.at, entry.kind, entry.v, entry.parent_id, entry.about

@@ -1,9 +1,9 @@
-"""Entries: the immutable records of a log, and their form before they are appended.
+"""Entries: the immutable records of a log, and the form of an entry before it is appended.
 
 Two lanes share one dense ``seq``. *Tree* entries are the conversation: each has a parent (None at a
-root) and moves the leaf. *Side* entries describe it (``about`` names an entry, or is None) and are
-never parents; only the side kind ``leaf`` moves the leaf. Order is always ``seq``, never time.
-``kinds`` defines the tree kinds, ``notes`` and ``ledger`` the side kinds.
+root) and moves the leaf. *Side* entries describe the conversation (``about`` names an entry, or is
+None) and are never parents; only the side kind ``leaf`` moves the leaf. Order is always ``seq``,
+never time. ``kinds`` defines the tree kinds, ``notes`` and ``ledger`` the side kinds.
 """
 
 from __future__ import annotations
@@ -50,10 +50,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_erased(self) -> bool:
-        """Return True if the body was erased: the erased form is empty, unlike every appended body.
+        """Return True if the body was erased: an erased body is empty, an appended body never is.
 
-        An opaque entry can be empty from the start; it then cannot be distinguished from an erased
-        entry.
+        Exception: an opaque entry can be empty from the start, and then looks like an erased entry.
         """
         return not self.body
 
@@ -62,8 +61,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Return the message of a ``message`` entry, decoded at each access.
 
         Shape: None for other kinds, and for an erased message.
-        Raises: UnsupportedVersion when a newer perdure wrote it; CorruptLog when it is not a
-        message.
+        Raises: UnsupportedVersion if a newer perdure wrote the message; CorruptLog if the body is
+        not a message.
         """
         if self.kind != MESSAGE or self.is_erased:
             return None
@@ -74,7 +73,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """Return the text of the message, "" without one. Raises: as `message`."""
+        """Return the text of the message; "" if the entry has no message. Raises: as `message`."""
         message = self.message
         return "" if message is None else message.text
 
@@ -87,7 +86,7 @@ class Positioned(msgspec.Struct, frozen=True):
 
 
 class Here(Enum):
-    """A parent that is only known at commit time."""
+    """A parent that is known only at commit time, for example the leaf."""
 
     LEAF = "leaf"
 
@@ -106,10 +105,10 @@ ParentRef = EntryId | Sibling | Here | None
 
 
 class NewEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry before the store assigns its position.
+    """An entry to append, before the store assigns its position.
 
-    `parent` (tree lane) is `LEAF`, None for a new root, an entry's id or a sibling. `at` None means
-    the commit's time. `alias` is the id of the entry in another program.
+    `parent` (tree lane) is `LEAF`, an entry's id, a sibling, or None for a new root. `at` None
+    means the commit's time. `alias` is the id of the entry in another program.
     """
 
     kind: str

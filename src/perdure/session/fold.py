@@ -1,7 +1,7 @@
 """Fold entries into state: labels, current settings, compaction, context window.
 
-`window_of` defines the correct window. Stores find the same window faster, without reading the
-whole branch, and are tested against it.
+`window_of` defines which context window is correct. Stores find the same window without reading the
+whole branch; tests compare them with `window_of`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class ContextWindow(msgspec.Struct, frozen=True):
 
     Shape: `entries` are in the order from root to leaf. They begin with the first entry that the
     newest compaction keeps (without a compaction: the root), and include compactions in their
-    places. `hidden` counts the tree entries of the branch before `entries`. `leaf` is where it
-    ends. `undone` are the undone compactions among `entries`. `pins` are the entries of the branch
-    that always stay in the context; `pinned` are the pins outside of `entries`. Stores leave both
-    to the caller. A window read with a limit contains only the newest `entries`. `earlier` counts
-    the entries between `hidden` and these, and `undone` also contains the undone compactions after
-    the compaction in force.
+    places. `hidden` counts the tree entries of the branch before `entries`. `leaf` is the last
+    entry of the branch. `undone` are the undone compactions among `entries`. `pins` are the entries
+    of the branch that always stay in the context; `pinned` are the pins outside of `entries`.
+    Stores leave `pins` and `pinned` to the caller. A window read with a limit contains only the
+    newest `entries`. `earlier` then counts the entries between the hidden entries and `entries`,
+    and `undone` also contains those undone compactions that come after the compaction in force.
     """
 
     leaf: EntryId | None
@@ -145,7 +145,7 @@ def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
 
 
 def label_notes_of(entries: Iterable[Entry]) -> dict[EntryId, tuple[EntryId, str]]:
-    """Return as `labels_of`, each label with the id of the entry that set it."""
+    """Like `labels_of`, but return each label with the id of the entry that set it."""
     labels: dict[EntryId, tuple[EntryId, str]] = {}
     for entry in entries:
         if entry.kind != Label.kind or entry.about is None:
@@ -159,7 +159,7 @@ def label_notes_of(entries: Iterable[Entry]) -> dict[EntryId, tuple[EntryId, str
 
 
 def undone_of(entries: Iterable[Entry]) -> frozenset[EntryId]:
-    """Return the compactions that `entries` undo."""
+    """Return the compactions that the entries in `entries` undo."""
     return frozenset(
         entry.about
         for entry in entries

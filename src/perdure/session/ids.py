@@ -35,8 +35,8 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford base 32: sorts as it
 def stream_id(text: str) -> StreamId:
     """Return `text` as a stream id.
 
-    Raises: WrongArgument unless it is 1 to 128 characters out of ``A-Z a-z 0-9 . _ : @ -`` that
-    start with a letter or digit.
+    Raises: WrongArgument unless `text` has 1 to 128 characters from ``A-Z a-z 0-9 . _ : @ -`` and
+    starts with a letter or digit.
     """
     if not _STREAM_ID.fullmatch(text):
         raise WrongArgument(
@@ -64,7 +64,7 @@ MOST_SEQ = 2**63 - 1
 
 
 def seqs_between(count: int, after: int, before: int | None) -> range:
-    """Return the seqs of `count` entries after `after`, or backwards from before `before`."""
+    """Return the seqs of the `count` entries after `after`, or of the `count` before `before`."""
     first = max(after, -1) + 1
     return range(first, count) if before is None else range(min(before, count) - 1, first - 1, -1)
 

@@ -70,9 +70,9 @@ _SPACE = (
 class ForkPoint(msgspec.Struct, frozen=True):
     """The position where a stream was forked.
 
-    `leaf` is the entry the fork continues from (None: before the root). `head` is the origin's head
-    at that time: labels up to this head are inherited, later labels are not. `scope` "tree" shares
-    every branch up to `head`, "path" only the branch that ends at `leaf`.
+    `leaf` is the entry after which the fork continues (None: before the root). `head` is the
+    origin's head at that time: labels up to this head are inherited, later labels are not. `scope`
+    "tree" shares every branch up to `head`, "path" only the branch that ends at `leaf`.
     """
 
     stream: StreamId
@@ -86,8 +86,9 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
     `subject` names the person the session is about, in the client's own words, so that all data of
-    one person can be erased at once. `received` counts the entries from an imported file: they give
-    no authority. `subject` and `received` belong to the store and are not exported.
+    one person can be erased at once. `received` counts the entries that come from an imported file:
+    these entries give no authority. `subject` and `received` belong to the store and are not
+    exported.
     """
 
     id: StreamId
@@ -111,12 +112,12 @@ class SessionInfo(ShortRepr, frozen=True):
     not reorder the list. `messages` counts every message entry, including tool results and the
     shared messages of a fork. `entries` counts the entries of the stream's own log. `turns` counts
     the turns started in the stream, without the turns before an import or a fork. `first_text` is
-    the start of the first user message that is not just a slash command; it names a session without
-    a title. `subject` and `metadata` are copied from its header.
+    the start of the first user message that is not just a slash command; it serves as the name of a
+    session without a title. `subject` and `metadata` are copied from the session's header.
     `open_turn` is the seq of the ``turn_started`` of the open turn: it runs in some process, waits
-    for an answer, or was interrupted. `model` is the model that its branch was switched to, or else
-    the model of its agent; without an agent, the model of the last switch or answer. In a list it
-    is None.
+    for an answer, or was interrupted. `model` is the model to which the session's branch was
+    switched, or else the model of its agent; without an agent, the model of the last switch or
+    answer. In a list, `model` is None.
     """
 
     id: StreamId
@@ -153,12 +154,12 @@ class SessionInfo(ShortRepr, frozen=True):
 
     @property
     def cursor(self) -> str:
-        """Return the position in a list with the newest first, for ``Store.recent(after=…)``."""
+        """Return the session's position in a list, newest first, for ``Store.recent(after=…)``."""
         return f"{self.updated_at}:{self.id}"
 
     @property
     def name(self) -> str:
-        """Return the title on one line, else the start of its first user message, else "".
+        """Return the title on one line; without a title, the start of the first user message.
 
         Older versions stored the start of a message with its credentials; the credentials are
         masked.
@@ -166,14 +167,17 @@ class SessionInfo(ShortRepr, frozen=True):
         return one_line(self.title) or mask_secrets(self.first_text or "")
 
     def __str__(self) -> str:
-        """Return id, status, counts and name on one printable line."""
+        """Return the id, status, counts and name on one printable line."""
         turn = ", turn open" if self.open_turn is not None else ""
         line = f"{self.id}  {self.status}{turn}, {self.messages} messages  {self.name}"
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line).rstrip()
 
 
 class OpenTurn(msgspec.Struct, frozen=True):
-    """A session with an open turn. `holder` owns its lease; None: the lease is free or expired."""
+    """A session with an open turn.
+
+    `holder` is the owner of the session's lease; None if the lease is free or expired.
+    """
 
     info: SessionInfo
     holder: str | None
@@ -182,7 +186,7 @@ class OpenTurn(msgspec.Struct, frozen=True):
 def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionInfo:
     """Return the info of a stream that has no entries of its own.
 
-    `shared` is the origin's info if `header` is a fork: its counts and names are inherited.
+    `shared` is the origin's info if `header` is a fork: the fork inherits its counts and names.
     """
     parent = header.fork.stream if header.fork else header.parent
     start = SessionInfo(
@@ -297,7 +301,7 @@ def _after_erasure(info: SessionInfo, entry: Entry) -> SessionInfo:
 
 
 def erasure_in(entry: Entry) -> ContentErased | None:
-    """Return the erasure in its session that `entry` records; None if it records none."""
+    """Return the erasure that `entry` records for its own session; None if it records none."""
     if entry.kind != ContentErased.kind:
         return None
     body = readable(entry)
@@ -310,7 +314,7 @@ def redact(header: StreamHeader) -> StreamHeader:
 
 
 class ListText(msgspec.Struct, frozen=True):
-    """The data of a session's messages in lists: `SessionInfo.first_text` and `updated_at`.
+    """The data that lists take from messages: `SessionInfo.first_text` and `updated_at`.
 
     `updated_at` is None if the session itself contains no message.
     """
@@ -392,7 +396,7 @@ def can_end_as_idle(info: SessionInfo) -> bool:
 
 
 class Sought(TypedDict, total=False):
-    """Filters of a list of sessions; None, or no value, selects all.
+    """Filters for a list of sessions; a filter that is None or empty selects all sessions.
 
     `metadata` are values that the session's metadata must contain; `source` is the program of an
     imported session, or `OWN_SOURCE`. `after` is a position in a list with the newest session
@@ -436,8 +440,9 @@ def stored_name(info: SessionInfo) -> str:
 def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
     """Return True if `info` belongs to `cwd` and its name or id contains `query`.
 
-    The match is case-insensitive; None matches all. Erased sessions never match. The stored name is
-    compared: a query finds ``[redacted]`` only if the stored name contains it.
+    The match is case-insensitive; None matches all. Erased sessions never match. The query is
+    compared with the stored name, so the query ``[redacted]`` matches only a name that is stored
+    that way.
     """
     if info.status == "erased" or (cwd is not None and info.cwd != cwd):
         return False

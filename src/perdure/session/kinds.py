@@ -24,8 +24,8 @@ CompactionReason = Literal["manual", "threshold", "overflow", "import", "hook"]
 class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the tree lane.
 
-    `event`: the type of the event of an entry; its payload is the fields of the body. Empty if
-    ``events/projection.py`` makes the events.
+    `event` is the type of the entry's event; the fields of the body are the payload of that event.
+    `event` is empty if ``events/projection.py`` makes the events.
     """
 
     __repr__ = short_repr
@@ -40,9 +40,10 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
     """A summary that replaces everything before `first_kept` in the context.
 
     `first_kept` None: no entry before the compaction stays in the context. `retained` contains
-    messages that stay verbatim instead (newer pi). Nothing is deleted: hidden entries stay on the
-    branch. `kept` counts the messages before it that stay in the context. `own_summary` is the text
-    of the model, set if `summary` also contains context added by a flow.
+    messages that stay verbatim in place of these entries (newer pi). Nothing is deleted: hidden
+    entries stay on the branch. `kept` counts the messages before the compaction that stay in the
+    context. `own_summary` is the text of the model, set if `summary` also contains context added by
+    a flow.
     """
 
     kind: ClassVar[str] = "compaction"
@@ -61,7 +62,7 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
 
 
 class BranchSummary(TreeBody, frozen=True, omit_defaults=True):
-    """Summary of an abandoned branch; in the context as a user message.
+    """The summary of an abandoned branch; the context contains it as a user message.
 
     `from_id` is the entry at which the new branch starts; None: before the root.
     """
@@ -94,7 +95,7 @@ class ThinkingChange(TreeBody, frozen=True):
 
 
 class _TakesRawJson(type(TreeBody)):
-    """Lets `Custom` accept `raw_json`, which is not a field of its body."""
+    """Lets the constructor of `Custom` accept `raw_json`, which is not a field."""
 
     def __call__(
         cls, custom_type: str, data: object = None, *, raw_json: bytes | None = None
@@ -107,10 +108,10 @@ class _TakesRawJson(type(TreeBody)):
 
 
 class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson):
-    """State of an extension; never in the context. `data` is any JSON value.
+    """The state of an extension; it is never in the context. `data` is any JSON value.
 
     `raw_json` is JSON to store byte for byte, including values that Python cannot represent:
-    integers of any size, repeated keys, ``data:`` addresses. `raw_data` reads it back.
+    integers of any size, repeated keys, ``data:`` addresses. `raw_data` returns this JSON again.
     Raises: WrongArgument if `raw_json` is not JSON or cannot be read back (half of a character
     pair), or if both `data` and `raw_json` are given.
     """
@@ -164,7 +165,7 @@ def _checked_json(given: object) -> msgspec.Raw:
 
 
 class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
-    """A message written by an extension; in the context as a user message.
+    """A message written by an extension; the context contains it as a user message.
 
     `is_displayed` tells user interfaces whether to show it. `in_context` False excludes it from the
     context (a shell command that a person marked as private).

@@ -1,7 +1,7 @@
 """Bodies of the side kinds a turn writes: intents before effects, outcomes after.
 
-Rule: an effect happens only after its intent is in the log; its outcome is a later entry about that
-intent. An intent without an outcome means: the effect may have happened.
+Rule: an effect happens only after its intent is in the log; the outcome of the effect is a later
+entry about that intent. An intent without an outcome means: the effect may have happened.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ Failure = Literal[EndFailure, "not_approved", "cancelled"]
 class Spending(ShortRepr, frozen=True, omit_defaults=True):
     """Spending of a session: the sum over the ``model_finished`` entries of its own log.
 
-    The spending of sessions that its calls opened (`ToolFinished.delegated`) is added to it.
-    Units: micro-cents. `unpriced_calls` used tokens whose price is unknown.
+    It includes the spending of the sessions that the session's tool calls opened
+    (`ToolFinished.delegated`). Units: micro-cents. `unpriced_calls` used tokens whose price is
+    unknown.
     """
 
     cost_microcents: int = 0
     unpriced_calls: int = 0
 
     def plus(self, usage: Usage | None) -> Spending:
-        """Return the spending after one more call; None adds nothing."""
+        """Return the spending after one more call; a value of None adds nothing."""
         if usage is None:
             return self
         if usage.cost_microcents is None:
@@ -74,13 +75,13 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 
     The entry is about the ``turn_requested`` that the turn answers, if a worker runs the turn.
 
-    `number` counts the turns run under the session's own agent, from 1. `base` is the leaf at the
-    turn's start, to which `rollback` returns. `context_tokens` estimates the context before the
-    turn. The other fields are carried over, so that a turn can be read without earlier turns: the
-    number of turns that called a model (`ran`, used for the turn cap; None in logs of earlier
-    versions), the session's spending, the cost limit that a person granted, the time (Unix
-    milliseconds) until which a provider is not called, and the permissions of tools to act without
-    approval.
+    `number` is the number of the turn, from 1, among the turns run under the session's own agent.
+    `base` is the leaf at the turn's start, to which `rollback` returns. `context_tokens` estimates
+    the context before the turn. The other fields are carried over, so that a turn can be read
+    without earlier turns: the number of turns that called a model (`ran`, used for the turn cap;
+    None in logs of earlier versions), the session's spending, the cost limit that a person granted,
+    the time (Unix milliseconds) until which a provider is not called, and the permissions of tools
+    to act without approval.
     """
 
     kind: ClassVar[str] = "turn_started"
@@ -115,7 +116,7 @@ class TurnRequested(SideBody, frozen=True, omit_defaults=True):
 
 
 class TurnRefused(SideBody, frozen=True):
-    """No turn can answer the ``turn_requested`` it is about; `code` is the error's code."""
+    """No turn can answer the ``turn_requested`` that this is about; `code` is the error code."""
 
     kind: ClassVar[str] = "turn_refused"
     event: ClassVar[str] = "session:turn_refused"
@@ -140,8 +141,9 @@ class TurnStopRequested(SideBody, frozen=True, omit_defaults=True):
 class ModelCalled(SideBody, frozen=True, omit_defaults=True):
     """A model call starts: attempt `attempt` (from 1) of the turn's call `call`.
 
-    `link` is the model's position in the agent's chain: 0 its own, then its fallbacks. `agent` is
-    the caller; `reason` is set for a compaction's summary and is the reason for the compaction.
+    `link` is the model's position in the agent's chain: 0 is the agent's own model, the fallbacks
+    follow. `agent` is the caller; `reason` is set for a compaction's summary and is the reason for
+    the compaction.
     """
 
     kind: ClassVar[str] = "model_called"
@@ -157,14 +159,15 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
 
 
 class ModelFinished(SideBody, frozen=True, omit_defaults=True):
-    """Outcome of the model call it is about; the answer is the message `answer` in the same commit.
+    """Outcome of the model call that this is about; message `answer` of the commit is the answer.
 
-    `stop_reason` None with an `error` means that no usable answer came. `wait_s` is the turn's
-    delay before its next attempt, `next_link` the next model of the chain if it is another. `usage`
-    is the provider's count, or an estimate (`is_estimated`) if the answer was cut off before;
-    `spent` is the session's spending including this call. `parked_until` (Unix milliseconds): the
-    model's provider is not called before this time; `is_renewed`: its key was renewed after a
-    rejection. `agent` and `attempt` are copied from the ``model_called``.
+    `stop_reason` None with an `error` means that no usable answer came. `wait_s` is the delay
+    before the next attempt, `next_link` the position of the next model in the chain, if the model
+    changes. `usage` is the provider's count, or an estimate (`is_estimated`) if the answer was
+    interrupted before the count arrived; `spent` is the session's spending including this call.
+    `parked_until` (Unix milliseconds): the model's provider is not called before this time;
+    `is_renewed`: the provider's key was renewed after the provider rejected it. `agent` and
+    `attempt` are copied from the ``model_called``.
     """
 
     kind: ClassVar[str] = "model_finished"
@@ -186,10 +189,10 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
 
 
 class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
-    """A call was made although it may exceed the session's budget (``on_exceed: warn``).
+    """A model call was made, although it may exceed the session's budget (``on_exceed: warn``).
 
     The entry is about the ``turn_started``. Units: micro-cents; `estimate_microcents` is the
-    maximum expected cost of the call, None if the price of `model` is unknown.
+    highest expected cost of the call; None if the price of `model` is unknown.
     """
 
     kind: ClassVar[str] = "budget_noted"
@@ -202,7 +205,7 @@ class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
 
 
 class OutputRefused(SideBody, frozen=True, omit_defaults=True):
-    """An answer does not match the type of the agent's answers; the model must correct it.
+    """An answer does not match the answer type of the agent; the model must correct the answer.
 
     About the answer. `problem` describes the fault of the answer.
     """
@@ -216,9 +219,10 @@ class OutputRefused(SideBody, frozen=True, omit_defaults=True):
 class ToolStarted(SideBody, frozen=True, omit_defaults=True):
     """A tool call starts. `idempotency_key` is the same on every attempt of the same call.
 
-    `agent` and `model` requested the call. `approved` is a hash of the arguments and of the facts
-    to which the approval is bound (`Question.bound`); the tool runs only if they are unchanged.
-    `contents` are the handles in `input` that the tool receives as base64.
+    `agent` is the agent and `model` the model that requested the call. `approved` is a hash of the
+    arguments and of the facts to which the approval is bound (`Question.bound`); the tool runs only
+    if these arguments and facts are unchanged. `contents` are the handles in `input` that the tool
+    receives as base64.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -238,13 +242,13 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class ToolFinished(SideBody, frozen=True, omit_defaults=True):
-    """Outcome of the tool call it is about; its output is the message `result` in the same commit.
+    """Outcome of the tool call that this is about; message `result` of the commit is the output.
 
-    Also written for calls that never ran (refused, aborted) and for calls whose outcome is unknown.
-    A call that never ran has no ``tool_started``: its `input` and `called_at` are here, and
-    `duration_ms` is 0. `whole` is the handle (``media://...``) of the untruncated output.
-    `delegated` is the session that the call opened for another agent. `summary` is the start of the
-    output.
+    This entry is also written for calls that never ran (refused, aborted) and for calls whose
+    outcome is unknown. A call that never ran has no ``tool_started``: its `input` and `called_at`
+    are here, and `duration_ms` is 0. `whole` is the handle (``media://...``) of the untruncated
+    output. `delegated` is the session that the call opened for another agent. `summary` is the
+    start of the output.
     """
 
     kind: ClassVar[str] = "tool_finished"
@@ -268,9 +272,10 @@ class ToolFinished(SideBody, frozen=True, omit_defaults=True):
 
 
 class TurnFinished(SideBody, frozen=True, omit_defaults=True):
-    """The turn ended. About its ``turn_started``. `usage` is the sum of all its calls.
+    """The turn ended.
 
-    `model` gave its last answer.
+    About its ``turn_started``. `usage` is the sum over all calls of the turn. `model` gave the last
+    answer of the turn.
     """
 
     kind: ClassVar[str] = "turn_finished"
@@ -283,10 +288,11 @@ class TurnFinished(SideBody, frozen=True, omit_defaults=True):
 
 
 class Interrupted(SideBody, frozen=True, omit_defaults=True):
-    """The received part of an interrupted answer; about its ``model_called``.
+    """The received part of an interrupted answer; the entry is about the call's ``model_called``.
 
     A crash, an abort or the provider interrupts an answer. The part is never in a context by
-    itself; under ``on_interrupt: continue`` a message repeats its text. User interfaces show it.
+    itself; under ``on_interrupt: continue`` a message repeats its text. User interfaces show this
+    part.
     """
 
     kind: ClassVar[str] = "interrupted"
@@ -296,7 +302,7 @@ class Interrupted(SideBody, frozen=True, omit_defaults=True):
 
 
 class LateOutcome(SideBody, frozen=True, omit_defaults=True):
-    """An outcome that arrived after its process lost the session; stored, without effect."""
+    """An outcome that arrived after its process lost the lease; it is stored but has no effect."""
 
     kind: ClassVar[str] = "late_outcome"
     event: ClassVar[str] = "agent:late_outcome"
@@ -310,12 +316,11 @@ TrimLimit = Literal["max_working_tokens", "window", "max_messages"]
 
 
 class Trimmed(SideBody, frozen=True, omit_defaults=True):
-    """The context of the model call it is about omitted the oldest `dropped` messages.
+    """The context of the model call that this is about omitted the oldest `dropped` messages.
 
-    `limit` is the reason: the request can have at most `tokens`, because of
-    `MemoryConfig.max_working_tokens` or the model's window, or the agent limits its messages.
-    `recalled` counts the recalled texts that were left out, because they exceeded their share of
-    the request.
+    `limit` is the reason: `MemoryConfig.max_working_tokens` or the model's window limits the
+    request to `tokens`, or the agent limits its messages. `recalled` counts the recalled texts that
+    were left out, because they exceeded their share of the request.
     """
 
     kind: ClassVar[str] = "trimmed"

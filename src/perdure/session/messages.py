@@ -1,4 +1,4 @@
-"""Messages and their parts: the stored form of messages from people, models and tools.
+"""Messages of people, models and tools, and the parts of messages, in their stored form.
 
 Every value of this module except `InFlightMessage` can be written to the log unchanged. Messages
 contain no provider signatures and no inline media: a ``MediaPart`` names bytes by their hash, and
@@ -135,9 +135,9 @@ class Message(ShortRepr, frozen=True, omit_defaults=True):
     """One message of a conversation; the body of ``message`` entries.
 
     `model` (``provider:name``), `stop_reason`, `usage` and `error` belong to assistant messages.
-    `author` names the speaker among several, and `said_at` is set if it differs from the entry's
-    time. `foreign` is the original message of another program, a JSON object. `author`, `said_at`
-    and `foreign` are never sent to a model.
+    `author` names the speaker if there are several, and `said_at` is set if it differs from the
+    entry's time. `foreign` is the original message of another program, a JSON object. `author`,
+    `said_at` and `foreign` are never sent to a model.
     Units: `said_at` is Unix milliseconds.
     """
 
@@ -244,7 +244,7 @@ def assistant(
 
 
 def _check_inline(inline: InlineMedia) -> InlineMedia:
-    """Return `inline` if a message supports its media type. Raises: WrongArgument."""
+    """Return `inline` if a message can contain its media type. Raises: WrongArgument."""
     if MIME_TYPE.fullmatch(inline.mime_type):
         return inline
     raise WrongArgument(
@@ -254,7 +254,7 @@ def _check_inline(inline: InlineMedia) -> InlineMedia:
 
 
 def _make_part(content: object, *others: type[Part]) -> Part:
-    """Return `content` as a part.
+    """Return `content` as a part of a message.
 
     Raises: WrongArgument if `content` is neither text nor one of `others`.
     """
@@ -299,7 +299,7 @@ def tool_result(
 
 
 def _check_value(value: _T, kind: type, what: str) -> _T:
-    """Return `value` if it is a `kind`; other values could be stored but not read or sent.
+    """Return `value` if it is a `kind`; any other value could be stored, but not read or sent.
 
     Raises: WrongArgument.
     """
@@ -332,10 +332,10 @@ def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
 
 
 def with_unknown_parts(body: bytes | msgspec.Raw) -> bytes:
-    """Return the JSON object `body` with each part of an unknown type as an `UnknownPart`.
+    """Return the JSON object `body`; each part of an unknown type becomes an `UnknownPart`.
 
-    Checks the fields of this package's bodies that contain parts: ``parts``, and the ``parts`` of
-    the messages in ``partial`` and ``retained``.
+    The function checks the fields of bodies that contain parts: ``parts``, and the ``parts`` of the
+    messages in ``partial`` and ``retained``.
     Raises: ValueError if `body` is not an object, or its fields for parts have another shape.
     """
     fields = _raw_object.decode(body)

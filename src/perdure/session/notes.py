@@ -70,7 +70,8 @@ class LeafMoved(SideBody, frozen=True):
 class Note(SideBody, frozen=True, omit_defaults=True):
     """A program's own note about an entry or the session; never in a context.
 
-    `note_type` is the program's name for it, such as ``"my.rating"``; `data` is a JSON object.
+    `note_type` is the program's name for this type of note, such as ``"my.rating"``; `data` is a
+    JSON object.
     """
 
     kind: ClassVar[str] = "note"
@@ -81,7 +82,7 @@ class Note(SideBody, frozen=True, omit_defaults=True):
 
 
 class Label(SideBody, frozen=True, omit_defaults=True):
-    """A name for the entry it is about; None removes the name."""
+    """A name for the entry that this is about; None removes the name."""
 
     kind: ClassVar[str] = "label"
     follows_entry: ClassVar[bool] = True
@@ -126,11 +127,11 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class AgentBound(SideBody, frozen=True, omit_defaults=True):
-    """A session received an agent; before, it had none with authority on this machine.
+    """A session received an agent; before, no agent had authority in it on this machine.
 
-    Needed after an import, regardless of the agent in the file. If `granted_by` names a person who
-    extended the session's permissions, earlier grants and spending still count; otherwise they no
-    longer count.
+    This entry is needed after an import, regardless of the agent in the file. If `granted_by` names
+    a person who extended the session's permissions, earlier grants and spending still count;
+    otherwise they no longer count.
     """
 
     kind: ClassVar[str] = "agent_bound"
@@ -193,7 +194,7 @@ class SessionCancelled(SideBody, frozen=True):
 
 
 class GrantRevoked(SideBody, frozen=True, omit_defaults=True):
-    """Revokes the grant `grant` of a person, or all grants if it is None."""
+    """Revokes the grant `grant` of a person, or all grants if `grant` is None."""
 
     kind: ClassVar[str] = "grant_revoked"
     event: ClassVar[str] = "session:grant_revoked"
@@ -233,9 +234,10 @@ class Pin(SideBody, frozen=True, omit_defaults=True):
 class ContentErased(SideBody, frozen=True, omit_defaults=True):
     """Bodies of the session were permanently deleted from the store; their digests remain.
 
-    Shape: `ranges` are the seqs (first, last) of the erased bodies; kinds that contain only the
-    structure of the log (`KEPT_WHEN_ERASED`) keep their bodies. `is_whole`: the session itself was
-    erased and cannot continue. `certificate` names the record of everything erased.
+    Shape: `ranges` are the seqs (first, last) of the erased bodies; entries of the kinds
+    `KEPT_WHEN_ERASED`, which contain only the structure of the log, keep their bodies. `is_whole`:
+    the session itself was erased and cannot continue. `certificate` names the record of everything
+    erased.
     """
 
     kind: ClassVar[str] = "content_erased"
@@ -252,7 +254,7 @@ KEPT_WHEN_ERASED = frozenset((LeafMoved.kind, ContentErased.kind))
 
 
 class NodeEntered(SideBody, frozen=True, omit_defaults=True):
-    """A role's session enters a node of a flow, at the entry it is about."""
+    """A role's session enters a node of a flow at the entry that this is about."""
 
     kind: ClassVar[str] = "node_entered"
     event: ClassVar[str] = "session:node_entered"
@@ -262,7 +264,7 @@ class NodeEntered(SideBody, frozen=True, omit_defaults=True):
 
 
 class CompactionUndone(SideBody, frozen=True):
-    """The compaction it is about no longer hides entries."""
+    """The compaction that this is about no longer hides entries."""
 
     kind: ClassVar[str] = "compaction_undone"
     event: ClassVar[str] = "session:compaction_undone"
@@ -273,8 +275,8 @@ class Queued(SideBody, frozen=True, omit_defaults=True):
     """A conversation entry that arrived during another caller's turn.
 
     The entry stays queued until the turn's owner, or recovery, adds it to the tree (``Adopted``).
-    `entry_kind`, `entry_v` and `entry_body` are the entry as requested. Its requested parent is not
-    stored, because the entry is appended at the leaf that is current at its adoption.
+    `entry_kind`, `entry_v` and `entry_body` are the entry as requested. The requested parent is not
+    stored, because the entry is appended at the leaf that is current when it is adopted.
     """
 
     kind: ClassVar[str] = "queued"
@@ -287,7 +289,7 @@ class Queued(SideBody, frozen=True, omit_defaults=True):
 
 
 class Adopted(SideBody, frozen=True):
-    """The queued entry it is about became the tree entry `as_id`."""
+    """The queued entry that this is about became the tree entry `as_id`."""
 
     kind: ClassVar[str] = "adopted"
     event: ClassVar[str] = "session:adopted"
@@ -298,7 +300,7 @@ class Adopted(SideBody, frozen=True):
 class SourcePlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """Position of an entry in its imported file: `part` is the seq of its ``import_source``.
 
-    `is_copy`: perdure wrote it to the file as a copy of an entry of the session's parent.
+    `is_copy`: perdure wrote the entry to the file as a copy of an entry of the session's parent.
     Units: bytes; `offset` counts from the start of the file, not of the part.
     """
 
@@ -319,7 +321,7 @@ _has_source = msgspec.json.Decoder(_HasSource)
 
 
 def source_of(body: bytes) -> SourcePlace | None:
-    """Return the place of the entry with `body` in its import original; None if not imported."""
+    """Return the place of the entry with `body` in its import original; None without an import."""
     if SOURCE_FIELD not in body:
         return None
     try:
@@ -364,7 +366,8 @@ class ImportedRecord(SideBody, frozen=True):
     """A record of an imported file that is not part of the conversation (progress, a snapshot).
 
     `type` is the name of the record's type in the format of the file. The record itself is stored
-    in the imported file. Its child is attached to the tree entry that this is about.
+    in the imported file. Children of the record in the file become children of the tree entry that
+    this is about.
     """
 
     kind: ClassVar[str] = "imported_record"
@@ -375,7 +378,7 @@ class ImportedRecord(SideBody, frozen=True):
 
 
 class RoleImported(SideBody, frozen=True):
-    """State of a role's session at its import, and the feed that its operator had seen.
+    """The state of a role's session at its import, and the feed that the operator had seen by then.
 
     Shape: `session` is an A-Society ``transcript.json``, `feed` the items of a ``feed.json``, both
     as read. The messages of the session are also entries of the tree.
@@ -389,16 +392,16 @@ class RoleImported(SideBody, frozen=True):
 
 
 class Question(SideBody, frozen=True, omit_defaults=True):
-    """A question to a person, about the entry that asked it.
+    """A question to a person; the question is about the entry that asked it.
 
     Shape: `choices` are the accepted answers; `args_hash` binds the question to its exact arguments
     (BLAKE2b-256, hex). `grant` is the permission that the answer "always" gives; `limit_microcents`
     is the session's limit after the answer "continue" to a budget question. For an approval,
     `agent` asks for `tool`, whose category is `action`; `preview` is the path, command or host;
-    `free_in` are the consent modes of its flow that do not ask. `arguments` are the arguments of
-    the call, with secrets masked; long arguments are shown as beginning, size and hash. `bound`
-    lists further facts that the answer depends on (files, folders, hashes): if any of them changed
-    before the call runs, perdure asks again. `diff` is the proposed change.
+    `free_in` are the consent modes of the flow in which perdure does not ask. `arguments` are the
+    arguments of the call, with secrets masked; long arguments are shown as beginning, size and
+    hash. `bound` lists further facts that the answer depends on (files, folders, hashes): if any of
+    them changed before the call runs, perdure asks again. `diff` is the proposed change.
     Units: `expires_at` is Unix milliseconds; None never expires.
     """
 
@@ -427,7 +430,7 @@ class Question(SideBody, frozen=True, omit_defaults=True):
 
 
 class Answer(SideBody, frozen=True, omit_defaults=True):
-    """A person's answer to the question it is about; the first answer counts."""
+    """A person's answer to the question that this is about; only the first answer is valid."""
 
     kind: ClassVar[str] = "answer"
     event: ClassVar[str] = "inbox:answer"

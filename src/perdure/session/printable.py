@@ -33,13 +33,13 @@ def safe(text: str) -> str:
 def reveal(text: str) -> str:
     """Return `text` with invisible characters as numbers, ``<U+200B>``; tabs and line feeds stay.
 
-    Use it for text that a person decides on: two texts that look alike can differ.
+    Use it for a text on which a person decides, because two texts that look the same can differ.
     """
     return re.sub(_UNSEEN, lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def json_escaped(document: str) -> str:
-    r"""Return the JSON `document` with DEL, C1 and bidi characters as ``\uXXXX``: the same values.
+    r"""Return the JSON `document`, equal in value, with DEL, C1 and bidi characters as ``\uXXXX``.
 
     These characters occur only inside the strings of a document, and JSON itself escapes C0.
     """

@@ -19,8 +19,8 @@ class ToolCallRecord(ShortRepr, frozen=True):
 
     `success` is None while the call has no outcome: it runs, or it was interrupted. `outcome` gives
     details of calls that perdure ran; it is None for imported calls. `output` is the text sent to
-    the model. `entry_id` is the entry of the call: its ``tool_started``, else the message that
-    requests it, else its ``tool_finished``. A retried call has a record per attempt.
+    the model. `entry_id` is the entry of the call: its ``tool_started``, or else the message that
+    requests the call, or else its ``tool_finished``. A retried call has a record per attempt.
     Units: `called_at` is Unix milliseconds; `duration_ms` is None for imported calls.
     """
 
@@ -40,10 +40,11 @@ class ToolCallRecord(ShortRepr, frozen=True):
 class UsageTotal(ShortRepr, frozen=True):
     """Usage of the model calls of one group.
 
-    `key` is the model, agent, folder, day (``2026-11-22``) or session; "" if the log names none.
-    `usage` sums the calls that reported usage, `calls` counts them and `sessions` their sessions.
-    The cost in `usage` excludes `unpriced_calls`, whose price is unknown. `day` is the day of the
-    total, if totals are also summed by day.
+    `key` is the group: a model, agent, folder, day (``2026-11-22``) or session; "" if the log names
+    none. `usage` is the sum over the calls that reported usage, `calls` is the number of these
+    calls, and `sessions` the number of their sessions. The cost in `usage` excludes
+    `unpriced_calls`, whose price is unknown. `day` is the day of the total, if totals are also
+    summed by day.
     """
 
     key: str
@@ -73,8 +74,8 @@ class FileEdit(ShortRepr, frozen=True):
     """A file that tool calls changed.
 
     `path` is as in the call; a relative path is below `cwd`, the folder of its session. `entry_id`
-    is the newest call that changed it, of `tool` in `session`; `edits` counts the calls that were
-    read. Units: `at` is Unix milliseconds.
+    is the newest call that changed the file, a call of `tool` in `session`; `edits` counts the
+    changing calls that were read. Units: `at` is Unix milliseconds.
     """
 
     path: str

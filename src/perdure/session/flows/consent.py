@@ -1,4 +1,4 @@
-"""Consent of roles: its changes, and the consent in force in a received flow."""
+"""The consent of roles: its changes, and what is in force in a received flow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ replace = msgspec.structs.replace
 
 
 def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> ConsentState:
-    """Return `consent` after `body`. Units: `at` is Unix milliseconds."""
+    """Return `consent` as the entry body `body` changes it. Units: `at` is Unix milliseconds."""
     if body.mode is not None:
         consent = replace(consent, mode=body.mode)
     if body.tool == "bash" and body.command is not None:
@@ -38,7 +38,7 @@ def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> Conse
 
 
 def withheld(state: FlowState) -> FlowState:
-    """Return the received `state` without consent and without a confirmed folder."""
+    """Return the state of a received flow without its consent and without a confirmed folder."""
     return replace(state, consent_in_force=ConsentState(), is_place_in_force=False)
 
 

@@ -1,6 +1,6 @@
-"""The nodes of a flow that worked and still owe a handoff, updated with each entry.
+"""Track the nodes of a flow that worked and still owe a handoff, entry by entry.
 
-Each entry of the log changes the open work of a few nodes, so the fold updates only these nodes.
+Each log entry changes the open work of only a few nodes, so the fold updates only these nodes.
 """
 
 from __future__ import annotations

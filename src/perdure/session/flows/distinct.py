@@ -7,10 +7,10 @@ from typing import Self
 
 
 class Distinct(tuple[str, ...]):
-    """Strings, each once, oldest first: a tuple with constant-time lookup.
+    """A tuple of distinct strings, oldest first, with constant-time lookup.
 
-    Tuples that were extended from each other share a lookup table. Each tuple contains the items
-    whose position is below its length.
+    Tuples that were extended from each other share a lookup table. Each tuple contains those items
+    of the table whose position is below the tuple's length.
     """
 
     places: dict[str, int]
@@ -24,7 +24,7 @@ class Distinct(tuple[str, ...]):
         return isinstance(item, str) and self.places.get(item, len(self)) < len(self)
 
     def has_all(self, items: Iterable[str]) -> bool:
-        """Return True if it contains each of `items`."""
+        """Return True if the tuple contains each of `items`."""
         return all(item in self for item in items)
 
     def plus(self, item: str) -> Distinct:

@@ -15,7 +15,7 @@ class Indexed(Along):
     """An `Along` that finds the edges of an item without scanning every edge.
 
     A value and the values that extend it share `found`. So `found` can list an edge along which the
-    item was sent in one of them, but not in this value.
+    item was sent in another of these values, but not in this one.
     """
 
     def __init__(self, along: Along, found: _Found) -> None:
@@ -31,7 +31,7 @@ def newest_edge_with(along: Along, item: str) -> str | None:
 
 
 class EdgeHistory:
-    """The artifacts sent along edges during a fold; mutable, because they are not shared yet."""
+    """The artifacts sent along edges during a fold; mutable, because no other code uses it yet."""
 
     def __init__(self, before: Along) -> None:
         self._before = before
@@ -39,7 +39,7 @@ class EdgeHistory:
         self._added: list[tuple[str, str]] = []
 
     def add(self, key: str, item: str) -> None:
-        """Add `item` to the edge `key` unless it is already there."""
+        """Add `item` to the edge `key` unless the edge already has the item."""
         growing = self._growing.get(key)
         if growing is None:
             growing = self._growing[key] = _GrowingHistory(self._before.get(key, ()))

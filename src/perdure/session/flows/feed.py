@@ -1,10 +1,11 @@
-"""The feed of a role: a projection of two logs for an operator.
+"""The feed of a role, which an operator reads: a projection of two logs.
 
-The flow's log records the start, the handoffs and the returns of the role; the log of its session
-records its reasoning, text and actions. A feed is computed from both logs, entry by entry. A feed
-is never stored, and no item is dropped. An item changes only while it is the newest (text is added)
-or pending (its outcome is missing). So a reader with a `FeedPoint` can continue from there, over
-any number of pages, and gets the same feed as a full read.
+The flow's log records the start, the handoffs and the returns of the role; the log of the role's
+session records the reasoning, text and actions of the role. A feed is computed from both logs,
+entry by entry. A feed is never stored, and no item is dropped. An item changes only while it is the
+newest item (text is added to it) or is pending (it has no outcome yet). So a reader with a
+`FeedPoint` can continue from that point, over any number of pages, and gets the same feed as in one
+full read.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ replace = msgspec.structs.replace
 
 
 class FeedItem(ShortRepr, frozen=True, rename="camel", omit_defaults=True):
-    """One item, in A-Society's field names. Shape: `id` is ``<role>_<number>``, numbers from 1."""
+    """One item of a feed, in A-Society's field names.
+
+    Shape: `id` is ``<role>_<number>``, numbers from 1.
+    """
 
     id: str
     type: FeedItemType
@@ -58,8 +62,7 @@ class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `open` is the item to which the next text is added; `pending` are the items without an outcome,
     by tool call; `asked` are the open questions, by entry. `nodes` are the nodes the role has
-    started. `entry` is the kind of the message that starts the next turn: composed by perdure, or
-    said by a person.
+    started. `entry` states who wrote the message that starts the next turn: perdure or a person.
     """
 
     role: str
@@ -97,7 +100,7 @@ def changes(point: FeedPoint, log: Log) -> tuple[FeedPoint, tuple[FeedItem, ...]
 def feed_after(
     point: FeedPoint, entry: Entry, body: object
 ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-    """Return `point` after one more entry, and the items it adds or changes."""
+    """Return `point` after one more entry, and the items that the entry adds or changes."""
     if isinstance(body, kinds.FLOW_BODIES):
         point = replace(point, flow_seq=entry.seq)
     else:
@@ -117,10 +120,10 @@ def feed_after(
 def merge_logs(
     flow: Sequence[tuple[Entry, object]], session: Sequence[tuple[Entry, object]]
 ) -> Iterator[tuple[Entry, object]]:
-    """Merge the log of a flow and that of a role's session by time.
+    """Merge the log of a flow and the log of a role's session by time.
 
-    Entries of one commit have the same time: a claim then comes before the turn it starts, and the
-    flow's entries about a turn's end come after that end.
+    Entries of one commit have the same time. Among these, a claim comes before the turn that it
+    starts, and the flow's entries about a turn's end come after that end.
     """
     i = j = 0
     is_turn_due = False
@@ -171,7 +174,7 @@ def _reflecting(point: FeedPoint, body: kinds.ImprovementClaimed) -> _Step:
 
 
 def _on_park(point: FeedPoint, body: kinds.NodeParked | kinds.ImprovementParked) -> _Step:
-    """Show failures; waits are states of the flow and are not shown."""
+    """Add an item for a failure; a wait is a state of the flow and gets no item."""
     if body.role != point.role or body.reason not in ("autonomous-abort", "consent-denied"):
         return point, ()
     return _add_item(point, "error", "Stopped", body.detail or f"the turn ended: {body.reason}")
@@ -307,7 +310,7 @@ def _on_compaction(point: FeedPoint, _: Compaction) -> _Step:
 
 
 def _on_import(point: FeedPoint, body: notes.RoleImported) -> _Step:
-    """Add the items shown before the import, with their original ids."""
+    """Add the items that the feed had before the import, with their original ids."""
     items = tuple(msgspec.convert(item, FeedItem) for item in body.feed)
     numbers = [int(n) for item in items if (n := item.id.rpartition("_")[2]).isdecimal()]
     return replace(point, open=None, count=max((point.count, *numbers))), items
@@ -328,7 +331,7 @@ def _extend_newest(
     text: str,
     shown: Literal["redacted"] | None = None,
 ) -> _Step:
-    """Extend the newest item, or add one if the newest is of another type."""
+    """Extend the newest item; if it has another type, add a new item."""
     said = point.open
     if said is not None and said.type == type and said.reasoning_display == shown:
         item = replace(said, text=f"{said.text}\n\n{text}")
@@ -344,7 +347,7 @@ def _pending(point: FeedPoint, key: str, label: str, text: str) -> _Step:
 
 
 def _close_pending(point: FeedPoint, key: str, *, is_good: bool, why: str | None) -> _Step:
-    """Set the outcome of a pending item, in its place."""
+    """Set the outcome of a pending item without moving the item."""
     item = point.pending[key]
     text = item.text if why is None else f"{item.text}\n{why}"
     item = replace(item, type="tool-success" if is_good else "tool-error", text=text)

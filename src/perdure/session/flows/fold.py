@@ -44,8 +44,8 @@ def flow_state(
 ) -> FlowState:
     """Return the flow's state after `log`, all its entries, each with its decoded body.
 
-    `is_own` returns which entries give authority.
-    Raises: CorruptLog if it does not start with a ``flow_started`` or an import.
+    `is_own` returns whether an entry gives authority.
+    Raises: CorruptLog if the log does not start with a ``flow_started`` entry or an import.
     """
     entries = iter(log)
     first = next(entries, None)
@@ -61,7 +61,7 @@ def follow(
 ) -> FlowState:
     """Return `state` after more entries of its log, each with its decoded body.
 
-    The cost depends only on the entries, not on the artifacts sent before.
+    The cost depends only on these entries, not on the number of artifacts sent before.
     """
     history, digests = EdgeHistory(state.run.history_handoff), EdgeHistory(state.digests)
     for entry, body in log:
@@ -80,13 +80,13 @@ def follow(
 def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = True) -> FlowState:
     """Return `state` after one more entry of its log, with its decoded body.
 
-    An entry that is not the user's own suspends the consent and the folder.
+    An entry that is not the user's own suspends the flow's consent and its folder.
     """
     return follow(state, [(entry, body)], lambda _: is_own)
 
 
 def _after(state: FlowState, entry: Entry, body: object, *, is_own: bool) -> FlowState:
-    """Return `state` after one more entry, without the artifacts sent along edges."""
+    """Return `state` after one more entry; the artifacts sent along edges are not updated."""
     apply = _APPLY.get(type(body))
     state = replace(state, head=entry.seq)
     if apply is None:

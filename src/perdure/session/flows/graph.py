@@ -22,13 +22,12 @@ ARROW = "=>"
 
 
 class FlowNode(ShortRepr, frozen=True, omit_defaults=True, metaclass=NamedParameters):
-    """One piece of work for one role instance (``owner``, ``owner_2``).
+    """A node: one piece of work for one role instance (``owner``, ``owner_2``).
 
     `has_human` (``human-colab`` in a workflow file): a person works on the node, too, and approves
-    its handoffs.
-    `awaits_all_inputs` (``await-all-inputs``): the node waits for all its incoming edges.
-    `required_readings` are ``$NAME`` of the index. `notes`, `guidance`, `inputs` and `outputs` come
-    from older workflow files; the role receives them with `work`.
+    its handoffs. `awaits_all_inputs` (``await-all-inputs``): the node waits for all its incoming
+    edges. `required_readings` are names of the index, written ``$NAME``. `notes`, `guidance`,
+    `inputs` and `outputs` come from older workflow files; the role receives them with `work`.
     """
 
     id: str
@@ -44,7 +43,7 @@ class FlowNode(ShortRepr, frozen=True, omit_defaults=True, metaclass=NamedParame
 
 
 class FlowEdge(ShortRepr, frozen=True):
-    """`source` hands over to `target`; handing back is always allowed and not declared."""
+    """`source` hands over to `target`; handing back is always allowed and needs no edge."""
 
     source: str
     target: str
@@ -58,7 +57,8 @@ class FlowEdge(ShortRepr, frozen=True):
 class _Index(msgspec.Struct, frozen=True):
     """Indexes of a graph, so that no query reads all nodes and edges.
 
-    Shape: `places` maps a node id to the position of the node; the first node of an id counts.
+    Shape: `places` maps a node id to the position of the node; if several nodes have the same id,
+    the first one counts.
     """
 
     places: Mapping[str, int]
@@ -152,7 +152,7 @@ def ends_of(key: str) -> tuple[str, str]:
 
 
 def is_role(instance: str) -> bool:
-    """Return True if `instance` is a role instance's name: kebab-case, maybe ``_`` and a number."""
+    """Return True if `instance` names a role instance: kebab-case, maybe ``_`` and a number."""
     return _INSTANCE.fullmatch(instance) is not None
 
 

@@ -1,4 +1,4 @@
-"""The initial state of a flow: started here, or imported with its state from elsewhere."""
+"""The initial state of a flow that was started here, or imported with a state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ replace = msgspec.structs.replace
 def initial_state(entry: Entry, body: object, is_own: Callable[[Entry], bool]) -> FlowState:
     """Return the flow's state after the first entry of its log, with its decoded body.
 
-    `is_own` tells whether the entry gives authority; imported entries never do.
+    `is_own` returns whether the entry gives authority; imported entries never give authority.
     Raises: CorruptLog if a flow cannot start with this entry.
     """
     if isinstance(body, kinds.FlowStarted):
@@ -120,6 +120,6 @@ def _digests(state: FlowState) -> dict[str, tuple[str, ...]]:
 
 
 def _relative(path: str, root: str) -> str:
-    """Return `path` relative to the folder `root`; "" if outside."""
+    """Return `path` relative to the folder `root`; "" if `path` is outside of `root`."""
     below = f"{root.rstrip('/')}/"
     return path.removeprefix(below).strip("/") if path.startswith(below) else ""

@@ -1,6 +1,6 @@
 """Bodies of the entries of a flow's log: one kind for each event of a flow.
 
-A flow stream has no conversation, so all of them are in the side lane. The entries record
+A flow's stream has no conversation, so all its entries are in the side lane. The entries record
 decisions; ``fold`` computes the flow's state from them, and ``engine.flows`` makes the decisions.
 """
 
@@ -72,10 +72,10 @@ class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     """A flow starts. `start` are the nodes that are claimed first; paths are absolute.
 
-    `configuring` states how a role's configuration is chosen: ``given``: from its agent and its own
-    files; ``ask``: by a person, before it starts; ``auto``: by a selector. `skills_configuring`
-    states the same for the role's skills, if it is different.
-    `feedback` and the fields after it describe the flow for the feedback at its end.
+    `configuring` states how a role's configuration is chosen: with ``given`` from the role's agent
+    and files, with ``ask`` by a person before the role starts, with ``auto`` by a selector.
+    `skills_configuring` states the same for the role's skills, if they are chosen in another way.
+    `feedback` and the fields after `feedback` describe the flow for the feedback at its end.
     """
 
     kind: ClassVar[str] = "flow_started"
@@ -98,7 +98,7 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
 class RunSettings(SideBody, frozen=True, omit_defaults=True):
     """The settings with which a program runs the flow, to be reused at the next run.
 
-    `scenario` is an absolute path; without `commands`, any command can be allowed to roles. The
+    `scenario` is an absolute path; with empty `commands`, any command can be allowed for roles. The
     newest entry replaces all earlier ones, if this user's perdure wrote it.
     """
 
@@ -135,8 +135,8 @@ class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
     """A node starts, or resumes, work in the session of its role.
 
     `delivered` are the keys of the edges whose artifacts its entry message contains; `superseded`
-    are the keys of its own forward handoffs that it withdraws. `text` is the person's reply it
-    consumes.
+    are the keys of the node's own forward handoffs that it withdraws. `text` is the person's reply
+    it consumes.
     """
 
     kind: ClassVar[str] = "node_claimed"
@@ -170,7 +170,7 @@ class NodeParked(SideBody, frozen=True, omit_defaults=True):
 
 
 class NodeContinued(SideBody, frozen=True):
-    """A consent arrived during a node's turn: the node continues, nothing was delivered."""
+    """A consent arrived during a node's turn: the node continues without a new delivery."""
 
     kind: ClassVar[str] = "node_continued"
     event: ClassVar[str] = "flow:role_continued"
@@ -179,7 +179,7 @@ class NodeContinued(SideBody, frozen=True):
 
 
 class HumanReplied(SideBody, frozen=True):
-    """A person's reply to a node, or in the improvement to a role; a claim consumes the reply."""
+    """A person's reply to a node, or to a role in the improvement; a claim consumes the reply."""
 
     kind: ClassVar[str] = "human_replied"
     event: ClassVar[str] = "flow:human_replied"
@@ -202,7 +202,7 @@ class StopAsked(SideBody, frozen=True):
 class HandoffMade(SideBody, frozen=True, omit_defaults=True):
     """A node hands over, forward and backward, and stops running.
 
-    `approved_by` names the person who approved it; `warnings` are for people to read.
+    `approved_by` names the person who approved the handoff; `warnings` are for people to read.
     """
 
     kind: ClassVar[str] = "handoff_made"
@@ -250,7 +250,7 @@ class HandoffDeclined(SideBody, frozen=True, omit_defaults=True):
 class RepairAsked(SideBody, frozen=True, omit_defaults=True):
     """A message tells an agent what was wrong at the end of its turn; `attempt` counts from 1.
 
-    `node` names the node, or in the improvement the role. The next turn starts with `message`.
+    `node` is the id of the node; in the improvement, the role. The next turn starts with `message`.
     """
 
     kind: ClassVar[str] = "repair_asked"
@@ -281,10 +281,10 @@ class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
 
 
 class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
-    """The configuration of a role instance; None leaves the setting of the flow's agent.
+    """The configuration of a role instance; a field that is None keeps the flow agent's setting.
 
     `by` is the person who chose it; `selector` is the session in which a model chose it.
-    `is_partial`: a person must still choose the rest.
+    `is_partial`: a person must still choose the missing settings.
     """
 
     kind: ClassVar[str] = "role_configured"
@@ -303,7 +303,7 @@ class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
 class SelectorOpened(SideBody, frozen=True, omit_defaults=True):
     """A model selects a role instance's configuration from `offers`, in its own session.
 
-    `attempt` counts from 1. `refused` is why the previous attempt failed.
+    `attempt` counts from 1. `refused` is the reason why the previous attempt failed.
     """
 
     kind: ClassVar[str] = "selector_opened"
@@ -338,7 +338,7 @@ class ImprovementChosen(SideBody, frozen=True, omit_defaults=True):
 
 
 class ImprovementClaimed(SideBody, frozen=True, omit_defaults=True):
-    """A role reviews the flow, in its own session. `text` is the person's reply it consumes."""
+    """A role reviews the flow, in its own session. `text` is the reply that this consumes."""
 
     kind: ClassVar[str] = "improvement_claimed"
     event: ClassVar[str] = "flow:improvement_role_active"
@@ -406,10 +406,11 @@ class NeededAgent(ShortRepr, frozen=True, omit_defaults=True):
 
 
 class FlowRequested(SideBody, frozen=True, omit_defaults=True):
-    """A program requests that workers run the flow, until a ``flow_request_closed`` about this.
+    """A program requests workers to run the flow; a ``flow_request_closed`` about this ends it.
 
-    `agents` are the agents of its roles. `folders` are its workspace and its record folder, which
-    the worker must have. `offered` and `on_interrupt` are the options of the program's `Flows`.
+    `agents` are the agents of the flow's roles. `folders` are the flow's workspace and record
+    folder, which the worker must have. `offered` and `on_interrupt` are the options of the
+    program's `Flows`.
     """
 
     kind: ClassVar[str] = "flow_requested"
@@ -422,10 +423,9 @@ class FlowRequested(SideBody, frozen=True, omit_defaults=True):
 
 
 class FlowRequestClosed(SideBody, frozen=True, omit_defaults=True):
-    """Workers no longer run the flow for the ``flow_requested`` entry that this is about.
+    """Workers no longer run the flow for the ``flow_requested`` entry that this entry is about.
 
-    `code` is ``completed``, ``replaced`` if a later request takes its place, or the code of an
-    error.
+    `code` is ``completed``, ``replaced`` if a later request replaces this one, or an error code.
     """
 
     kind: ClassVar[str] = "flow_request_closed"
@@ -439,9 +439,9 @@ class FlowImported(SideBody, frozen=True, omit_defaults=True):
     """A flow that started elsewhere: its state at the import.
 
     Shape: `run` is an A-Society ``flow.json`` as it was read; `sessions` is role instance -> the
-    stream of its session, `improvement` the order of the review, if it had started. `record` is
-    path in its record folder -> the blob hash of the file. `at_node` is role instance -> its node
-    at that time.
+    stream of its session, `improvement` the order of the review, if it had started. `record` maps
+    each path in the record folder to the blob hash of the file. `at_node` maps a role instance to
+    its node at that time.
     """
 
     kind: ClassVar[str] = "flow_imported"
@@ -456,12 +456,12 @@ class FlowImported(SideBody, frozen=True, omit_defaults=True):
 
 
 class DocumentBound(SideBody, frozen=True, omit_defaults=True):
-    """The flow runs a workflow document: it defines the prompts and agents of the nodes.
+    """The flow runs a workflow document, which defines the prompts and agents of the nodes.
 
     `workflow` is the document in the fields of ``perdure.workflow.document``, without its metadata.
     `passive` are the nodes without an agent: the flow's inputs and outputs. `inputs` (as given) and
-    `context` (computed once) fill the templates; `agents` are the snapshots of its agents, by the
-    names that its nodes use.
+    `context` (computed once) fill the templates; `agents` maps the agent names that the nodes use
+    to snapshots of the agents.
     """
 
     kind: ClassVar[str] = "flow_document"

@@ -1,8 +1,8 @@
 """`RoleSession`: the session of a role instance in A-Society's field names.
 
-A projection of the session's own log: its current transcript, the messages that compactions
-replaced, and its state. A `RoleSession` is never stored; its JSON is the ``transcript.json`` of
-A-Society.
+It is a projection of the session's own log: the current transcript, the messages that compactions
+replaced, and the state of the session. A `RoleSession` is never stored; its JSON is the
+``transcript.json`` of A-Society.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RoleSession(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class _Seen(msgspec.Struct):
-    """State of the fold over a log."""
+    """The state of the fold over a log."""
 
     history: list[tuple[EntryId | None, Exchange]] = []
     archives: list[CompactionArchive] = []
@@ -108,7 +108,7 @@ def _read(seen: _Seen, entry: Entry, body: object) -> None:
 
 
 def _exchanges(seen: _Seen) -> tuple[Exchange, ...]:
-    """Return the messages since the node started; all available messages if its start is gone."""
+    """Return the messages since the node started; all messages if the start is no longer there."""
     if seen.has_node_of_import:
         return tuple(exchange for _, exchange in seen.history[seen.node_of_import :])
     ids = [id for id, _ in seen.history]

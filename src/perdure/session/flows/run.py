@@ -68,7 +68,7 @@ class Asked(ShortRepr, frozen=True):
 
 
 class HumanInput(ShortRepr, frozen=True, rename="camel"):
-    """A reply that is not consumed yet. `received_at` is ISO 8601 in UTC."""
+    """A person's reply that no claim has consumed yet. `received_at` is ISO 8601 in UTC."""
 
     text: str
     received_at: str
@@ -105,7 +105,10 @@ class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsentState(ShortRepr, frozen=True, rename="camel"):
-    """The current consent of the roles. In ``no-access`` the grants are stored but not in force."""
+    """The current consent of the roles.
+
+    In the mode ``no-access``, the grants are stored but have no effect.
+    """
 
     mode: ConsentMode = "no-access"
     bash: CommandGrants = CommandGrants()
@@ -125,7 +128,8 @@ class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
     """Progress of the review.
 
     Shape: roles are role instances, without the role of the feedback; paths are relative to the
-    workspace, or absolute if outside. `improvement_workflow_path` is None until that file exists.
+    workspace, or absolute if they are outside of it. `improvement_workflow_path` is None until that
+    file exists.
     """
 
     __repr__ = short_repr
@@ -176,7 +180,7 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
     improvement_phase: ImprovementPhase | None = None
 
     def in_workspace(self, path: str) -> str:
-        """Return `path`, inside of the record folder, relative to the workspace."""
+        """Convert `path` in the record folder to a path relative to the workspace."""
         place = f"{self.record_folder_path.rstrip('/')}/{path}"
         return place.removeprefix(f"{self.workspace_root.rstrip('/')}/")
 
@@ -192,7 +196,7 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
 
     @cached_property
     def received(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the keys of `receiving_handoff` by receiving node, in their order."""
+        """Return the keys of `receiving_handoff`, grouped by receiving node, in the same order."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for key in self.receiving_handoff:
             found[ends_of(key)[1]].append(key)
@@ -220,11 +224,11 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """A `FlowRun` with additional state for decisions.
 
     `start` are the nodes not yet claimed for the first time. `sessions` is role instance -> the
-    stream of its session. `repairs` is the newest requested repair, by node (in the improvement: by
-    role), until one of its turns ends in another way. `digests` are the hashes of the artifacts
-    sent along an edge, by `edge_key`. `improvement` is the order of the review. `stopping` are the
-    nodes and roles whose turn a person wants to stop. `document` is set if the flow runs a workflow
-    document.
+    stream of its session. `repairs` maps a node (in the improvement, a role) to the newest
+    requested repair, until a turn of the node ends without a repair request. `digests` are the
+    hashes of the artifacts sent along an edge, by `edge_key`. `improvement` is the order of the
+    review. `stopping` are the nodes and roles whose turn a person wants to stop. `document` is set
+    if the flow runs a workflow document.
     """
 
     __repr__ = short_repr
@@ -277,7 +281,8 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     def in_record(self, path: str) -> str:
         """Return an artifact's `path` relative to the record folder.
 
-        A-Society writes paths relative to the workspace; its exports use the former record folder.
+        A-Society writes paths relative to the workspace; exports of A-Society use the former record
+        folder.
         """
         return path.removeprefix(f"{self.former_record}/") if self.former_record else path
 

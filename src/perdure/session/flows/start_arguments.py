@@ -1,4 +1,4 @@
-"""Checks of `Flows.start` arguments beyond their types: ids and folder names."""
+"""Check the arguments of `Flows.start` beyond their types: ids and folder names."""
 
 from __future__ import annotations
 

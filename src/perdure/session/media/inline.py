@@ -1,4 +1,4 @@
-"""Inline media: bytes of a picture or document before they become a handle.
+"""Inline media: the bytes of a picture or document before a handle replaces them.
 
 No value of this module can be written to a log unchanged; ``media_storage.handles`` extracts the
 bytes.
@@ -69,7 +69,8 @@ def media(
     """Return `content` as a part of a message: an image, audio, video, a PDF or plain text.
 
     `mime_type` is detected for common formats if it is not given.
-    Raises: WrongArgument if a message cannot contain it: other type, too large, name too long.
+    Raises: WrongArgument if a message cannot contain it: unsupported type, too large, or name too
+    long.
     """
     held = bytes(content)
     kind = mime_type or type_of(held)
@@ -92,7 +93,7 @@ def content(
     """Return `data` as content of any type, to be stored next to the log.
 
     A `Custom`, a `Note` or a `CustomMessage` contains it in its data; the log stores its `handle`,
-    and `Store.content` reads it. For messages use `media`.
+    and `Store.content` reads it. For messages, use `media`.
     Raises: WrongArgument for an invalid `media_type`, and for too much data.
     """
     if not _ANY_TYPE.fullmatch(media_type):

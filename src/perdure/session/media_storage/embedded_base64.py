@@ -30,7 +30,7 @@ MAX_DEPTH = 64
 
 
 def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
-    """Return `message` with handles for the bytes in its calls and results, and the distinct bytes.
+    """Return `message` with handles for the bytes in its calls and results; and the distinct bytes.
 
     Shape: the same object if the message contains no such bytes.
     """
@@ -45,7 +45,7 @@ def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
 
 
 def stored_text(text: str) -> tuple[str, dict[str, bytes]]:
-    """Return the result `text` with handles for the bytes in it, and handle -> bytes."""
+    """Replace the bytes in the result `text` by handles; return the text, and handle -> bytes."""
     contents: dict[str, bytes] = {}
     if _MARK not in text.lower():
         return text, contents
@@ -111,7 +111,7 @@ def _stored_part(
 
 
 def _taken_out(text: str, contents: dict[str, bytes]) -> str:
-    """Return `text` with a handle for the base64 of each ``data:`` address."""
+    """Return `text` with a handle in place of the base64 of each ``data:`` address."""
 
     def replaced(found: re.Match[str]) -> str:
         whole = _canonical(found[2])
@@ -142,7 +142,7 @@ def _keep(whole: str, contents: dict[str, bytes]) -> str:
 
 
 def _canonical(text: str) -> str:
-    """Return the longest prefix of `text` that is canonical base64; "" for none."""
+    """Return the longest prefix of `text` that is canonical base64; "" if there is none."""
     bare = text.rstrip("=")
     whole = text if len(text) % 4 == 0 else bare[: len(bare) - len(bare) % 4]
     for candidate in (whole, bare[: max(len(bare) - 1, 0) // 4 * 4]):

@@ -43,14 +43,14 @@ _PLACE_CHARS = 80
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """A durable value, and the distinct contents it names by handle."""
+    """A value that can be stored, and the distinct contents that it references by handle."""
 
     value: object
     contents: tuple[bytes, ...]
 
 
 def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...]]:
-    """Return `message` in its durable form, and the contents its media name.
+    """Return `message` in its durable form, and the contents that its media reference.
 
     Raises: ValueError if it has more media than a message can contain.
     """
@@ -84,7 +84,8 @@ def media_part(inline: InlineMedia) -> MediaPart:
 def settled_data(value: object, name: str = "data") -> Settled:
     """Return `value`, plain data of an extension, with a handle for each `InlineMedia` in it.
 
-    Errors name the place of a wrong value, as ``data['key'][0]``; `name` is that of `value`.
+    Errors name the place of a wrong value, such as ``data['key'][0]``; there, `name` stands for
+    `value`.
     Shape: the same object if it contains no `InlineMedia`.
     Raises: WrongArgument for values that JSON cannot represent, for bytes that were not passed as
     media (raw, or as a ``data:`` address), and for data that contains itself.
@@ -202,7 +203,7 @@ def _require_json(value: object, place: str) -> None:
 
 
 def inline_in(parts: Sequence[Part]) -> str | None:
-    """Return why `parts` cannot be in a log: inline bytes, or media without a handle; else None.
+    """Return why a log cannot contain `parts` (inline bytes, or media without a handle), or None.
 
     Arguments and results of tools are free text and are not checked.
     """

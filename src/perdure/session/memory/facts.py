@@ -1,7 +1,7 @@
 """Fold the entries of a memory stream into facts.
 
-The text of a fact is its newest version; older versions are its history. A version whose sources
-were all erased is erased with them, and a fact is erased with its newest version.
+The text of a fact is its newest version; older versions are its history. A version is erased when
+all its sources are erased, and a fact is erased when its newest version is erased.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Fact(ShortRepr, frozen=True, kw_only=True):
 
 
 class StoredVersion(msgspec.Struct, frozen=True):
-    """A version with its entry; `sources` has its sources that were not erased."""
+    """A version with its entry; `sources` has those sources of the version that were not erased."""
 
     entry: Entry
     body: FactRemembered | FactCorrected
@@ -78,14 +78,14 @@ class StoredVersion(msgspec.Struct, frozen=True):
 
 
 class StoredFact(msgspec.Struct, frozen=True):
-    """A fact as its entries: the versions that are left, oldest first."""
+    """A fact as its entries: the versions that were not erased, oldest first."""
 
     id: EntryId
     versions: tuple[StoredVersion, ...]
 
     @property
     def entries(self) -> tuple[int, ...]:
-        """The seqs of its versions."""
+        """The seqs of the fact's versions."""
         return tuple(version.entry.seq for version in self.versions)
 
 

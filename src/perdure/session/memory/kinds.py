@@ -30,7 +30,8 @@ class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
     """An episode of a session: the entries from `first` to the entry that this is about.
 
     The entry is written in the commit of the ``session_ended`` that it is about. `messages`,
-    `turns` and `tool_calls` count these items in that range of the session's own log.
+    `turns` and `tool_calls` count the messages, turns and tool calls in that range of the session's
+    own log.
     Units: Unix milliseconds.
     """
 
@@ -83,14 +84,14 @@ class FactCorrected(SideBody, frozen=True, omit_defaults=True):
 
 
 class FactForgotten(SideBody, frozen=True):
-    """The fact it is about was forgotten; the same commit erases its versions."""
+    """The fact that this is about was forgotten; the same commit erases the fact's versions."""
 
     kind: ClassVar[str] = "fact_forgotten"
     event: ClassVar[str] = "memory:fact_forgotten"
 
 
 class FactSourcesErased(SideBody, frozen=True):
-    """Some sources of the fact it is about were erased; other sources remain."""
+    """Some sources of the fact that this is about were erased; other sources remain."""
 
     kind: ClassVar[str] = "fact_sources_erased"
     event: ClassVar[str] = "memory:fact_sources_erased"
@@ -121,7 +122,7 @@ class FactsDue(SideBody, frozen=True):
 
 
 class FactsCaptured(SideBody, frozen=True, omit_defaults=True):
-    """The extraction of the ``facts_due`` that this is about is done; one commit with its facts.
+    """The extraction for the ``facts_due`` that this is about is done; this commit has its facts.
 
     `facts` are the ids of the new facts. `problem` is the reason why the extraction failed. `model`
     and `usage` are set if a model was called.
@@ -153,9 +154,9 @@ class RecalledText(msgspec.Struct, frozen=True, omit_defaults=True):
 class ContextRecalled(SideBody, frozen=True, omit_defaults=True):
     """The texts recalled for the turn that this is about; all its model calls receive them.
 
-    It refers to the texts but contains none, so erased texts are not sent any more. `facts` are
-    ids. `boundary` marks the recalled text in a request; it cannot be
-    guessed. `problem` is the reason why nothing, or not everything, was recalled.
+    The entry refers to the texts but does not contain them, so erased texts are not sent any more.
+    `facts` are ids. `boundary` marks the recalled text in a request; it cannot be guessed.
+    `problem` is the reason why nothing, or not everything, was recalled.
     """
 
     kind: ClassVar[str] = "context_recalled"
@@ -177,7 +178,8 @@ FACT_KINDS = (*FACT_TEXTS, FactForgotten.kind, FactSourcesErased.kind, FactsRece
 def memory_stream(subject: str | None) -> StreamId:
     """Return the id of the stream of facts about `subject`.
 
-    The id is computed, so that two processes that remember the first fact use the same stream.
+    The id is computed from the subject, so that two processes that both remember a first fact use
+    the same stream.
     """
     named = b"" if subject is None else b"subject\0" + subject.encode("utf-8", "surrogatepass")
     return StreamId("memory-" + hashlib.blake2b(named, digest_size=16).hexdigest())

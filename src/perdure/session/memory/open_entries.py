@@ -1,7 +1,7 @@
-"""Entries that wait for another entry of their stream: a question for its answer, for example.
+"""Find entries that wait for another entry of their stream, as a question waits for its answer.
 
-Stores list these entries in the commit that appends one, so the cost of finding all of a namespace
-depends only on the number found.
+Stores add such an entry to a list in the commit that appends it. So the cost of finding all open
+entries of a namespace depends only on their number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPEN_KINDS = (*OPENING, *CLOSING)
 
 
 def unclosed(notes: Iterable[Entry], kind: str) -> list[Entry]:
-    """Return the entries of `kind` among `notes` (of `OPEN_KINDS`) that none of the notes closes.
+    """Return those entries of `kind` in `notes` (of `OPEN_KINDS`) that no other note closes.
 
     A note about an entry of another stream closes no entry.
     """
