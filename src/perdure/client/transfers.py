@@ -46,7 +46,7 @@ async def imported_files(
     on_progress: Callable[[Path, int], None] | None,
     **options: Unpack[imports.ImportOptions],
 ) -> ImportedFiles:
-    """Import the files at `paths`, and the session files below folders."""
+    """Import the files at `paths` and the session files in folders among them."""
     closed: list[FileOutcome] = []
 
     def on_closed(error: OSError) -> None:
@@ -63,9 +63,9 @@ async def imported_files(
 def files_at(
     paths: Sequence[Path], address: str, on_closed: Callable[[OSError], object]
 ) -> Iterator[Path]:
-    """Return the files to import: those at `paths`, and possible sessions below folders.
+    """Return the files to import: the files at `paths`, and possible sessions in such folders.
 
-    Skips the file, and the folders, in which the store at `address` stores its sessions.
+    The file or folders in which the store at `address` stores its own sessions are skipped.
     """
     own = [folder.resolve() for folder in own_folders(address)]
     database = database_file(address)
@@ -91,9 +91,10 @@ async def exported_to(
     path: str | os.PathLike[str] | None,
     replace: bool,
 ) -> Exported:
-    """Export `session`, to the file `path` if given.
+    """Export `session`, to the file `path` if `path` is given.
 
-    Raises: as `export_session`; PathExists; FormatError for a path that cannot be written.
+    Raises: the errors of `export_session`; PathExists; FormatError for a path that cannot be
+    written.
     """
     place = None if path is None else _absolute(path)
     if place is not None:

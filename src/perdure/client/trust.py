@@ -1,8 +1,8 @@
-"""A user's trust: the key of the user's marks, and entries trusted without a mark.
+"""What a user trusts: the key of the user's marks, and the trusted entries that have no mark.
 
-The folder ``perdure/trust`` of the user's data folder contains all of it: ``key`` (32 bytes that
-never leave it), ``endorsed`` (a digest for each trusted entry without a mark of this key), and
-``stores`` (the trusted stores with times, for people). docs/decisions/0017 explains why.
+The folder ``perdure/trust`` in the user's data folder contains all of this: ``key`` (32 bytes that
+never leave the file), ``endorsed`` (a digest of each trusted entry without a mark of this key), and
+``stores`` (the trusted stores with times, for people to read). docs/decisions/0017 explains why.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class TrustedStore(msgspec.Struct, frozen=True):
 
 
 class TrustFolder:
-    """The folder of a user's trust.
+    """The folder that contains a user's key and trusted entries.
 
-    Raises: ConfigError from every method that writes, if the folder cannot be used.
+    Raises: ConfigError from every method that writes, if the folder cannot be read or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,16 +53,16 @@ class TrustFolder:
         self._endorsed: tuple[int, frozenset[str]] | None = None
 
     def marks(self, *, is_trusted: bool) -> Marks:
-        """Return the marks for a store; the first marked entry creates the key if it is missing.
+        """Return the marks of a store; if the key is missing, the first marked entry creates it.
 
-        If the key cannot be created, only this process recognizes its own entries.
+        If the key cannot be created, only this process recognizes the entries that it has written.
         """
         return Marks(self._any_key, is_trusted=is_trusted, endorsed=self._read_endorsed)
 
     async def trust(
         self, store: SessionStore, at: int, streams: Iterable[StreamId]
     ) -> TrustedStore:
-        """Trust the current entries of `streams` of `store`.
+        """Trust the entries that `streams` of `store` contain now.
 
         Durable: when this returns. Units: `at` is Unix milliseconds.
         """
@@ -78,7 +78,7 @@ class TrustFolder:
         return told
 
     def stores(self) -> list[TrustedStore]:
-        """Return the trusted stores, oldest first, without unreadable lines."""
+        """Return the trusted stores, oldest first; lines that cannot be read are skipped."""
         found: list[TrustedStore] = []
         with suppress(OSError, UnicodeDecodeError):
             for line in (self._folder / "stores").read_text("utf-8").splitlines():
@@ -102,7 +102,7 @@ class TrustFolder:
             return os.urandom(KEY_BYTES)
 
     def _made_key(self) -> bytes:
-        """Create a key, or return the one that another process created first."""
+        """Create a key, or return the key that another process created first."""
 
         def write(folder: Path) -> None:
             draft = folder / f".key-{os.urandom(8).hex()}"
@@ -160,7 +160,7 @@ async def streams_of(store: SessionStore) -> list[StreamId]:
 
 
 async def _with_authority(store: SessionStore, stream: StreamId) -> list[Entry]:
-    """Return the entries of `stream` that give authority: bindings and turns."""
+    """Return the entries of `stream` that give permissions: agent bindings and turns."""
     state = await store.state(stream)
     is_flow = state.header.kind == "flow"
     found: list[Entry] = []

@@ -1,9 +1,9 @@
 """Watch a log: durable events without gap or repetition, merged with live events.
 
-Durable events are read from the log, by seq or by position; a wake-up of the store only triggers
-the next read. Live events come from the `LiveBus` of this process, which also has the events of
-other processes if the store forwards them. Live events are emitted after the entry that opened
-their call and before the entry that closes it.
+Durable events are read from the log by seq or position; a wake-up from the store only starts the
+next read. Live events come from the `LiveBus` of this process, which also gets the events of other
+processes if the store forwards them. Live events of a call come after the entry that opens the
+call, and before the entry that closes it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _Feed = Callable[["Watch", "list[_Wakes]"], AsyncGenerator[AnyEvent]]
 
 
 class Watch:
-    """An endless iterator over events. A later watch can continue after `cursor`."""
+    """An endless iterator over events. A later watch can continue from the position `cursor`."""
 
     def __init__(self, feed: _Feed, after: int) -> None:
         self.cursor = Cursor(after)
@@ -76,7 +76,7 @@ class Watch:
         return await anext(self._events)
 
     async def aclose(self) -> None:
-        """Stop watching. The iteration of a task that waits for the next event ends."""
+        """Stop watching. If another task waits for the next event, its iteration ends."""
         try:
             await self._events.aclose()
         except RuntimeError:  # another task waits in it
@@ -88,10 +88,10 @@ class Watch:
 def watch_session(
     backing: SessionStorage, bus: LiveBus, stream: StreamId, after: int, head: int = EMPTY
 ) -> Watch:
-    """Watch the session or flow `stream` after seq `after`; the stream has reached the seq `head`.
+    """Watch the session or flow `stream` after seq `after`; `head` is the seq of its newest entry.
 
-    Raises: WrongArgument, at the first step, when the stream has no entry `after` yet: the cursor
-    belongs to another log.
+    Raises: WrongArgument at the first step, if the stream has no entry with seq `after` yet,
+    because the cursor then belongs to another log.
     """
     is_there = after <= head
 
@@ -118,10 +118,10 @@ def watch_session(
 
 
 def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> Watch:
-    """Watch the events of all streams after position `after`; None: after the start of the watch.
+    """Watch the events of all streams after position `after`; None: events after this call.
 
-    For a position past the newest entry, a warning is logged and the watch waits: the entry may
-    have been removed.
+    If `after` is greater than the newest position, a warning is logged and the watch waits, because
+    the entry may have been removed.
     """
 
     async def page(place: int) -> _Page:
@@ -163,7 +163,7 @@ _ASKED: WeakKeyDictionary[object, _Asked] = WeakKeyDictionary()
 
 
 async def _together(log: object, stream: StreamId | None, place: int, page: Read) -> _Page:
-    """Return the page after `place`; watchers woken by the same commit share one read."""
+    """Return the page after `place`; watchers that the same commit wakes share one read."""
     asked, key = _ASKED.setdefault(log, {}), (stream, place)
 
     async def read() -> _Page:
@@ -215,10 +215,12 @@ async def _feed(
 
 
 class _Elsewhere:
-    """Model calls of other processes, as one watch reads them in the log. Of a flow there are none.
+    """Model calls of other processes, as far as one watch has read them in the log.
 
-    At its start, and after it read the opening of a call, the watch requests the open calls of
-    other processes. The events of calls of this process arrive here anyway.
+    For a flow there are no such calls.
+
+    When it starts, and after it has read the opening of a call, the watch requests the open calls
+    of other processes. The events of this process's own calls reach the watch without a request.
     """
 
     def __init__(self, relay: Relay | None, store: object, stream: StreamId | None) -> None:
@@ -267,7 +269,7 @@ class _Elsewhere:
 
 
 def _calls_in(page: _Page, kinds: frozenset[str]) -> list[tuple[StreamId, int]]:
-    """Return the calls that entries of `kinds` in `page` open or close."""
+    """Return the calls that the entries of `kinds` in `page` open or close."""
     found: list[tuple[StreamId, int]] = []
     for positioned, _ in page:
         entry = positioned.entry
@@ -282,9 +284,9 @@ def _calls_in(page: _Page, kinds: frozenset[str]) -> list[tuple[StreamId, int]]:
 
 
 class _Wakes:
-    """The wake-ups of a store for one watch, which also waits for live events in this place.
+    """The wake-ups of a store for one watch; the watch also waits for live events with it.
 
-    It uses one task for the whole watch: a task for each wake-up costs more than an event.
+    It uses one task for the whole watch, because a task for each wake-up costs more than an event.
     """
 
     def __init__(self, changes: AsyncIterator[None], live: Subscription) -> None:
@@ -325,12 +327,13 @@ class _Wakes:
 
 
 class _Order:
-    """Buffer of live events until they can be merged with the durable ones.
+    """Buffers live events until they can be merged with the durable events.
 
-    A call's opening is committed before its first live event, and its last live event is published
-    before its end is committed. So a read contains the openings of all events that were taken
-    before it (`_ready`). For events taken after the read, the opening may be missing in it
-    (`_late`). But these events can belong before an end that was read.
+    The opening of a call is committed before its first live event, and the last live event is
+    published before the end of the call is committed. So a read contains the openings of all events
+    that were buffered before the read (`_ready`). For events that were buffered after the read, the
+    read may not contain the opening (`_late`). But these events can belong before an end that the
+    read contains.
     """
 
     def __init__(self, watch: Watch) -> None:

@@ -73,10 +73,9 @@ def lines_of(content: bytes) -> Iterator[Line]:
 def read_line(content: bytes) -> ReadLine:
     """Parse the JSON text `content`.
 
-    Shape: text that msgspec rejects but Python's reader accepts is repaired so that it can be
-    written again. Half of a surrogate pair or an invalid byte becomes U+FFFD; a number that is not
-    finite becomes its text. `problem` describes the repair; if `is_json` is False, it describes the
-    failure.
+    Shape: text that Python's reader accepts but msgspec rejects is repaired, so that it can be
+    written again. Half of a surrogate pair, or an invalid byte, becomes U+FFFD; an infinite number
+    or NaN becomes text. `problem` describes the repair, or the failure if `is_json` is False.
     """
     try:
         value = _decode_bounded(content)
@@ -88,7 +87,7 @@ def read_line(content: bytes) -> ReadLine:
 
 
 def plain_fields(content: bytes) -> dict[str, Any] | None:
-    """Return the JSON object `content`; None if it needs the repairs of `read_line`."""
+    """Return the JSON object in `content`; None if it needs the repairs of `read_line`."""
     try:
         value = _decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

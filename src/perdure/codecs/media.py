@@ -1,7 +1,7 @@
-"""Parts common to all foreign formats: media as base64, and unknown parts.
+"""Code that all foreign formats share: media as base64, and parts of unknown types.
 
-Media are extracted from the source, named by their hash and stored once. No part has a provider's
-signature.
+Media are extracted from the source, named by their hash and stored once. Parts are stored without
+the signatures of providers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEFT_OUT = "[media, left to the import original]"
 
 
 class Media:
-    """The media of a source so far; contents are stored only if `is_kept`."""
+    """The media found in a source so far; their contents are stored only if `is_kept`."""
 
     def __init__(self, *, is_kept: bool = True) -> None:
         self._contents: dict[str, bytes] = {}
@@ -36,7 +36,7 @@ class Media:
 
     @property
     def blobs(self) -> tuple[bytes, ...]:
-        """The distinct contents, in order of appearance."""
+        """The contents, each once, in the order in which they were found."""
         return tuple(self._contents.values())
 
     def take(self) -> tuple[bytes, ...]:
@@ -45,7 +45,7 @@ class Media:
         return taken
 
     def holds(self, part: MediaPart) -> bool:
-        """Return whether `part` needs no content, or the content was added since `take`."""
+        """Return whether `part` needs no content, or its content was added since `take`."""
         return not self._is_kept or part.handle.removeprefix(SCHEME) in self._contents
 
     def part(self, data: str | None, mime_type: str | None) -> MediaPart | None:
@@ -67,7 +67,7 @@ class Media:
         )
 
     def from_address(self, address: str | None, mime_type: str | None = None) -> MediaPart | None:
-        """Return the part for a ``data:`` address, or for plain base64; None for others."""
+        """Return the part for a ``data:`` address or for plain base64; None for any other text."""
         found = None if address is None else _DATA_ADDRESS.match(address)
         if address is None or found is None:
             return self.part(address or None, mime_type)
@@ -77,7 +77,7 @@ class Media:
 def unknown_part(item: object) -> UnknownPart:
     """Return `item` as a part of an unknown type, without top-level signatures.
 
-    Media bytes in it, which no log accepts, remain only in the import original.
+    Media bytes in the part, which no log accepts, are only in the stored original of the import.
     """
     fields = fields_of(item)
     if fields is not None:

@@ -1,8 +1,8 @@
-"""A handle without async, made from a handle with async.
+"""A handle without async, which wraps a handle with async.
 
-Each public method of the original becomes a method that the portal's loop runs: a coroutine to its
-end, an iterator step by step. If a method returns a handle with async, the program gets a handle
-without async for it.
+Each public method of the async handle becomes a method that runs in the portal's loop: a coroutine
+to its end, an iterator step by step. If a method returns an async handle, the program gets a handle
+without async that wraps it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HANDLES: dict[type, type[Handle[Any]]] = {}
 
 
 class Handle(Generic[H]):
-    """A handle without async; every call goes through `portal` to `asynchronous`."""
+    """A handle without async: `portal` runs every call on the handle `asynchronous`."""
 
     portal: Portal
     asynchronous: H
@@ -54,7 +54,7 @@ class Handle(Generic[H]):
 
 
 def _copy_members(original: type, to: type[Handle[Any]]) -> None:
-    """Copy the public members of the class `original` to the class `to`, without async."""
+    """Copy the public members of the async class `original` to the class `to`, without async."""
     for name, value in inspect.getmembers_static(original):
         if name in HIDDEN or name in vars(to):
             continue
@@ -110,7 +110,7 @@ def _method(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _returned(portal: Portal, value: Any) -> Any:
-    """Return `value` with each async handle replaced by a handle without async."""
+    """Return `value`, with a handle without async in place of each async handle."""
     if isinstance(value, list):
         values = cast("list[Any]", value)
         if values and _is_known(values[0]):
@@ -124,7 +124,7 @@ def _is_known(value: object) -> bool:
 
 
 def _with_async(argument: Any) -> Any:
-    """Return `argument` with each handle replaced by its async handle, also in a list of tuples."""
+    """Return `argument` with each handle replaced by its async handle, also in lists of tuples."""
     if not isinstance(argument, list | tuple):
         return argument
     rows = cast("list[Any]", argument)
@@ -160,10 +160,10 @@ def _iter(self: Handle[Any]) -> Iterator[Any]:
 
 
 def _result(self: Handle[Any], timeout_s: float | None = None) -> Any:
-    """Wait for the turn's end and return its reply, as ``await`` does for the original.
+    """Wait until the turn has ended, and return its reply, as ``await`` does for the async turn.
 
-    Raises: TimeoutError after `timeout_s` seconds; the turn continues, and `abort` ends it.
-    WrongArgument.
+    Raises: TimeoutError after `timeout_s` seconds; the turn then continues, and `abort` would end
+    it. WrongArgument.
     """
     kind = kind_of(float | None)
     if kind.fits is not None and not (kind.fits(timeout_s) and is_kept(timeout_s)):
@@ -186,7 +186,7 @@ def _result(self: Handle[Any], timeout_s: float | None = None) -> Any:
 
 
 def _attribute(self: Handle[Any], name: str) -> Any:
-    """Return an attribute that the constructor of the original sets."""
+    """Return an attribute that the constructor of the async class sets."""
     if name.startswith("_") or name in HIDDEN or name in Handle.__annotations__:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
     return _returned(self.portal, getattr(self.asynchronous, name))

@@ -1,8 +1,8 @@
 """An event loop on its own thread, for calls from other threads.
 
-Any number of threads can call at the same time. An interrupted call (Ctrl-C) is cancelled in the
-loop. The loop ends when the portal is closed or garbage-collected, or the program exits; running
-calls then raise StoreUnavailable.
+Any number of threads can call at the same time. If Ctrl-C interrupts a call, the call is cancelled
+in the loop. The loop ends when the portal is closed or garbage-collected, or the program exits;
+running calls then raise StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Close = Callable[[], Awaitable[None]]
 
 
 class Portal:
-    """The interface of the loop for other threads."""
+    """The interface through which other threads use the loop."""
 
     def __init__(self) -> None:
         self._thread = _LoopThread()
@@ -33,8 +33,8 @@ class Portal:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the loop and return its result.
 
-        Raises: the errors of `work`; StoreUnavailable after the portal is closed; RuntimeError on
-        the loop's own thread, which would deadlock.
+        Raises: the errors of `work`; StoreUnavailable after the portal is closed; RuntimeError if
+        it is called on the loop's own thread, because it would deadlock.
         """
         call = _Call(work)
         try:
@@ -60,7 +60,10 @@ class Portal:
         return self.call(work())
 
     def iterate(self, iterable: AsyncIterable[T]) -> Iterator[T]:
-        """Yield the items of `iterable`, fetched on demand. Raises: as `call`."""
+        """Yield the items of `iterable`; each item is fetched when it is needed.
+
+        Raises: as `call`.
+        """
         iterator = self.run(lambda: aiter(iterable))
         try:
             while not isinstance(item := self.call(_next(iterator)), _Exhausted):
@@ -70,12 +73,15 @@ class Portal:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
-        """Register `close`, to await before the loop ends; it must end the tasks that run now."""
+        """Register `close`, awaited before the loop ends; it must end the tasks that run then."""
         self._thread.closers.append(close)
         self._thread.kept |= self.run(_others)
 
     def close(self) -> None:
-        """Cancel tasks, await the registered closes, and end the loop. May be called twice."""
+        """Cancel the tasks, await the registered `close` functions, and end the loop.
+
+        You may call it twice.
+        """
         self._close()
 
 
@@ -83,8 +89,8 @@ class _Call(Generic[T]):
     """A coroutine that the loop runs for another thread.
 
     Ctrl-C can arrive between any two instructions of the calling thread. So the calling thread
-    waits on a queue implemented in C: an exception at the wrong moment could leave an Event locked
-    forever.
+    waits on a queue implemented in C, because an exception at the wrong moment could leave an Event
+    locked forever.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -100,7 +106,7 @@ class _Call(Generic[T]):
         loop.call_soon_threadsafe(self._begin)
 
     def wait(self) -> None:
-        """Wait until the coroutine has ended, with any outcome."""
+        """Wait until the coroutine has ended, successfully or not."""
         while not self._is_over:
             self._ends.get()
 
@@ -110,7 +116,7 @@ class _Call(Generic[T]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Cancel the coroutine; it ends at once if it was not submitted to a loop."""
+        """Cancel the coroutine; if no loop has received it yet, it ends at once."""
         if self._loop is None:
             self._end()
             return
@@ -168,11 +174,11 @@ class _LoopThread:
 
     @property
     def is_usable(self) -> bool:
-        """Whether calls are possible: the loop is open, and this is not a forked child."""
+        """Whether calls are possible: the loop is open, and this process is not a forked child."""
         return self._process.is_this and not self.is_closed
 
     def end(self) -> None:
-        """End the loop; wait for its end, except on its own thread or in a forked child."""
+        """End the loop and wait for its end, except on its own thread or in a forked child."""
         if not self._process.is_this:
             return
         with self._submitting:
@@ -203,7 +209,7 @@ class _LoopThread:
 
 
 class _Exhausted:
-    """Represents the end of an iterator: StopAsyncIteration cannot leave a generator."""
+    """Stands for the end of an iterator, because StopAsyncIteration cannot leave a generator."""
 
 
 def _others() -> set[asyncio.Task[Any]]:

@@ -1,1 +1,1 @@
-"""Operator's session files of version 3: the records for entries, and the entries in records."""
+"""Operator's session files of version 3: convert entries to records, and records to entries."""

@@ -1,8 +1,8 @@
 """Operator's session files as a `Codec`.
 
-JSON is written in Operator's form: compact, keys in order, unescaped text, Operator's spelling of
-numbers. U+0085, U+2028 and U+2029 are escaped: Operator splits lines by Unicode's rules, and would
-read a record with such a character as two broken records.
+JSON is written as Operator writes it: compact, keys in order, unescaped text, Operator's spelling
+of numbers. U+0085, U+2028 and U+2029 are escaped, because Operator splits lines at all line breaks
+of Unicode and would read a record with such a character as two broken records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convert Operator's messages to perdure's: parts, media, usage, stop reasons.
 
-Provider signatures, and the metadata of tool calls and results, are only in the import original.
-`meta_of` reads a gateway's metadata of a message (attachments, reactions).
+Provider signatures, and the metadata of tool calls and results, are only in the stored original of
+the import. `meta_of` reads the metadata that a gateway adds to a message (attachments, reactions).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ROLES: dict[str | None, Role] = {
 
 
 def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
-    """Return the message in `fields`; None if it has no known role, or no content."""
+    """Return the message in `fields`; None without a known role, or without content."""
     parts = content_of(fields, media)
     if parts is None:
         return None
@@ -63,7 +63,7 @@ def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
 
 
 def content_of(fields: Fields, media: Media) -> tuple[Part, ...] | None:
-    """Return the parts of a message (``contents``) or of an extension's message (``content``)."""
+    """Return the parts of a message (key ``contents``) or an extension's message (``content``)."""
     for key in ("contents", "content"):
         found = fields.get(key)
         if isinstance(found, list):
@@ -120,7 +120,7 @@ def _thinking(fields: Fields, _media: Media) -> tuple[Part, ...]:
 
 
 def _images(fields: Fields, media: Media) -> tuple[Part, ...] | None:
-    """Return the images of one part: base64, or addresses of images stored elsewhere."""
+    """Return the images of one part: base64 data, or addresses of images stored elsewhere."""
     images = list_in(fields, "images")
     return None if images is None else tuple(_image(each, media) for each in images)
 

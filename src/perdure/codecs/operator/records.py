@@ -1,9 +1,9 @@
-"""Entries as records of an Operator file of version 3.
+"""Convert entries to records of an Operator file of version 3.
 
-Shape of a record: its ``type`` and its own fields, in Operator's order; `placed` puts ``id``,
-``timestamp`` and ``parent_id`` before them. Operator uses times in seconds, one message for a batch
-of tool results, and names in snake case. This module omits fields without a value, like Operator's
-own writer, so a root has no ``parent_id``.
+Shape of a record: ``type`` and the fields of this type, in Operator's order; `placed` inserts
+``id``, ``timestamp`` and ``parent_id`` before the fields. Operator uses times in seconds, one
+message for all tool results of a batch, and names in snake case. Fields without a value are
+omitted, as Operator's own writer does, so a root has no ``parent_id``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def seconds(at: int) -> float:
 
 
 def header(session: str, at: int, cwd: str | None, parent: str | None) -> Fields:
-    """Return the first record; `parent` is the file of the session it was forked from."""
+    """Return the first record; `parent` is the file of the session from which it was forked."""
     fields: Fields = {
         "type": HEADER,
         "version": VERSION,
@@ -62,7 +62,7 @@ def header(session: str, at: int, cwd: str | None, parent: str | None) -> Fields
 
 
 def place_record(record: Mapping[str, object], id: str, parent: str | None, at: int) -> Fields:
-    """Return `record` with its id, time and parent before its other fields."""
+    """Return `record` with its id, time and parent inserted before its other fields."""
     place: Fields = {"id": id, "timestamp": seconds(at)}
     if parent is not None:
         place["parent_id"] = parent
@@ -70,9 +70,9 @@ def place_record(record: Mapping[str, object], id: str, parent: str | None, at: 
 
 
 def records_of(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
-    """Return the records for `entry`, at least one; the parent of each is the record before it.
+    """Return the records for `entry`, at least one; each record is the parent of the next one.
 
-    Shape: Operator reads the same messages from the records as the entry contains.
+    Shape: Operator reads from the records the same messages that the entry contains.
     """
     made = [] if entry.id in writing.undone else _records(entry, body, writing)
     return made or [custom(OURS + entry.kind, carried_fields(entry, is_escaped=True))]
@@ -96,7 +96,7 @@ def _records(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
 
 
 def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
-    """Return the record of an entry without a message."""
+    """Return the record of an entry that has no message."""
     match body:
         case ModelChange():
             provider, model = provider_and_model(body.model)
@@ -119,7 +119,7 @@ def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
 
 
 def _message_record(message: Message, entry: Entry, ordinal: int, writing: WriteContext) -> Fields:
-    """Return the record of a message; `ordinal` distinguishes the messages of one entry."""
+    """Return the record of a message; `ordinal` is the number of the message in its entry."""
     if message.role == CONTEXT:
         return _shown_fields(OURS + CONTEXT, message.parts, writing, is_displayed=False)
     make = _result_block if message.role == "tool" else _block
@@ -164,7 +164,7 @@ def _block(part: Part, writing: WriteContext) -> list[Fields]:
 
 
 def _result_block(part: Part, writing: WriteContext) -> list[Fields]:
-    """Return a part as a block of a tool message; parts other than results become text."""
+    """Return a part as a block of a tool message; a part that is not a result becomes text."""
     if not isinstance(part, ToolResultPart):
         return _spoken(part, writing)
     result: Fields = {
@@ -207,7 +207,7 @@ def is_medium(part: MediaPart) -> bool:
 
 
 def is_written(part: Part, role: str) -> bool:
-    """Whether `part` is written to a record of a message of `role`."""
+    """Whether Operator has a kind of block for `part`."""
     if isinstance(part, TextPart | MediaPart):
         return True
     if isinstance(part, ToolResultPart):
@@ -220,7 +220,7 @@ def is_written(part: Part, role: str) -> bool:
 
 
 def custom(custom_type: str, data: object) -> Fields:
-    """Return a record that is never part of a context."""
+    """Whether `part` is written into the record of a message of the role `role`."""
     fields: Fields = {"type": "custom", "custom_type": custom_type}
     return fields if data is None else {**fields, "data": data}
 

@@ -1,4 +1,4 @@
-"""Decode the records of a pi file, of version 1, 2 and 3 and of newer pi."""
+"""Decode the records of a pi file of version 1, 2 or 3, also of newer releases of pi."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SHARED = SharedRecords(
 
 
 def said_by(fields: Fields, media: Media) -> Said:
-    """Return the content of the record `fields`; an unknown record only continues its branch."""
+    """Return the content of the record `fields`; an unknown record only extends its branch."""
     return _SHARED.said_by(_READERS, fields, media)
 
 

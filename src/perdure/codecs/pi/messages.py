@@ -1,7 +1,7 @@
 """Convert pi's messages to perdure's: parts, media, usage, stop reasons.
 
-Provider signatures, details of tool results and the raw pieces of truncated calls are not
-converted. The stored original of an import contains them.
+Provider signatures, details of tool results, and the raw text of truncated calls are not converted.
+The stored original of an import contains them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNREADABLE_MEDIA = "[an image that could not be read]"
 
 
 def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
-    """Return the message in `fields`; None if its role is not in `ROLES`, or without content."""
+    """Return the message in `fields`; None if its role is not in `ROLES` or it has no content."""
     role = fields.get("role")
     read = _READERS.get(role) if isinstance(role, str) else None
     return None if read is None else read(fields, media)
@@ -71,7 +71,7 @@ def retained_of(items: Iterable[object], media: Media) -> tuple[Message, ...]:
 
 
 def nested_usage(message: Fields) -> Fields | None:
-    """Return the model usage of a tool's own calls, as its result reports it (newer pi)."""
+    """Return the model usage of a tool's own calls, which its result reports (newer pi)."""
     if message.get("role") != "toolResult":
         return None
     usage = object_in(message, "usage")
@@ -112,7 +112,7 @@ def _tool_result(fields: Fields, media: Media) -> Message | None:
 
 
 def content_of(fields: Fields, media: Media) -> tuple[Part, ...] | None:
-    """Return the parts of the message `fields`; None if it has no content."""
+    """Return the parts of the message in `fields`; None if it has no content."""
     return parts_of(fields.get("content"), media, _known_part)
 
 

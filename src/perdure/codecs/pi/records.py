@@ -1,7 +1,7 @@
-"""Entries as records of a pi file of version 3.
+"""Convert entries to records of a pi file of version 3.
 
 Shape of a record: the keys in pi's own order, without ``id``, ``parentId`` and ``timestamp``, which
-`placed` inserts where pi writes them. pi has one record per tool result.
+`placed` inserts where pi writes them. pi writes one record for each tool result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _IDS_LAST = ("custom", "custom_message")
 
 
 def header(session: str, at: int, cwd: str | None, parent: str | None) -> Fields:
-    """Return the first record; `parent` is the file of the session it was forked from."""
+    """Return the first record; `parent` is the file of the session from which it was forked."""
     fields: Fields = {
         "type": "session",
         "version": VERSION,
@@ -58,7 +58,7 @@ def header(session: str, at: int, cwd: str | None, parent: str | None) -> Fields
 
 
 def place_record(record: Mapping[str, object], id: str, parent: str | None, at: int) -> Fields:
-    """Return `record` with its id, parent and time where pi puts them."""
+    """Return `record` with its id, parent and time where pi writes them."""
     place = {"id": id, "parentId": parent, "timestamp": iso_time(at)}
     if record["type"] in _IDS_LAST:
         return {**record, **place}
@@ -66,7 +66,7 @@ def place_record(record: Mapping[str, object], id: str, parent: str | None, at: 
 
 
 def records_of(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
-    """Return the records for `entry`, at least one; the parent of each is the record before it."""
+    """Return the records for `entry`, at least one; each record is the parent of the next one."""
     made = [] if entry.id in writing.undone else _records(entry, body, writing)
     return made or [custom(OURS + entry.kind, carried_fields(entry, is_escaped=False))]
 
@@ -90,7 +90,7 @@ def _records(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
 
 
 def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
-    """Return the record of an entry without a message."""
+    """Return the record of an entry that has no message."""
     match body:
         case ModelChange():
             provider, name = provider_and_model(body.model)
@@ -108,7 +108,7 @@ def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
 
 
 def _messages(message: Message, entry: Entry, writing: WriteContext) -> list[Fields]:
-    """Return the messages of pi for `message`: one per tool result."""
+    """Return the messages of pi for `message`: one message for each tool result."""
     if message.role == "assistant":
         name = message.model or writing.model(entry.id)
         return [answer(message, entry.at, name, writing)]
@@ -123,7 +123,7 @@ def _messages(message: Message, entry: Entry, writing: WriteContext) -> list[Fie
 
 
 def answer(message: Message, at: int, name: str | None, writing: WriteContext) -> Fields:
-    """Return a message of the assistant, of the model `name`."""
+    """Return an assistant message that the model `name` wrote."""
     provider, model = provider_and_model(name)
     default = "toolUse" if message.tool_calls else "stop"
     reason = message.stop_reason
@@ -186,12 +186,12 @@ def _block(part: Part, writing: WriteContext) -> list[Fields]:
 
 
 def is_image(part: MediaPart) -> bool:
-    """Whether pi has a block for `part`: pi would send every other part as an image, too."""
+    """Whether pi has a kind of block for `part`; pi would send any other part as an image, too."""
     return part.mime_type.startswith("image/")
 
 
 def is_written(part: Part, role: str) -> bool:
-    """Whether `part` is written to a message of `role`."""
+    """Whether `part` is written into a message of the role `role`."""
     if role == "assistant":
         is_thought = isinstance(part, ThinkingPart) and not part.is_redacted
         return is_thought or isinstance(part, TextPart | ToolCallPart)
@@ -238,7 +238,7 @@ def label(target: str, text: str | None) -> Fields:
 def _shown_fields(
     custom_type: str, parts: Iterable[Part], writing: WriteContext, *, is_displayed: bool
 ) -> Fields:
-    """Return a message for a role that pi lacks; the context of pi's own models includes it."""
+    """Return a message whose role pi does not have, as a record that pi includes in its context."""
     return {
         "type": "custom_message",
         "customType": custom_type,
@@ -248,7 +248,7 @@ def _shown_fields(
 
 
 def _summary(body: Compaction | BranchSummary) -> Fields:
-    """Return the files and usage that a summary reports, if any."""
+    """Return the files and the usage that a summary contains, if it contains any."""
     fields: Fields = {}
     if body.read_files or body.modified_files:
         files = {"readFiles": list(body.read_files), "modifiedFiles": list(body.modified_files)}
