@@ -66,13 +66,13 @@ class ScriptedModel:
     """A model for unit tests that gives `answers` in order; pass it as ``Runtime(models=…)``.
 
     An answer is a text, an `assistant` message (with `thinking` and `tool_call` parts), or a
-    ModelError. The position in a conversation selects the answer: its first model call gets the
-    first answer. So each session starts with the first answer, and a resumed turn gets the same
-    answer as without the interruption. An error is raised once, and the next call gets the next
-    answer. If the last answer is an error, every later call raises it. After the last answer the
-    model refuses requests. `summary` is the answer to the request for a compaction. `requests` are
-    all requests so far, oldest first. The model answers under every model name, for example
-    ``Agent(model="test:any")``.
+    ModelError. The number of earlier model calls in a conversation selects the answer: the first
+    model call gets the first answer. So each session starts with the first answer, and a resumed
+    turn gets the same answer as without the interruption. A ModelError among the answers is raised
+    once, and the next call gets the next answer. If the last answer is an error, every later call
+    raises it. After the last answer the model rejects requests. `summary` is the answer to a
+    request for a compaction summary. `requests` are all requests so far, oldest first. The model
+    answers under every model name, for example ``Agent(model="test:any")``.
     Raises: WrongArgument for an answer of another type, and for a message of another role or with
     media.
     """
@@ -114,10 +114,10 @@ class ScriptedModel:
 
 
 async def recorded_answers(file: str | os.PathLike[str]) -> list[Message]:
-    """Return the answers of the model in a session file, in order, for `ScriptedModel`.
+    """Return the model's answers in a session file, in order, for a `ScriptedModel`.
 
     The file contains one session, from `Session.export` or from any other program whose sessions
-    perdure imports. The answers are those of the session's current branch.
+    perdure imports. Only the answers on the session's current branch are returned.
     Raises: FormatError for an unreadable file, and for a file without a session or with several.
     """
     async with open_store("memory:") as store:
@@ -134,7 +134,7 @@ async def recorded_answers(file: str | os.PathLike[str]) -> list[Message]:
 
 
 def _replies(answers: Iterable[Answer]) -> list[Reply]:
-    """Return one reply for each answer, with the errors before it."""
+    """Return one reply for each answer, together with the errors before the answer."""
     if isinstance(answers, str):
         raise WrongArgument("ScriptedModel takes a list of answers, not str", argument="answers")
     replies: list[Reply] = []

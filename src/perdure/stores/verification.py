@@ -132,7 +132,7 @@ class _Rows:
         self._next = next(self._rows, None)
 
     def up_to(self, last: int) -> Iterator[StoredEntry]:
-        """Yield the next rows whose seq is at most `last`."""
+        """Yield the next rows whose seq is at most `last`, in order."""
         while self._next is not None and self._next.entry.seq <= last:
             row, self._next = self._next, next(self._rows, None)
             yield row
@@ -183,7 +183,7 @@ class Steps:
         self._unsaid = 0
 
     def add(self, steps: int = 1) -> None:
-        """Count more steps, never beyond the total: entries may be added during the check."""
+        """Count more steps, at most up to the total: entries may be added during the check."""
         self._done += steps
         self._unsaid += steps
         if self._told is not None and self._unsaid >= self._every and self._done < self._total:
@@ -232,7 +232,7 @@ class _Check:
         self._count(entry)
 
     def state_problems(self) -> Iterator[Problem]:
-        """Yield the faults of stream values that do not follow from the stream's entries."""
+        """Yield the faults of stream values that do not match the stream's entries."""
         state = self._state
         for seq in self._erased:
             if not any(first <= seq <= last for first, last in self._ranges):

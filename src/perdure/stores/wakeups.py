@@ -1,8 +1,9 @@
 """Wake-ups after commits: the iterators of ``SessionStore.changes`` and their watcher thread.
 
-A commit wakes the iterators of its streams and of the whole namespace; other iterators cause no
-cost. Commits of this process wake the iterators at once. A thread finds commits of other processes.
-It polls every 20 ms, less often after a longer pause, and only while an iterator waits.
+A commit wakes the iterators of its streams and of the whole namespace; other iterators cost
+nothing. Commits of this process wake the iterators at once. A thread finds commits of other
+processes. The thread polls every 20 ms, less often after a longer pause, and only while an iterator
+waits.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Changes:
         self._is_due.clear()
 
     def wake(self) -> None:
-        """Wake the waiter, because there may be a commit. Thread-safe."""
+        """Wake the waiting task, because there may be a commit. Thread-safe."""
         if _current_loop() is self._loop:
             self._is_due.set()
             return
@@ -71,7 +72,7 @@ def _current_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def change(changes: AsyncIterator[None], address: str) -> None:
-    """Wait for the next of the `changes` of the store at `address`.
+    """Wait for the next change among `changes` of the store at `address`.
 
     Raises: StoreUnavailable if the store was closed.
     """
@@ -89,9 +90,9 @@ class _Group:
 
 
 class Watches:
-    """The waiting iterators, by namespace and stream; a stream of None is the whole namespace.
+    """The waiting iterators by namespace and stream; the key None stands for the whole namespace.
 
-    All methods are thread-safe, except `add`, which needs the thread of a loop.
+    All methods are thread-safe, except `add`, which must be called on the thread of a loop.
     """
 
     def __init__(self) -> None:
@@ -146,9 +147,10 @@ class Watches:
 
 
 class Watcher:
-    """Wake iterators after commits of this process and of others.
+    """Wakes the iterators after commits of this process and of other processes.
 
-    The thread enters the context `looking`, again after each error, and gets the polling function.
+    The thread enters the context `looking`, which returns the polling function, and enters it again
+    after each error.
     """
 
     def __init__(self, looking: Callable[[], AbstractContextManager[Look]]) -> None:
@@ -159,7 +161,7 @@ class Watcher:
         self._stop = threading.Event()
 
     def watch(self, namespace: str, stream: StreamId | None = None) -> Changes:
-        """Return a new iterator over the commits to `stream`; None: to any stream of the namespace.
+        """Return a new iterator over the commits to `stream`; None: to any of the namespace.
 
         The iterator sees every commit from now on. Call this method on a loop's thread.
         """
@@ -227,7 +229,7 @@ class Watcher:
             wait_s = POLL_S[0]
 
     def _is_idle(self) -> bool:
-        """Whether no iterator waits: the thread then ends, and the next watch starts a new one."""
+        """Whether no iterator waits; the thread then ends, and the next watch starts a new one."""
         with self._lock:
             if self._watches:
                 return False

@@ -1,4 +1,4 @@
-"""The data that an approval is bound to besides the arguments: facts, hashes, display."""
+"""The data that an approval is bound to in addition to the arguments: facts, hashes, display."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class Doubt(ShortRepr, frozen=True):
-    """A problem with a working directory; in every mode, a person must decide on it first.
+    """A problem with a working directory that a person must decide on first, in every mode.
 
-    `text` is the question. `grant` is the permission that "always" gives. It names the directory
-    and everything in doubt, so that perdure asks again after a change of either.
+    `text` is the question. `grant` is the permission that the answer "always" gives. The grant
+    names the directory and everything in doubt, so that perdure asks again after any of them
+    changes.
     """
 
     text: str
@@ -37,10 +38,10 @@ class Bound(ShortRepr, frozen=True):
     """The data that an approval of a call is bound to, besides the call's arguments.
 
     Shape: `facts` are names and texts in display order. `always` is appended to the text of a
-    grant, so that the grant names exactly the allowed thing; None means that "always" is not
-    offered. `diff` is the change to a file. `problem` is the reason why the call cannot run.
-    `doubt` requires approval in every mode. `is_hidden` means that a name in the file's path starts
-    with a dot; the call then requires approval even if the mode allows writes.
+    grant, so that the grant names exactly what is allowed; with None, the answer "always" is not
+    offered. `diff` is the change to a file. `problem` is the reason why the call cannot run; None
+    if it can. `doubt` requires approval in every mode. `is_hidden` means that a name in the file's
+    path starts with a dot; the call then requires approval even if the mode allows writes.
     """
 
     facts: Mapping[str, str] = {}
@@ -52,7 +53,7 @@ class Bound(ShortRepr, frozen=True):
 
 
 def digest_of(args_hash: str | None, facts: Mapping[str, str] | None) -> str:
-    """Return one hash over all data that an approval is bound to."""
+    """Return one hash of all data that an approval is bound to."""
     return hash_of(_canonical.encode((args_hash, dict(facts or {}))))
 
 
@@ -62,7 +63,7 @@ def hash_of(data: bytes) -> str:
 
 
 def content_fact(data: bytes) -> str:
-    """Return `data` as a fact: its size and hash."""
+    """Return `data` as a fact, which contains its size and hash."""
     return f"{len(data)} bytes, blake2b-256 {hash_of(data)}"
 
 
@@ -70,7 +71,7 @@ def content_fact(data: bytes) -> str:
 
 
 def shown_arguments(args: Mapping[str, object]) -> dict[str, object]:
-    """Return `args` for display: secrets masked, a long value as its beginning, size and hash."""
+    """Return `args` for display: secrets masked; of a long value only beginning, size and hash."""
     return {mask_secrets(name): _preview_value(name, value) for name, value in args.items()}
 
 

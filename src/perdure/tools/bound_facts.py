@@ -1,7 +1,7 @@
-"""The facts that an approval is bound to besides arguments: files, folders, permissions.
+"""The facts that an approval is bound to in addition to the arguments: files, folders, permissions.
 
 The facts are read when perdure asks a person, when the answer arrives, and again immediately before
-the call runs. If they differ, perdure asks the person again.
+the call runs. If the facts differ, perdure asks the person again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
-    """Return the current facts for an approval of `call`; an impossible call has a `problem`."""
+    """Return the current facts for an approval of `call`, with a `problem` if it cannot run."""
     args = effective_args(spec, call.args)
     try:
         if spec.arguments is not None:
@@ -58,7 +58,7 @@ def _mask_fact(text: str) -> str:
 
 
 def _utf8(text: str) -> str:
-    """Return `text` with an escape for each byte of a file's name that is not UTF-8."""
+    """Return `text` with an escape for each byte of a file name that is not UTF-8."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -83,7 +83,7 @@ def require_unchanged(
 def file_fact(descriptor: int) -> tuple[str, bytes | None]:
     """Return an open regular file as a fact, and its content.
 
-    A large file is identified by its size, inode and times, and its content is None.
+    A large file is identified by its size, inode and times, and the returned content is None.
     Raises: OSError.
     """
     found = os.fstat(descriptor)
@@ -99,11 +99,11 @@ def file_fact(descriptor: int) -> tuple[str, bytes | None]:
 
 
 def times_fact(found: os.stat_result) -> str:
-    """Return a file as a fact without its content: size, inode and times."""
+    """Return a file as a fact that contains its size, inode and times instead of its content."""
     times = f"modified {found.st_mtime_ns} ns, changed {found.st_ctime_ns} ns"
     return f"{found.st_size} bytes, inode {found.st_ino}, {times}"
 
 
 def folder_fact(path: str, descriptor: int) -> str:
-    """Return a folder as a fact: its path and its identity."""
+    """Return a folder as a fact that contains its path and its identity."""
     return f"{path or '/'} (inode {os.fstat(descriptor).st_ino})"

@@ -1,7 +1,8 @@
-"""Commands as lists of words: parsed without a shell, written canonically, compared.
+"""Commands as lists of words: parsed without a shell, written in a canonical form, compared.
 
-Pure. A rule of an allow-list is also a command line. Rules are compared word by word, so one
-argument can never match as two, or two as one. Lines that need a shell are rejected.
+Pure. A rule of an allow-list is written as a command line too. Rules are compared word by word, so
+that one argument never matches as two arguments, or two as one. Lines that need a shell are
+rejected.
 
 In a glob, ``*`` matches any number of characters within one argument, and ``?`` matches one
 character. ``**`` as the last word matches any number of further arguments, each like ``*``. None of
@@ -33,11 +34,11 @@ _PATTERN = frozenset("*?[]{}")
 
 
 class NeedsShell(ValueError):
-    """The line needs a shell; the message contains the reason."""
+    """The command line needs a shell; the message contains the reason."""
 
 
 def words_of(line: str) -> tuple[str, ...]:
-    """Return the words of a command line with quotes and backslashes, but no other shell syntax.
+    """Return the words of a command line; of shell syntax, only quotes and backslashes may occur.
 
     Raises: NeedsShell.
     """
@@ -77,7 +78,7 @@ def argv_of(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def canonical(argv: Sequence[str]) -> str:
-    """Return `argv` as one quoted, canonical line; `words_of` parses it."""
+    """Return `argv` as one quoted line in canonical form, which `words_of` parses back."""
     return shlex.join(argv)
 
 
@@ -90,7 +91,7 @@ def is_allowed(argv: Sequence[str], exact: Iterable[str], globs: Iterable[str]) 
 
 
 def rule_words(line: str, *, is_glob: bool = False) -> tuple[str, ...]:
-    """Return the words of a rule; in a glob, the words can be patterns.
+    """Return the words of a rule; in a glob rule, words can be patterns.
 
     Raises: ValueError if the rule is invalid, or cannot match any command.
     """
@@ -134,7 +135,7 @@ def _word_fits(word: str, pattern: str) -> bool:
 
 
 def _matches(word: str, pattern: str) -> bool:
-    """Return True if all of `word` matches; linear in its length for each star of the pattern."""
+    """Return True if all of `word` matches; the time is linear in its length for each star."""
     at = in_pattern = 0
     star, resumed = -1, 0
     while at < len(word):
@@ -153,7 +154,7 @@ def _matches(word: str, pattern: str) -> bool:
 
 
 def _outside_quotes(line: str) -> str:
-    """Return `line` with each quoted or escaped character replaced by an x."""
+    """Return `line` with an x in place of each quoted or escaped character."""
     seen: list[str] = []
     quote = ""
     is_escaped = False

@@ -108,11 +108,11 @@ def tool(
 
     The schema comes from the signature, the descriptions of the tool and its parameters (``Args:``)
     from the docstring. A parameter ``call: ToolCall`` receives the call and is hidden from the
-    model. A function that is not ``async`` runs in a thread, which continues after a cancel.
-    Return values: text, media and `ToolOutput` unchanged, None as "done", all others as JSON.
-    With `needs_approval` a person approves each call, in every mode, and sees its arguments.
-    `needs_approval` can be a function that gets the tool's arguments, with defaults, and returns
-    whether this call needs approval. If this function raises, the call needs approval.
+    model. A function that is not ``async`` runs in a thread, which continues after a cancel. Return
+    values: text, media and `ToolOutput` unchanged, None as "done", all others as JSON. With
+    `needs_approval` a person approves each call, in every mode, and sees its arguments.
+    `needs_approval` can be a function that gets the tool's arguments, including defaults, and
+    returns whether this call needs approval. A call also needs approval if the function raises.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
     Raises: TypeError for a signature without a schema; WrongArgument for an invalid name or limit,
     generators, anything but a function, and a `needs_approval` without the tool's arguments.
@@ -145,7 +145,7 @@ def tool(
 
 
 def _description(name: str, given: str | None, function: Callable[..., Any]) -> str:
-    """Return `given`, or the summary of the docstring; warn if the model gets only the name."""
+    """Return `given`, or the docstring's summary; warn if the model gets only the tool's name."""
     found = given or parse_docstring(function).summary
     if not found and given is None:
         _log.warning(
@@ -162,10 +162,10 @@ def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
 
 
 def _condition(name: str, decides: object, function: Callable[..., Any]) -> NeedsApproval | None:
-    """Return `decides`, which takes keyword arguments, as a function of a mapping.
+    """Return the condition `decides`, which takes keyword arguments, as a function of a mapping.
 
-    An error, or a result that is not a bool, means True. `decides` also gets the defaults of the
-    tool's `function`.
+    An error in `decides`, or a result that is not a bool, counts as True. `decides` also gets the
+    defaults of the tool's `function`.
     Raises: WrongArgument if `decides` does not accept these arguments.
     """
     if not callable(decides):
@@ -235,7 +235,7 @@ def _checked_name(name: str) -> str:
 
 
 def _run_of(name: str, function: Callable[..., Any], parameters: Parameters) -> Run:
-    """Return `function` as called by the engine: checks arguments, converts the result to text."""
+    """Return `function` as the engine calls it: check arguments, convert the result to text."""
 
     async def run(call: ToolCall) -> ToolOutput:
         arguments = arguments_of(name, parameters, call.args)

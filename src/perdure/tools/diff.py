@@ -10,8 +10,8 @@ MAX_LENGTH = 8000
 def diff_of(before: str, after: str, *, is_whole: bool = False) -> str:
     """Return the change from `before` to `after` as one hunk, without common start and end lines.
 
-    A long diff is cut unless `is_whole` is set; its last line then reports the cut. "" if both are
-    equal.
+    A long diff is cut unless `is_whole` is set; the last line of a cut diff reports this. Returns
+    "" if both texts are equal.
     """
     if before == after:
         return ""

@@ -28,7 +28,7 @@ class ParsedDocstring(msgspec.Struct, frozen=True):
 
 
 def parse_docstring(function: Callable[..., object]) -> ParsedDocstring:
-    """Return the parsed docstring of `function`; empty texts for missing parts."""
+    """Return the parsed docstring of `function`; missing parts are empty texts."""
     summary: list[str] = []
     arguments: list[str] = []
     section: str | None = None
@@ -43,7 +43,7 @@ def parse_docstring(function: Callable[..., object]) -> ParsedDocstring:
 
 
 def _entries(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each entry; deeper lines continue the entry above them."""
+    """Yield the name and text of each entry; more indented lines continue the entry above."""
     name, texts, indent = "", list[str](), 0
     for line in lines:
         depth = len(line) - len(line.lstrip())

@@ -1,4 +1,4 @@
-"""Run one tool call: its limits, and every outcome as a value.
+"""Run one tool call: apply its limits, and return every outcome as a value.
 
 A tool's failure is data for the model and never an error of the engine. Only two things propagate:
 cancellation of the caller, and the end of the program.
@@ -34,9 +34,9 @@ class ToolRun(msgspec.Struct, frozen=True):
     """Outcome of a tool call.
 
     `output` is the result for the model, for every outcome. `error` is a short error message and
-    `error_code` its stable code; both None if `outcome` is "ok". `whole` is the untruncated text of
-    `output`, or None if `output` was not cut.
-    Units: `duration_ms` milliseconds, None if the tool never ran.
+    `error_code` its stable code; both are None if `outcome` is "ok". `whole` is the untruncated
+    text of `output`, or None if `output` was not cut.
+    Units: `duration_ms` is in milliseconds, or None if the tool never ran.
     """
 
     output: ToolOutput
@@ -54,10 +54,10 @@ Answered = Callable[[ToolRun], Awaitable[ToolRun]]
 async def run_tool(
     spec: ToolSpec, call: ToolCall, *, clock: Clock, answered: Answered | None = None
 ) -> ToolRun:
-    """Run `call` within the limits of `spec`, and pass its run through `answered`.
+    """Run `call` within the limits of `spec`, and pass the resulting run through `answered`.
 
-    Arguments that the tool must not receive are removed from the call, and secrets that it received
-    are removed from its output.
+    Arguments that the tool must not receive are removed from the call, and secrets that the tool
+    received are removed from its output.
     Raises: CancelledError if the caller is cancelled; the tool is then cancelled too.
     """
     started_s = clock.steady_s()
@@ -79,14 +79,14 @@ async def run_tool(
 
 
 def _log_failure(spec: ToolSpec, call: ToolCall, error: BaseException) -> None:
-    """Log the traceback, which the model does not get: a warning if the tool has a bug."""
+    """Log the traceback, which the model does not get, as a warning if the tool has a bug."""
     level = logging.DEBUG if isinstance(error, PerdureError) else logging.WARNING
     scrub = call.secrets.scrub
     log_failure(_log, error, "the tool %s failed", spec.name, level=level, scrub=scrub)
 
 
 def run_of(output: ToolOutput, instead_of: ToolRun | None = None) -> ToolRun:
-    """Return a run that ended with `output`, and replaces the run `instead_of` if given."""
+    """Return a run that ended with `output`, and that replaces the run `instead_of` if given."""
     if not output.is_error:
         return ToolRun(output, "ok")
     if instead_of is None or instead_of.outcome == "ok":
@@ -132,7 +132,7 @@ async def _within(spec: ToolSpec, call: ToolCall) -> ToolOutput:
 
 
 def _whole(tool: str, output: object) -> ToolOutput:
-    """Return `output` if it can be stored. Raises: ToolError."""
+    """Return `output` if it can be stored; otherwise raise an error. Raises: ToolError."""
     if not isinstance(output, ToolOutput):
         raise ToolError(tool, f"it returned {type(output).__name__} instead of a ToolOutput")
     return output
@@ -146,7 +146,7 @@ async def _stopped(task: asyncio.Future[ToolOutput]) -> None:
 
 
 def _error_text(error: BaseException) -> str:
-    """Return the message of `error`, without a traceback; for a group, its members' messages."""
+    """Return the message of `error` without a traceback; for a group, its members' messages."""
     return "; ".join(_messages_of(error))
 
 
@@ -180,7 +180,7 @@ def _scrubbed(run: ToolRun, call: ToolCall) -> ToolRun:
 
 
 def _branded(run: ToolRun, spec: ToolSpec) -> ToolRun:
-    """Return `run`, marked if its output has an untrusted author; own errors are not marked."""
+    """Return `run`, with a mark if outsiders wrote its output; perdure's own errors get none."""
     is_theirs = run.outcome == "ok" or run.error_code == ToolError.code
     if not spec.is_outside or not is_theirs:
         return run
@@ -202,7 +202,7 @@ def _bounded(run: ToolRun, limit_bytes: int) -> ToolRun:
 
 
 def few_lines(text: str, limit: int) -> str:
-    """Return `text` cut to about `limit` lines, as `shorten_text` cuts bytes."""
+    """Return `text` cut to about `limit` lines, in the way that `shorten_text` cuts bytes."""
     if text.count("\n") < limit:
         return text
     lines = text.split("\n")

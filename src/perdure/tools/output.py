@@ -1,7 +1,7 @@
-"""The type of an agent's answers: its JSON Schema for the model, and the check of answers.
+"""The type of an agent's answers: the JSON Schema that the model gets, and the check of answers.
 
-Types are msgspec structs, dataclasses, TypedDicts and pydantic models; perdure does not import
-pydantic for them.
+The types can be msgspec structs, dataclasses, TypedDicts and pydantic models; perdure does not
+import pydantic for them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REASON_CHARACTERS = 500
 
 
 class Output(msgspec.Struct, frozen=True):
-    """The type `of` an agent's answers, and its JSON Schema of type object."""
+    """The type `of` of an agent's answers, and the type's JSON Schema of type object."""
 
     of: Any
     schema: Schema
@@ -51,7 +51,7 @@ class Output(msgspec.Struct, frozen=True):
     def value(self, text: str) -> Any:
         """Return the value of an answer; it may be in a Markdown code block.
 
-        Raises: ValueError with a reason that lets a model correct its answer.
+        Raises: ValueError with a reason that helps a model to correct its answer.
         """
         fenced = _FENCE.match(text.strip())
         answer = fenced.group(1) if fenced else text
@@ -72,7 +72,7 @@ class Output(msgspec.Struct, frozen=True):
 
     @property
     def instruction(self) -> str:
-        """The request for such answers, for models that do not accept a schema."""
+        """The instruction to answer in this type, for models that do not accept a schema."""
         return (
             "When you give your answer, give it as one JSON object without any text around it. "
             f"It must fit this JSON Schema:\n{json.dumps(self.schema, ensure_ascii=False)}"
@@ -80,7 +80,7 @@ class Output(msgspec.Struct, frozen=True):
 
 
 def output_of(of: Any) -> Output | None:
-    """Return the output of the type `of`; None: any text.
+    """Return the output definition for the type `of`; None means any text.
 
     Raises: WrongArgument for a type without fields, or without a portable schema.
     """
@@ -107,7 +107,7 @@ def _output_of(of: Any) -> Output:
 
 
 def _reason(error: ValueError) -> str:
-    """Return the message of `error` from msgspec or pydantic, with each place first."""
+    """Return the message of msgspec's or pydantic's `error`, with the place of each error first."""
     if isinstance(error, msgspec.ValidationError):
         return where_first(str(error))
     if isinstance(error, msgspec.DecodeError):

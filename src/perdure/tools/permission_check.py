@@ -1,8 +1,8 @@
-"""Decide whether a call runs, needs approval, or is refused, before any effect.
+"""Decide whether a call runs, needs approval, or is refused, before the call has any effect.
 
-Pure, in the order that security needs: effective arguments, validation, policy, approval. A call
-that cannot run is refused before a person is asked. The only approval engine; a mode is a
-`RuleSet`.
+The functions are pure, and check in the order that security needs: effective arguments, validation,
+policy, approval. A call that cannot run is refused before a person is asked. perdure has no other
+approval engine; a mode is a `RuleSet`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NEVER_NAMES = frozenset(("__proto__", "prototype", "constructor", "__class__", 
 
 
 class RuleSet(msgspec.Struct, frozen=True):
-    """The decision for each action. `honours_grants`: an earlier "always" counts.
+    """The decision for each action. `honours_grants` means that an earlier answer "always" counts.
 
-    `asks_hidden`: writing a file needs approval if a name in its path starts with a dot, such as
-    ``.github``: such files configure other programs.
+    `asks_hidden` means that writing a file needs approval if a name in the file's path starts with
+    a dot, such as ``.github``, because such files configure other programs.
     """
 
     actions: Mapping[Action, Decision]
@@ -54,11 +54,12 @@ RULE_SETS: Mapping[ApprovalMode, RuleSet] = {
 class Ruling(msgspec.Struct, frozen=True):
     """The decision on a call, and its reason.
 
-    `text` is the question, or the refusal for the model. `grant` is the permission that "always"
-    would give. `error_code` is set for refusals; `action` and `preview` (path, command or host) for
-    questions. `choices` are the possible answers if they differ from allow, deny and always;
-    `free_in` the modes of a flow's consent that do not ask. An approval is bound to `bound`. The
-    decision ``examine`` means that `bound` is needed but missing.
+    `text` is the question for the person, or the refusal for the model. `grant` is the permission
+    that the answer "always" would give. `error_code` is set for refusals; `action` and `preview`
+    (path, command or host) for questions. `choices` are the possible answers if they differ from
+    allow, deny and always; `free_in` are the modes of a flow's consent in which perdure does not
+    ask. An approval of the call is bound to `bound`. The decision ``examine`` means that `bound` is
+    needed but missing.
     """
 
     decision: Decision
@@ -76,7 +77,7 @@ EXAMINE = Ruling("examine")
 
 
 def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
-    """Return `args` without unknown names and names reserved for the configuration."""
+    """Return `args` without unknown names and without names reserved for the configuration."""
     dropped = spec.config_only | _NEVER_NAMES
     if dropped.isdisjoint(args):
         return args
@@ -93,7 +94,7 @@ def judge_of(
     granted: frozenset[str] = frozenset(),
     rules: RuleSet | None = None,
 ) -> Judge:
-    """Return the judge of turns with the tools of `registry` under `permissions`.
+    """Return the function that judges calls of the tools in `registry` under `permissions`.
 
     `granted` are the permissions that people gave for the whole session; `rules` as in
     `judge_call`.
@@ -117,7 +118,7 @@ def bound_ruling(
     *,
     bound: Bound | None,
 ) -> Ruling:
-    """Decide like `judge_call`, but ``examine`` if a person may be asked and `bound` is missing."""
+    """Decide like `judge_call`, but return ``examine`` if `bound` is missing and may be needed."""
     if bound is not None:
         return judge_call(spec, call.args, permissions, granted, rules, bound=bound)
     if spec.action is None and spec.bind is not None:
@@ -129,7 +130,7 @@ def bound_ruling(
 
 
 def _looks_for_dots(spec: ToolSpec, rules: RuleSet) -> bool:
-    """Return True if the need for approval depends on the path of the file that `spec` writes."""
+    """Return True if the approval depends on the path of the file that `spec` writes."""
     return rules.asks_hidden and spec.action == "fs_write" and spec.bind is not None
 
 
@@ -144,8 +145,8 @@ def judge_call(
 ) -> Ruling:
     """Decide on a call of `spec` with `args`, given the grants of the session.
 
-    `rules` are the rules of the agent's mode by default. An approval of the call is bound to
-    `bound`. Without `bound`, "always" is offered for the arguments alone.
+    By default, `rules` are the rules of the agent's mode. An approval of the call is bound to
+    `bound`. Without `bound`, the answer "always" is offered for the arguments alone.
     """
     chosen = rules or RULE_SETS[permissions.approval]
     if spec.action is None:
@@ -163,7 +164,7 @@ def judge_call(
 def _without_action(
     spec: ToolSpec, rules: RuleSet, granted: frozenset[str], bound: Bound | None
 ) -> Ruling:
-    """Decide on a call outside all modes: it runs without a doubt, or with a granted doubt."""
+    """Decide on a call outside all modes: it runs without a doubt or with a granted doubt."""
     if bound is None or bound.doubt is None:
         return Ruling("run")
     grant = f"{spec.name} {bound.doubt.grant}"
@@ -188,7 +189,7 @@ def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissio
 
 
 def _given(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the arguments as the tool gets them. Raises: InvalidArguments."""
+    """Return the arguments in the form that the tool receives. Raises: InvalidArguments."""
     given = effective_args(spec, args)
     return given if spec.arguments is None else spec.arguments(given)
 
@@ -226,7 +227,7 @@ def _decided(
 def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | None:
     """Return the grant of "always": this tool for exactly this subject; None if not displayable.
 
-    Subjects with a secret, or too long to read, need approval each time.
+    Calls whose subject contains a secret, or is too long to read, need approval each time.
     """
     always = "" if bound is None else bound.always
     if not subject.grant or len(subject.grant) > MAX_SHOWN or always is None:
@@ -237,7 +238,7 @@ def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | N
 
 
 def _preview(action: Action, subject: Subject) -> str | None:
-    """Return the path, command or host as far as it may be shown; None if there is none."""
+    """Return the path, command or host, if it may be shown; None if there is none."""
     if action == "os":
         return None
     about = subject.host if action == "egress" else subject.shown

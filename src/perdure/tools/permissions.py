@@ -181,7 +181,7 @@ class Permissions(
         allowed_commands: Iterable[str] | None = None,
         allowed_domains: Iterable[str] | None = None,
     ) -> Permissions:
-        """Return these permissions, restricted by the arguments that are not None.
+        """Return these permissions, restricted by each argument that is not None.
 
         Raises: ConfigError if an argument allows more than these permissions.
         """
@@ -212,13 +212,13 @@ class Permissions(
 
 
 def narrower(one: Scope, other: Scope) -> Scope:
-    """Return the narrower of two scopes."""
+    """Return the narrower of the two scopes."""
     return SCOPES[min(SCOPES.index(one), SCOPES.index(other))]
 
 
 @contextmanager
 def _naming(setting: str, item: str | None = None) -> Generator[None]:
-    """Name `setting`, and `item` of it, in an error of the block."""
+    """In errors of the block, name the `setting` and its `item`."""
     try:
         yield
     except ConfigError as error:

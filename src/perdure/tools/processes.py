@@ -1,8 +1,8 @@
-"""Run a program: own process group, minimal environment, limits on time and output.
+"""Run a program in its own process group, with a minimal environment and limits on time and output.
 
-The whole group is killed when the wait ends, for any reason. A process that left its group on
-purpose (``setsid``) is not killed: this module restricts the programs that a model can start, but
-it is no sandbox for them.
+The whole process group is killed when the wait ends, for any reason. A process that left its group
+on purpose (``setsid``) is not killed: this module restricts which programs a model can start, but
+does not isolate them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
-    """Exit of a program. `code` None: the program timed out and was killed.
+    """Exit of a program. `code` None means that the program timed out and was killed.
 
     Units: bytes; `left_out` counts the bytes of both streams that were read and discarded.
     """
@@ -42,7 +42,7 @@ class ProcessResult(msgspec.Struct, frozen=True):
 
 
 def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[str, str]:
-    """Return the variables of `inherited` that programs need and that do not change their actions.
+    """Return the variables of `inherited` that programs need and that cannot change their actions.
 
     Directories of the PATH that are relative, or in `working_dir`, are dropped: the model may have
     written their files.
@@ -55,9 +55,9 @@ def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[s
 
 
 def program_of(name: str, path: str, tool: str) -> str:
-    """Find the program `name` on `path`; a name with a path is returned unchanged.
+    """Find the program `name` on `path`; a name that contains a path is returned unchanged.
 
-    Raises: ToolUnavailable if there is none.
+    Raises: ToolUnavailable if there is no such program.
     """
     if "/" in name:
         return name
@@ -75,7 +75,7 @@ async def run_program(
     environment: Mapping[str, str],
     timeout_s: float,
 ) -> ProcessResult:
-    """Run `argv` in `working_dir` without input, and wait for its end.
+    """Run `argv` in `working_dir` without input, and wait until the program ends.
 
     Raises: ToolUnavailable, ToolError if the program cannot be started; CancelledError after the
     program was killed.
@@ -111,7 +111,10 @@ async def run_program(
 
 
 async def _begun(starting: asyncio.Future[_Program]) -> _Program:
-    """Return the running program. A cancel during the start kills the program once it runs."""
+    """Start a program and return it.
+
+    If the call is cancelled during the start, the program is killed once it runs.
+    """
     try:
         await asyncio.wait((starting,))
     except asyncio.CancelledError:
@@ -134,7 +137,7 @@ async def _end(transport: asyncio.SubprocessTransport, watched: _Watched) -> Non
 
 
 class _Kept:
-    """The beginning of a stream; the rest is only counted."""
+    """The beginning of a stream; the bytes after it are only counted."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -186,7 +189,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 def exit_report(ended: ProcessResult, timeout_s: float) -> str:
-    """Return the text for a model about a program's exit."""
+    """Return the text that tells a model how a program ended."""
     head = f"exit code {ended.code}"
     if ended.code is None:
         head = f"killed: no end within {timeout_s:g} s"

@@ -27,7 +27,7 @@ class Declaration(NamedTuple):
 
 
 class ToolRegistry(ShortRepr, frozen=True):
-    """A set of tools with unique names. Shape: `tools` in the given order."""
+    """A set of tools with unique names. Shape: `tools` are in the given order."""
 
     tools: tuple[ToolSpec, ...] = ()
 
@@ -70,7 +70,7 @@ class ToolRegistry(ShortRepr, frozen=True):
         return ToolRegistry(tuple(spec for spec in self.tools if spec.name in wanted))
 
     def schema_hash(self, name: str) -> str:
-        """Return a hash of the name and the schema of `name`, without descriptions.
+        """Return a hash of the name and the schema of the tool `name`, without descriptions.
 
         Shape: 32 hex digits, the same on every machine and for every order of keys.
         Raises: UnknownTool.
@@ -88,7 +88,7 @@ def registry_of(tools: Iterable[ToolSpec | Callable[..., Any]]) -> ToolRegistry:
 
 
 def _undescribed(schema: Any) -> Any:
-    """Return `schema` without descriptions: rewording does not change a tool."""
+    """Return `schema` without descriptions, because rewording does not change a tool."""
     if isinstance(schema, list):
         return [_undescribed(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):

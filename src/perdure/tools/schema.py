@@ -1,7 +1,7 @@
 """Convert a function's signature to a JSON Schema, and a model's arguments to the function's.
 
 The schemas use the part of draft 2020-12 that OpenAI, Anthropic and Google all accept: no
-references, no formats, objects closed unless they are free-form, every ``enum`` with its type.
+references, no formats, closed objects unless they are free-form, and a type for every ``enum``.
 Unsupported annotations are rejected when the tool is declared, not when it is called.
 """
 
@@ -56,9 +56,9 @@ _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", 
 class Parameters(msgspec.Struct, frozen=True):
     """The parameters of a tool.
 
-    Shape: `schema` is of type object. `arguments` is the class into which a call's arguments are
-    decoded; a missing argument is `msgspec.UNSET` there, so that the function's own default
-    applies. `takes_call`: the function has the parameter ``call``.
+    Shape: `schema` is of type object. A call's arguments are decoded into the class `arguments`;
+    there, a missing argument is `msgspec.UNSET`, so that the function's own default applies.
+    `takes_call` means that the function has the parameter ``call``.
     """
 
     schema: Mapping[str, object]
@@ -69,7 +69,7 @@ class Parameters(msgspec.Struct, frozen=True):
 def parameters_of(function: Callable[..., object]) -> Parameters:
     """Return the parameters of `function`, from its annotations, defaults and docstring.
 
-    Raises: TypeError with the function and the parameter that has no schema.
+    Raises: TypeError, which names the function and the parameter that has no schema.
     """
     about = parse_docstring(function).parameters
     properties: Schema = {}
@@ -107,7 +107,7 @@ def arguments_of(
 ) -> dict[str, object]:
     """Return `args`, checked and converted to the function's annotations.
 
-    Raises: InvalidArguments with a message that lets a model correct its call.
+    Raises: InvalidArguments with a message that helps a model to correct its call.
     """
     try:
         found = msgspec.convert(
@@ -124,7 +124,7 @@ def arguments_of(
 
 
 def _wrong_arguments(parameters: Parameters, args: Mapping[str, object]) -> list[str]:
-    """Return the problem of each wrong argument of `args`: msgspec itself stops at the first."""
+    """Return the problem of each wrong argument in `args`; msgspec itself stops at the first."""
     wrong: list[str] = []
     for field in msgspec.structs.fields(parameters.arguments):
         alone = msgspec.defstruct("Arguments", [_of_field(field)], kw_only=True)
@@ -153,17 +153,17 @@ def where_first(message: str) -> str:
 
 
 def is_pydantic(of: Any) -> bool:
-    """Return whether `of` is a model of pydantic; perdure does not import pydantic for this."""
+    """Return whether `of` is a pydantic model; perdure does not import pydantic for this check."""
     return isinstance(of, type) and callable(getattr(cast("Any", of), "model_json_schema", None))
 
 
 def pydantic_schema(of: Any) -> Schema:
-    """Return the portable schema of a model of pydantic. Raises: TypeError if no schema exists."""
+    """Return the portable schema of a pydantic model. Raises: TypeError if no schema exists."""
     return portable_schema(_relaxed(of.model_json_schema()), of.__name__)
 
 
 def pydantic_reason(error: ValueError) -> str:
-    """Return the message of pydantic's `error`, each place first, without links to its pages."""
+    """Return the message of pydantic's `error`, with each error's place first, without links."""
     found: Any = error
     if not callable(getattr(found, "errors", None)):
         return str(error)
@@ -172,7 +172,7 @@ def pydantic_reason(error: ValueError) -> str:
 
 
 def json_of(value: object) -> bytes:
-    """Return `value` as JSON; models of pydantic use their own JSON form.
+    """Return `value` as JSON; pydantic models use their own JSON form.
 
     Raises: TypeError or ValueError if `value` has no JSON form.
     """
@@ -180,9 +180,9 @@ def json_of(value: object) -> bytes:
 
 
 def fields_or_text(value: object) -> object:
-    """Return all fields of a model of pydantic, also those that its own JSON and repr leave out.
+    """Return all fields of a pydantic model, even those that its own JSON form and repr omit.
 
-    Shape: the text of anything else.
+    Shape: returns a text for any other value.
     """
     if is_pydantic(type(value)):
         extra: dict[str, object] | None = cast("Any", value).model_extra
@@ -197,9 +197,9 @@ def _foreign_schema(of: type) -> Schema:
 
 
 def _relaxed(node: Schema) -> Schema:
-    """Return a schema of pydantic without the keywords that providers reject.
+    """Return a schema from pydantic without the keywords that providers reject.
 
-    The description states the removed constraints; the model of pydantic checks them.
+    The description states the removed constraints; the pydantic model checks them.
     """
     found: Schema = {}
     notes: list[str] = []
@@ -223,7 +223,7 @@ def _relaxed(node: Schema) -> Schema:
 
 
 def _require_no_pydantic(annotation: Any) -> None:
-    """Raises: TypeError for declarations of pydantic outside its models: msgspec ignores them."""
+    """Raises: TypeError for pydantic declarations outside pydantic models: msgspec ignores them."""
     rest: list[Any] = [annotation]
     seen: list[Any] = []
     while rest:
@@ -243,7 +243,7 @@ def _require_no_pydantic(annotation: Any) -> None:
 
 
 def _is_of_pydantic(value: Any) -> bool:
-    """Return whether `value` is a dataclass of pydantic, or a note such as its ``Field(ge=1)``."""
+    """Return whether `value` is a pydantic dataclass, or an annotation such as ``Field(ge=1)``."""
     if isinstance(value, type):
         return "__is_pydantic_dataclass__" in vars(value)
     return type(value).__module__.partition(".")[0] in ("pydantic", "annotated_types")
@@ -328,17 +328,18 @@ def schema_of(annotation: Any) -> Schema:
 
 
 def portable_schema(schema: Schema, name: str = "") -> Schema:
-    """Return `schema` in the part of JSON Schema that all providers accept.
+    """Return `schema`, using only the part of JSON Schema that all providers accept.
 
-    Raises: TypeError if there is none, with the path of the field below `name`.
+    Raises: TypeError if this is impossible; it names the path of the field below `name`.
     """
     return _portable(schema, _Place(schema.get("$defs", {}), name))
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """The place of a schema: the `path` of its field, such as ``Order.lines[].price``.
+    """The location of a schema: the `path` of its field, such as ``Order.lines[].price``.
 
-    `inside` are the definitions that contain it: meeting one again means infinite recursion.
+    `inside` are the definitions that contain the schema: if one of them appears again, the
+    recursion is infinite.
     """
 
     definitions: Mapping[str, Schema]
@@ -346,15 +347,15 @@ class _Place(msgspec.Struct, frozen=True):
     inside: tuple[str, ...] = ()
 
     def below(self, step: str) -> _Place:
-        """Return the place of the field, or the items, `step` of a schema at this place."""
+        """Return the location of `step`, a field or the items, in a schema at this location."""
         return msgspec.structs.replace(self, path=f"{self.path}{step}".removeprefix("."))
 
     def within(self, definition: str) -> _Place:
-        """Return the place of the `definition` to which a schema at this place refers."""
+        """Return the location of the `definition` to which a schema at this location refers."""
         return msgspec.structs.replace(self, inside=(*self.inside, definition))
 
     def refusal(self, reason: str) -> TypeError:
-        """Return the error for a schema at this place."""
+        """Return the error for a schema at this location."""
         return TypeError(f"{self.path}: {reason}" if self.path else reason)
 
 
@@ -386,7 +387,7 @@ def _portable(node: Schema, at: _Place) -> Schema:
 
 
 def _portable_below(key: str, value: Any, at: _Place) -> Any:
-    """Return the value of `key` in a schema with its nested schemas made portable."""
+    """Return the value of `key` in a schema, with the nested schemas made portable."""
     if key == "properties":
         return {name: _portable(below, at.below(f".{name}")) for name, below in value.items()}
     if key == "anyOf":
@@ -397,7 +398,7 @@ def _portable_below(key: str, value: Any, at: _Place) -> Any:
 
 
 def _one_item_type(node: Schema, at: _Place) -> Schema:
-    """Return a tuple array as an array whose items are any of its types."""
+    """Return a tuple's array schema as an array whose items have any of the tuple's types."""
     if "prefixItems" in node:
         choices: list[Schema] = []
         for choice in node["prefixItems"]:
@@ -426,7 +427,7 @@ def _object(properties: Schema, required: list[str]) -> Schema:
 
 
 def _with_notes(schema: Schema, description: str, default: object) -> Schema:
-    """Return `schema` with the default in its description: ``default`` is not portable."""
+    """Return `schema` with the default in its description, because ``default`` is not portable."""
     text = description or str(schema.get("description", ""))
     if default is not None and default is not inspect.Parameter.empty:
         try:

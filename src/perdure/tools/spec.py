@@ -45,14 +45,15 @@ class ToolCall(ShortRepr, frozen=True):
     """One tool call, as passed to the tool.
 
     `idempotency_key` is the same for every attempt of one call, across crashes and machines: pass
-    it to the external service, so that a repeated call has no effect. `attempt` counts from 1.
-    `working_dir` is the session's workspace, `permissions` are the access rights of its built-in
-    tools. `secrets` resolves named secrets: they are removed from the tool's output. `scratch_dir`
-    is for files that are not part of the work; None without one. `read_media` reads the session's
-    media; None if it has none. `invoke` calls another agent; None if there is none. `closed` are
-    files and folders that no tool touches, wherever they are: the session's own store. `record` is
+    it to the external service, so that a repeated call has no second effect. `attempt` counts the
+    attempts of the call from 1. `working_dir` is the session's workspace, and `permissions` are the
+    access rights of the agent's built-in tools. `secrets` resolves named secrets, which are removed
+    from the tool's output. `scratch_dir` is for temporary files that are not part of the work; None
+    if there is no such directory. `read_media` reads the session's media; None if the session has
+    none. `invoke` calls another agent; None if there is no other agent. `closed` are files and
+    folders that no tool may access, wherever they are, such as the session's own store. `record` is
     the record folder of the session's flow; None without a flow. `approved` are the facts that a
-    person saw besides the arguments (`Bound.facts`); None if no approval was needed.
+    person saw in addition to the arguments (`Bound.facts`); None if no approval was needed.
     """
 
     id: str
@@ -93,8 +94,8 @@ class ToolOutput(ShortRepr, frozen=True):
 class Subject(ShortRepr, frozen=True):
     """The subject of a call, as shown to a person: a path, a command, a host.
 
-    `grant` is the permission that "always" gives; None if every call needs its own approval. `host`
-    is the destination of a call that sends data out.
+    `grant` is the permission that the answer "always" gives; None if every call needs its own
+    approval. `host` is the destination of a call that sends data out.
     """
 
     shown: str
@@ -122,13 +123,13 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
     `effect`: ``read`` changes nothing, ``write`` changes the workspace, ``external`` changes
     something elsewhere. `on_unknown` is the policy if perdure was killed while the tool ran:
-    ``retry`` the call, ``ask`` a person, or ``never`` repeat the call.
-    `action` means that the tool needs approval. `examine` then returns a call's subject, and `bind`
-    returns the facts besides the arguments that its approval is bound to. `is_gated` asks a person
-    in every mode. A call needs no approval if `needs_approval` returns False for its arguments. A
-    `bind` without an `action` only finds doubts. `config_only` are names that a model cannot use.
-    `is_outside` marks the tool's output as written by strangers.
-    Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 shown to the model.
+    ``retry`` the call, ``ask`` a person, or ``never`` repeat the call. `action` means that the tool
+    needs approval. In that case, `examine` returns a call's subject, and `bind` returns the facts
+    that the approval is bound to in addition to the arguments. With `is_gated`, perdure asks a
+    person in every mode. A call needs no approval if `needs_approval` returns False for its
+    arguments. If there is a `bind` but no `action`, `bind` only finds doubts. `config_only` are
+    names that a model cannot use. `is_outside` marks the tool's output as written by strangers.
+    Units: `timeout_s` is in seconds, `max_output_bytes` in bytes of UTF-8 shown to the model.
     Shape: `parameters` is a JSON Schema of type object.
     """
 
@@ -156,5 +157,5 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
     @property
     def is_async(self) -> bool:
-        """Whether the tool is a coroutine function; any other tool can occupy a thread."""
+        """Whether the tool is a coroutine function; any other tool can block a thread."""
         return inspect.iscoroutinefunction(self.run)

@@ -1,6 +1,6 @@
 """The threads in which the plain functions of tools run.
 
-They are separate from the threads of the event loop, which stores use: a function that never
+They are separate from the event loop's threads, which stores use, because a function that never
 returns would otherwise stop every commit. The threads for tools are daemon threads, so a process
 can end while some of them still run.
 """
@@ -86,7 +86,7 @@ class Threads:
         return work is not None
 
     def _next(self) -> Callable[[], None] | None:
-        """Return the next work; None if the thread must end."""
+        """Return the next piece of work; None if the thread must end."""
         with self._changed:
             self._idle += 1
             has_work = self._changed.wait_for(lambda: bool(self._waiting), _IDLE_S)
@@ -101,7 +101,7 @@ _threads = Threads(MAX_THREADS)
 
 
 def _begin_anew() -> None:
-    """Forget the threads of the parent, which a forked child does not have."""
+    """Forget the threads of the parent process, which do not exist in a forked child."""
     global _threads  # noqa: PLW0603 - the threads of a process are its own
     _threads = Threads(MAX_THREADS)
 

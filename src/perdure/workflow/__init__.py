@@ -1,1 +1,4 @@
-"""Workflow documents: the value, and its YAML in both directions. Pure; the engine runs them."""
+"""Workflow documents: as values, and conversion from and to YAML.
+
+The functions are pure; the engine runs the documents.
+"""

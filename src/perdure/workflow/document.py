@@ -1,8 +1,8 @@
 """A workflow document as a value: nodes, edges, and metadata.
 
-Session exports write such documents and flows run them, so this module is below both. This module
-does not define execution; the code that runs a document checks whether an `agent_ref` names an
-agent.
+Session exports write workflow documents and flows run them, so this module is in a layer below
+both. This module does not define execution; the code that runs a document checks whether an
+`agent_ref` names an agent.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ class InputNode(msgspec.Struct, frozen=True, tag="input"):
 
 
 class AgentNode(msgspec.Struct, frozen=True, tag="agent"):
-    """One turn of an agent. `prompt_template` is the prompt of the node; None: only its input.
+    """One turn of an agent.
 
-    `tools` restricts the agent's tools; empty keeps all of them.
+    `prompt_template` is the prompt of the node; None means that the node's input is the prompt.
+
+    `tools` restricts the agent's tools; an empty `tools` keeps all of them.
     """
 
     id: str
@@ -71,7 +73,10 @@ WorkflowNode = InputNode | AgentNode | OutputNode
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """The node `target` follows the node `source`. In the file: ``to`` and ``from``."""
+    """The node `target` follows the node `source`.
+
+    In the file, the keys are ``to`` and ``from``.
+    """
 
     source: str
     target: str
@@ -80,10 +85,10 @@ class Edge(msgspec.Struct, frozen=True):
 class Workflow(msgspec.Struct, frozen=True):
     """A workflow.
 
-    Shape: node ids are unique, edges name nodes, `nodes` has at least one. `agents` are the agents
-    that the document defines, each with an ``id`` and the fields of an agent file. `inputs` and
-    `context` have unique names. Without `inputs` a run accepts any texts. `metadata` is any JSON
-    object.
+    Shape: node ids are unique, edges reference node ids, and `nodes` has at least one node.
+    `agents` are the agents that the document defines, each with an ``id`` and the fields of an
+    agent file. The names in `inputs` and in `context` are unique. Without `inputs`, a run accepts
+    any texts as inputs. `metadata` is any JSON object.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """Parse the placeholders of a template, ``{{inputs.name | filter}}``, without filling them.
 
-An opening mark without a closing mark on its line is text. Anything else that cannot be parsed is
-an error; the language has no executable constructs.
+An opening mark ``{{`` without a closing mark on the same line is plain text. Anything else that
+cannot be parsed is an error; the language has no executable constructs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FORM = (
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """A transformation of a value. `argument` is the argument of ``default``."""
+    """A transformation of a value. `argument` is the argument of the filter ``default``."""
 
     name: FilterName
     argument: str | int | float | bool | None = None
@@ -59,7 +59,7 @@ class Placeholder(msgspec.Struct, frozen=True):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """Text and placeholders in order; `faults` are the errors."""
+    """The text and placeholders of a template in order; `faults` are the errors."""
 
     parts: tuple[str | Placeholder, ...]
     faults: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def template_of(text: str) -> Template:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the placeholders, in the order of the text."""
+    """Yield the start and end of each placeholder, in the order of the text."""
     at = text.find("{{")
     while at >= 0:
         end = _closing(text, at + 2)
@@ -98,7 +98,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the end of the placeholder that opened before `start`; -1 without one.
+    """Return the end of the placeholder that opened before `start`; -1 if it is not closed.
 
     Quoted braces do not count if the quotes are closed.
     """
@@ -113,7 +113,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _understood(inner: str) -> Placeholder | str:
-    """Return the placeholder in `inner`, or the error message."""
+    """Return the placeholder with the text `inner`, or the error message."""
     pieces = _PIECE.findall(inner)
     if "|".join(pieces) != inner:
         return FORM

@@ -1,7 +1,7 @@
-"""Read YAML as a workflow, strictly: every error is reported with its line.
+"""Read YAML as a workflow document, strictly: every error is reported with its line.
 
-Only the document's form is checked here. The code that runs the document checks its graph,
-templates and agents, using the line numbers from here.
+This module checks only the document's form. The code that runs the document checks its graph,
+templates and agents, using the line numbers from this module.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ _AGENT_NODE_KEYS = ("id", "type", "agent_ref", "prompt_template", "tools")
 class Lines(msgspec.Struct, frozen=True):
     """Line numbers of the parts of a workflow. Shape: names or ids -> lines from 1.
 
-    `nodes`, `prompts` and `tools` are by node; the lines of `tools` are in the order of the tools.
-    `agents` are the parsed definitions. Parts that did not come from a file are missing.
+    `nodes`, `prompts` and `tools` map node ids to lines; the lines of `tools` are in the order of
+    the node's tools. `agents` are the parsed definitions. Parts that did not come from a file have
+    no lines.
     """
 
     nodes: Mapping[str, int] = {}
@@ -75,9 +76,9 @@ class Lines(msgspec.Struct, frozen=True):
 
 
 class LocatedWorkflow(msgspec.Struct, frozen=True):
-    """A workflow with its line numbers; `text` is the whole file's.
+    """A workflow with its line numbers; `text` is the text of the whole file.
 
-    Shape: `name` is its name in errors; without a file `text` is None.
+    Shape: `name` is the workflow's name in errors; without a file, `text` is None.
     """
 
     workflow: Workflow
@@ -87,7 +88,10 @@ class LocatedWorkflow(msgspec.Struct, frozen=True):
 
 
 def is_document(text: str) -> bool:
-    """Return True if `text` is a workflow document, not a workflow of roles. It may have errors."""
+    """Return True if `text` is a workflow document, not a workflow of roles.
+
+    The document may contain errors.
+    """
     if _AT_THE_ROOT.search(text):
         return True
     root = YamlReader().root(text) if text.lstrip().startswith("{") else None
@@ -250,7 +254,10 @@ class _Reader:
 
 
 def _lines(workflow: Workflow, fields: Mapping[str, YamlNode]) -> Lines:
-    """Return the line numbers of a workflow. Shape: `fields` has the fields of its mapping."""
+    """Return the line numbers of a workflow.
+
+    Shape: `fields` has the fields of the workflow's mapping.
+    """
     items = {key: node.items for key, node in fields.items() if node.kind == "seq"}
     below = {key: [dict(_keyed_nodes(item)) for item in found] for key, found in items.items()}
     ids = [node.id for node in workflow.nodes]

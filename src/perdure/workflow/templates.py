@@ -12,25 +12,25 @@ _CONTEXT_NAME = re.compile(r"\{\{\s*ctx\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
 def neutralise(text: str) -> str:
-    """Return `text` with a space between adjacent ``{``, so that it contains no placeholders.
+    """Return `text` with a space between adjacent ``{``, so that the text contains no placeholders.
 
-    Shape: applying it twice changes nothing.
+    Shape: a second call changes nothing.
     """
     return _OPENER.sub("{ ", text)
 
 
 def context_names(text: str) -> tuple[str, ...]:
-    """Return each name that `text` uses as ``{{ctx.name}}`` once, in order."""
+    """Return each name in a placeholder ``{{ctx.name}}`` of `text` once, in order."""
     return tuple(dict.fromkeys(found[1] for found in _CONTEXT_NAME.finditer(text)))
 
 
 def without_context(text: str) -> str:
-    """Return `text` with a space in every ``{{ctx.name}}``, so that `with_context` ignores them."""
+    """Return `text` with a space in every ``{{ctx.name}}``, so that `with_context` ignores it."""
     return _CONTEXT_NAME.sub(lambda found: neutralise(found[0]), text)
 
 
 def with_context(text: str, names: Mapping[str, str], place: str) -> str:
-    """Return `text` with every ``{{ctx.name}}`` replaced once; values are never scanned again.
+    """Return `text` with every ``{{ctx.name}}`` replaced once; inserted values are not scanned.
 
     Raises: ConfigError for a name that `names` lacks; the error lists the existing names.
     """

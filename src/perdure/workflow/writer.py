@@ -1,4 +1,4 @@
-"""Write a workflow as YAML: the same value always gives the same bytes."""
+"""Write a workflow as YAML; equal workflows always give the same bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from perdure.yaml.writer import yaml_of
 
 
 def serialize(workflow: Workflow) -> str:
-    """Return `workflow` as YAML; ``parse`` reads it back as the same value."""
+    """Return `workflow` as YAML; ``parse`` reads this YAML back as an equal workflow."""
     return yaml_of({"schema_version": SCHEMA_VERSION, "workflow": _workflow(workflow)})
 
 

@@ -1,1 +1,1 @@
-"""YAML: strict reading, as nodes with line numbers or as declared types; deterministic writing."""
+"""YAML: read strictly, as nodes with line numbers or as declared types; write deterministically."""

@@ -1,7 +1,8 @@
 """Read YAML strictly: every error is collected with its line, and reading continues.
 
 An invalid value is reported and replaced by a harmless value, so that one pass finds all errors of
-a file. YAML 1.2: ``yes`` and ``on`` are text. No YAML tag can create an object.
+a file. The reader uses YAML 1.2, where ``yes`` and ``on`` are text. No YAML tag can create an
+object.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _NAMES = {
 
 
 class YamlNode(msgspec.Struct, frozen=True):
-    """A value of the document with its line.
+    """A value of the document, with the line of the value.
 
     Shape: `kind` is YAML's type name (``str``, ``int``, ``map``, ``seq``, …); `text` is a scalar as
-    written, `items` a list's content, `pairs` a mapping's.
+    written, `items` the content of a list, `pairs` the content of a mapping.
     """
 
     line: int
@@ -49,7 +50,7 @@ class YamlNode(msgspec.Struct, frozen=True):
 class YamlReader:
     """Reads nodes as values; errors go to `faults`.
 
-    `other_names` are keys of other programs, each with the key to suggest for it.
+    `other_names` are keys that other programs use, each with the key to suggest instead.
     """
 
     def __init__(self, other_names: Mapping[str, str] | None = None) -> None:
@@ -140,7 +141,7 @@ class YamlReader:
         return ""
 
     def choice(self, node: YamlNode, choices: Collection[str]) -> str:
-        """Return one of `choices`; for an invalid value, the first."""
+        """Return the value of `node` if among `choices`; otherwise report it, return the first."""
         if node.kind == "str" and node.text in choices:
             return node.text
         self.fault(node, f"{node.text or node.kind!r} is not one of {', '.join(choices)}")
@@ -189,7 +190,7 @@ class YamlReader:
         return node.text
 
     def _plain(self, node: YamlNode) -> object:
-        """Return a scalar as a value of its kind, or its text if JSON lacks the kind (dates)."""
+        """Return a scalar as a value of its kind, or as its text if JSON lacks the kind (dates)."""
         digits = node.text.replace("_", "")
         match node.kind:
             case "null" | "map" | "seq":
@@ -233,7 +234,10 @@ class YamlReader:
         return self._repeated > MAX_REPEATED
 
     def _own(self, composed: Any, depth: int) -> YamlNode:
-        """Convert the library's untyped node. A self-referencing alias ends at the depth limit."""
+        """Convert the library's untyped node.
+
+        An alias that references itself ends at the depth limit.
+        """
         line: int = composed.start_mark.line + 1
         kind = str(composed.tag).removeprefix(_TAG)
         if depth > MAX_DEPTH:

@@ -15,7 +15,7 @@ __all__ = ["MarkedYAMLError", "PlainYaml", "ReaderError", "YAMLError"]
 
 
 class _ShallowScanner(Scanner):
-    """The library's scanner, which takes seconds of CPU for 2,000 nested brackets."""
+    """The library's scanner, limited: it needs seconds of CPU time for 2,000 nested brackets."""
 
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - the library's name
         library: Any = super()  # it is untyped
@@ -25,9 +25,9 @@ class _ShallowScanner(Scanner):
 
 
 class PlainYaml(YAML):
-    """The YAML library's own safe reader, without plugins: it does not scan its folder for them.
+    """The YAML library's own safe reader, without scanning the library's folder for plugins.
 
-    Brackets nested deeper than `MAX_DEPTH` are a `ScannerError`.
+    If brackets are nested deeper than `MAX_DEPTH`, a `ScannerError` is raised.
     """
 
     def __init__(self) -> None:

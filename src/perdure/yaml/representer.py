@@ -1,4 +1,4 @@
-"""How the YAML library writes text; importing it loads the library."""
+"""The YAML library's output format for text; importing this module loads the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read files as declared types: every value is checked, every error has its line.
+"""Read files as declared types: check every value, and report every error with its line.
 
 The types are frozen msgspec structs; their annotations define everything a file may contain. The
 published JSON Schemas are generated from the same types, so file, schema and program agree.
@@ -65,9 +65,10 @@ def read_as(nodes: YamlReader, node: YamlNode, wanted: type[T]) -> T | None:
 
 
 def read_fields(nodes: YamlReader, node: YamlNode, wanted: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the valid fields of the mapping `node`, read as those of the struct `wanted`.
+    """Return the valid fields of the mapping `node`, each read as a field of the struct `wanted`.
 
-    The errors of the others are in `nodes.faults`. A list with invalid items has None for each.
+    The errors of the invalid fields are in `nodes.faults`. A list with invalid items has None in
+    place of each such item.
     """
     fields = cast("inspect.StructType", inspect.type_info(wanted))
     return _Typed(nodes).fields(node, fields)[0]
@@ -81,12 +82,12 @@ def make_checked(
     *,
     is_partial: bool = False,
 ) -> T | None:
-    """Return ``make(**values)``; None if it raises, after a `report` of every error.
+    """Return ``make(**values)``; None if ``make`` raises, after every error was passed to `report`.
 
-    Each error is searched for without the values that earlier errors name; the `required` ones
-    cannot be left out. An error can be the consequence of a missing value. So after the first error
-    only those that name an argument are reported, and if `values` `is_partial`, only those that
-    name an item.
+    To find further errors, `make` is called again without the values that earlier errors name;
+    values in `required` cannot be left out. A further error can be the consequence of a missing
+    value. So, after the first error, only errors that name an argument are reported; if
+    `is_partial`, only errors that name an item.
     """
     left = dict(values)
     for number in range(_MOST_FAULTS):
@@ -107,7 +108,7 @@ def make_checked(
 def _leave_out(
     values: dict[str, Any], name: str, item: str | None, required: Collection[str]
 ) -> bool:
-    """Remove the invalid `item` of the value `name`, or the value; False for a required value."""
+    """Remove the invalid `item` of the value `name`, or the value; return False if required."""
     value = values[name]
     if isinstance(value, tuple) and item in value:
         values[name] = tuple(each for each in cast("tuple[object, ...]", value) if each != item)
@@ -127,7 +128,7 @@ class _Typed:
         self._key = ""
 
     def value(self, node: YamlNode, wanted: inspect.Type) -> Any:
-        """Return `node` as `wanted`; for an error, report it and return any value."""
+        """Return `node` as a `wanted` value; if it is invalid, report this and return any value."""
         wanted = _bare(wanted)
         if isinstance(wanted, inspect.UnionType):
             return self._one_of(node, wanted.types)
@@ -222,7 +223,7 @@ class _Typed:
 
 
 def valid_items(value: Any) -> Any:
-    """Return the list `value` without its invalid items, which are None; other values as is."""
+    """Return the list `value` without its invalid (None) items; return other values unchanged."""
     if not isinstance(value, tuple):
         return value
     return tuple(each for each in cast("tuple[object, ...]", value) if each is not None)
@@ -256,7 +257,7 @@ def _text_fault(text: str, wanted: inspect.Type) -> str | None:
 
 
 def _bound(value: Any, wanted: inspect.Type) -> str | None:
-    """Return the violated bound, without the value: it may have thousands of digits."""
+    """Return the violated bound without the value, which may have thousands of digits."""
     least, above = getattr(wanted, "ge", None), getattr(wanted, "gt", None)
     most = getattr(wanted, "le", None)
     if least is not None and value < least:

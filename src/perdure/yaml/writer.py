@@ -1,7 +1,8 @@
-"""Plain data as YAML: the same value always gives the same bytes.
+"""Write plain data as YAML; equal data always gives the same bytes.
 
-Keys are in alphabetical order, lists in their own. Text is plain if it is unambiguous, a block if
-it has several lines, otherwise in double quotes; lines are never folded.
+The keys of mappings are in alphabetical order, and lists keep their order. Text is written plain if
+it is unambiguous, as a block if it has several lines, and otherwise in double quotes; lines are
+never folded.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ async def end_session(reason: str) -> ToolOutput:
 
 
 def _tools() -> Iterator[ToolSpec]:
-    """Yield the tools of every module in this folder; the definition of a tool lists it."""
+    """Yield the tools of every module in this folder: all variables that are a `ToolSpec`."""
     yield end_session
     for found in pkgutil.iter_modules(builtin.__path__, f"{builtin.__name__}."):
         if found.name != __name__:
@@ -48,7 +48,7 @@ def with_names(
 ) -> tuple[ToolSpec | Callable[..., Any], ...]:
     """Return `tools` with each name replaced by its built-in tool.
 
-    Raises: ConfigError for a name without a built-in tool.
+    Raises: ConfigError for a name that no built-in tool has.
     """
     return tuple(_builtin_tool(each) if isinstance(each, str) else each for each in tools)
 

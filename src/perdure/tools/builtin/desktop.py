@@ -1,4 +1,4 @@
-"""The desktop: reading the clipboard, and notifications, with the installed programs."""
+"""Tools of the desktop: read the clipboard and show notifications, with the installed programs."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _APPLE_SCRIPT = (
 
 
 def about_clipboard(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the clipboard as subject; its content changes, so "always" is not offered."""
+    """Return the clipboard as the subject; "always" is not offered, because its content changes."""
     return Subject("read the clipboard")
 
 
 def about_note(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the note's text as subject; "always" allows only this text."""
+    """Return the note's text as the subject; the answer "always" allows only this text."""
     said = f"{args['title']!s}: {args['body']!s}"
     return Subject(said, msgspec.json.encode((args["title"], args["body"])).decode())
 
@@ -101,6 +101,6 @@ async def _run(
 
 
 def _plain(text: str) -> str:
-    """Return `text` without characters that a desktop could interpret as markup or control."""
+    """Return `text` without characters that a desktop could read as markup or control codes."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,7 +1,7 @@
 """Write and edit files inside the jail, atomically.
 
-A file is written under a temporary name and then renamed. So no reader sees half of the file, and a
-link that was swapped in is replaced, not followed.
+A file is written under a temporary name and then renamed. So no reader sees a half-written file,
+and a link that was swapped in is replaced, not followed.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _APPENDING = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 
 
 def about_edit(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the file of an edit; there is no "always" for edits."""
+    """Return the file of an edit as the subject; the answer "always" is not offered for edits."""
     return msgspec.structs.replace(about_path(args, permissions), grant=None)
 
 
 def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the file of a call; protected names are rejected here."""
+    """Return the file of a call as the subject; protected names are rejected here."""
     path = str(args["path"])
     names = [name for name in path.replace("\\", "/").split("/") if name not in ("", ".")]
     if is_protected(names, is_absolute=permissions.scope == "full" and path.startswith("/")):
@@ -53,7 +53,7 @@ def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
 
 
 def bind_write(call: ToolCall) -> Bound:
-    """Return the target file and folder of a write, its current content and the new content."""
+    """Return the facts of a write: the target file and folder, and the old and new content."""
     args, tool_name = call.args, call.tool
     data = _encoded(tool_name, str(args["content"]))
     is_appending, makes_parents = args.get("append") is True, args.get("create_dirs") is True
@@ -71,7 +71,7 @@ def bind_write(call: ToolCall) -> Bound:
 
 
 def bind_edit(call: ToolCall) -> Bound:
-    """Return the target file of an edit, and its content before and after the edit."""
+    """Return the facts of an edit: the target file, and its content before and after the edit."""
     args, tool_name = call.args, call.tool
     with Jail.of(call).plan_place(str(args["path"])) as place:
         try:
@@ -144,7 +144,7 @@ def edit_file(
 def _edited(
     tool_name: str, found: _Found, old_text: str, new_text: str, *, is_all: bool
 ) -> tuple[bytes, int]:
-    """Return the edited content of the `found` file, and the number of replacements.
+    """Return the edited content of the file `found`, and the number of replacements.
 
     Raises: ToolError if the edit is not possible.
     """
@@ -163,7 +163,7 @@ def _edited(
 
 
 class _Found(NamedTuple):
-    """The current file at a place: its facts, and its content if it is not very large."""
+    """The current file at a place: its facts, and its content unless the file is very large."""
 
     facts: dict[str, str]
     content: bytes
@@ -218,10 +218,10 @@ def _diff(before: bytes, after: bytes) -> str | None:
 
 
 def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
-    """Write `data` to `place`; `before` is the file that was read there (None: no file).
+    """Write `data` to `place`; `before` is the status of the file there (None: no file).
 
-    Durable: atomic, and on disk when this returns.
-    Raises: OSError, also if the place has changed since.
+    Durable: atomic, and on the disk when this call returns.
+    Raises: OSError, also if the file at `place` has changed since it was read.
     """
     spare = f".{secrets.token_hex(8)}.perdure"
     descriptor = os.open(spare, _NEW, 0o666, dir_fd=place.parent)
@@ -244,7 +244,7 @@ def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
 def _before(place: Place) -> os.stat_result | None:
     """Return the current status of the file at `place`; None if there is no file.
 
-    Raises: OSError if it is not a regular file, or has a second name that is not permitted.
+    Raises: OSError if it is not a regular file, or has a second hard link that is not permitted.
     """
     try:
         found = os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
@@ -261,7 +261,7 @@ def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
 
 
 def _append(call: ToolCall, place: Place, data: bytes) -> None:
-    """Append `data` to the approved file at `place`, through the same descriptor.
+    """Append `data` to the approved file at `place`, through the descriptor that was checked.
 
     Raises: ApprovalStale; OSError.
     """

@@ -83,7 +83,7 @@ def list_directory(
 
 
 def _several(start: OpenPath, glob: str) -> Iterator[str]:
-    """Yield each file below `start` that matches `glob`, after its path; non-text: path only."""
+    """Yield each file below `start` that matches `glob`: its path and, if it is text, its text."""
     left_bytes = MAX_FILE_BYTES
     try:
         for number, (names, descriptor) in enumerate(files_below(start, glob)):
@@ -102,7 +102,7 @@ def _several(start: OpenPath, glob: str) -> Iterator[str]:
 
 
 def shown_path(names: tuple[str, ...]) -> str:
-    """Return the path `names` on one line, for any characters in it."""
+    """Return the path `names` on one line, whatever characters it contains."""
     path = "/".join(names)
     return path if path.isprintable() else path.encode("unicode_escape", "replace").decode()
 
@@ -139,7 +139,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def _page(lines: list[str], start: int, count: int) -> str:
-    """Return lines from `start`, up to `count` or the output limit, but at least one."""
+    """Return the lines from `start`: at most `count`, within the output limit, but at least one."""
     wanted = lines[start : start + count]
     size_bytes = 0
     for fitting, line in enumerate(wanted):

@@ -1,8 +1,8 @@
 """Git in the working directory: read access, and commits with approval.
 
-All flags are set here. Repository configuration that could start programs, fetch or lead outside is
-disabled (`tools.git`), and git receives the repository's location: the top of the working
-directory.
+This module sets all flags of git. Settings of a repository that could start programs, fetch or lead
+outside are disabled (`tools.git`), and git receives the location of the repository, which is the
+top of the working directory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FILTERED = b"clean filter"
 
 
 def bind_look(call: ToolCall) -> Bound:
-    """Return the repository's settings that a person must allow first, if any."""
+    """Return the settings of the repository that a person must allow first, if any."""
     repository = repository_of(call)
     if repository.grant is None:
         return Bound()
@@ -59,7 +59,7 @@ async def git_status(
 
 
 def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the commit of a call; secret files and flags are rejected here."""
+    """Return the commit of a call as the subject; secret files and flags are rejected here."""
     message = str(args["message"])
     if not message.strip() or "\0" in message:
         raise InvalidArguments("git_commit", "message: say what was changed")
@@ -73,7 +73,7 @@ def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subjec
 
 
 def bind_commit(call: ToolCall) -> Bound:
-    """Return the repository's folder, the files to commit or the index, and the settings."""
+    """Return the facts of a commit: the repository's folder, the files or the index, settings."""
     repository = repository_of(call)
     folder = Path(os.path.realpath(call.working_dir))
     files = cast("Sequence[str]", call.args.get("files") or ())
@@ -132,7 +132,7 @@ _CHANGES = (
 
 
 def _to_commit(listed: bytes, *, is_staged_only: bool) -> Iterator[str]:
-    """Yield the paths that a commit would change, from the output of ``status -z``."""
+    """Yield the paths that a commit would change, from the output of git's ``status -z``."""
     for line in names_of(listed):
         state, path = line[:2], line[3:]
         if not is_staged_only or state[0] not in " ?!":
@@ -140,7 +140,7 @@ def _to_commit(listed: bytes, *, is_staged_only: bool) -> Iterator[str]:
 
 
 async def _diff(git: Git) -> ToolOutput:
-    """Return the difference to HEAD, without the files that no tool may read."""
+    """Return the difference to HEAD, without files that tools may not read."""
     listed = await git.run(*_DIFF, "--name-only", "-z", "--no-renames")
     if listed.code != 0:
         return _output(listed)

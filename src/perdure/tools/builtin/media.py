@@ -1,6 +1,7 @@
 """Read data of the session: attachments as text, and truncated outputs.
 
-A handle alone gives no access: it must occur in the session's own log (`ToolCall.read_media`).
+A handle alone gives no access: the handle must occur in the session's own log
+(`ToolCall.read_media`).
 """
 
 from __future__ import annotations

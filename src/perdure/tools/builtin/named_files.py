@@ -50,7 +50,7 @@ _module = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def program_facts(program: str, folder: Path) -> dict[str, str]:
-    """Return the program file of a command in `folder`: its resolved path, and hash.
+    """Return the program file of a command in `folder` as facts: its resolved path and its hash.
 
     Raises: ToolError if the file is unreadable.
     """
@@ -62,10 +62,10 @@ def program_facts(program: str, folder: Path) -> dict[str, str]:
 
 
 def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return each file named in the arguments of `argv`, resolved as a command in `folder` does.
+    """Return each file that the arguments `argv` name, resolved as a command in `folder` would.
 
-    Shape: "script NAME" maps to the resolved path and the hash. Each of the first `MAX_FILES` files
-    has its own fact; all other files share one fact.
+    Shape: "script NAME" maps to the file's resolved path and hash. Each of the first `MAX_FILES`
+    files has its own fact; all other files share one fact.
     Raises: ToolError if there are too many names.
     """
     facts: dict[str, str] = {}
@@ -93,9 +93,10 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
 
 
 def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str]:
-    """Return the programs on `path` that the arguments of `argv` name, if `argv` starts programs.
+    """Return the programs on `path` that the arguments name, if `argv` starts other programs.
 
-    Shape: "starts NAME" maps to the resolved path and the hash, for at most `MAX_FILES` programs.
+    Shape: "starts NAME" maps to the program's resolved path and hash, for at most `MAX_FILES`
+    programs.
     """
     facts: dict[str, str] = {}
     if argv[0].rpartition("/")[2] not in _STARTERS:
@@ -151,7 +152,7 @@ def _status_of(path: Path) -> os.stat_result | None:
 
 
 def _fact_of(path: str) -> str | None:
-    """Return the file at `path` as a fact; None if unreadable. Never blocks on a pipe."""
+    """Return the file at `path` as a fact; None if it is unreadable. Never blocks on a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):

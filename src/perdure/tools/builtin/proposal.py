@@ -1,4 +1,4 @@
-"""The decorator of built-in tools that need approval."""
+"""The decorator for built-in tools that need approval."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The search is for plain text, not for a regular expression. A Python regular expression that a model
 writes by accident can take exponential time, and cannot be interrupted. The number of bytes read is
-limited, so time is limited too.
+limited, so the time is limited too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def search_files(
 
 
 def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool) -> Iterator[str]:
-    """Yield the lines with `pattern`, in walk order, and a final note if cut short."""
+    """Yield the lines with `pattern`, in walk order, and a note at the end if it was cut short."""
     needle = pattern.casefold() if is_folded else pattern
     try:
         for names, text in _texts(start, glob):
@@ -59,7 +59,7 @@ def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool)
 
 
 def _texts(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each searchable file's names from the jail's root, and its text.
+    """Yield the text of each searchable file, with the names in its path from the jail's root.
 
     Raises: TooMuch.
     """

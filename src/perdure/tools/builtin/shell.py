@@ -28,7 +28,7 @@ _CONFIG_ONLY = frozenset(
 
 
 def about_command(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the command of a call; commands that are not allowed are rejected here."""
+    """Return the command of a call as the subject; a command that is not allowed is rejected."""
     argv = allowed_argv(args, permissions)
     return Subject(canonical(argv), canonical(argv))
 
@@ -44,9 +44,9 @@ def _require_approved(call: ToolCall, approved: Mapping[str, str]) -> None:
 
 
 def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[str, ...]:
-    """Return the words of the command in `args`.
+    """Return the words of the command in `args`, as an argument list.
 
-    Raises: InvalidArguments if it needs a shell; ToolDenied if it is not allowed.
+    Raises: InvalidArguments if the command needs a shell; ToolDenied if it is not allowed.
     """
     line, more = str(args["command"]), args.get("args")
     try:
@@ -64,7 +64,7 @@ def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[
 
 
 def bind_command(call: ToolCall) -> Bound:
-    """Return the folder, the program file, the environment's names and each script of a command."""
+    """Return the facts of a command: its folder, program file, environment names and scripts."""
     argv = allowed_argv(call.args, call.permissions)
     path = small_environment(os.environ, call.working_dir)["PATH"]
     try:

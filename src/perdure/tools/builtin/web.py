@@ -1,7 +1,7 @@
-"""Web requests to allowed hosts, and web search, through the pinned transport only.
+"""Web requests to allowed hosts, and web search, only through the pinned transport.
 
-The HTTP library is loaded at the first request. A configured secret is inserted last and removed
-from the whole response.
+The HTTP library is loaded at the first request. A configured secret is inserted last, and is
+removed from everything in the response.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _SEARCH_ONLY = frozenset(("endpoint", "credential", "credentialRef", "engine", "
 
 
 def about_request(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the host of a request; hosts that are not allowed are rejected here."""
+    """Return the host of a request as the subject; hosts that are not allowed are rejected here."""
     place = _allowed(args, permissions)
     shown = f"{args.get('method') or 'GET'} {place.url}"
     return Subject(shown, shown, place.host)
 
 
 def bind_request(call: ToolCall) -> Bound:
-    """Return the method, the whole URL, and hashes of the headers and the body."""
+    """Return the facts of a request: method, whole URL, and hashes of the headers and the body."""
     args = call.args
     place = _allowed(args, call.permissions)
     headers, body = args.get("headers"), args.get("body")
@@ -73,20 +73,20 @@ def bind_request(call: ToolCall) -> Bound:
 
 
 def about_search(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the search terms sent to the search engine."""
+    """Return the terms sent to the search engine, as the subject."""
     host = _endpoint(permissions).host
     shown = f"search for {args['query']!s}"
     return Subject(shown, shown, host)
 
 
 def bind_search(call: ToolCall) -> Bound:
-    """Return the search engine to query."""
+    """Return the search engine to query, as a fact."""
     url = _endpoint(call.permissions).url
     return Bound({"search engine": url}, f" at {url}")
 
 
 def web_tools(fetch: Fetch) -> tuple[ToolSpec, ToolSpec]:
-    """Return ``http_request`` and ``web_search`` over `fetch`."""
+    """Return the tools ``http_request`` and ``web_search``, which send requests with `fetch`."""
 
     @proposing("egress", about_request, bind=bind_request, is_outside=True, config_only=_HTTP_ONLY)
     @tool(effect="external")
@@ -146,7 +146,7 @@ http_request, web_search = web_tools(_pinned)
 
 
 def _allowed(args: Mapping[str, object], permissions: Permissions) -> Destination:
-    """Return the destination of a request.
+    """Return the destination of a request, if it is allowed.
 
     Raises: ToolDenied; InvalidArguments for a reference to a secret, because a model cannot use
     secrets.
@@ -176,7 +176,7 @@ def _endpoint(permissions: Permissions) -> Destination:
 
 
 def _authorization(secrets: Taint, credential: str) -> str:
-    """Return the header for `credential`: unchanged, or a bearer token for a bare secret.
+    """Return the header value for `credential`: unchanged, or as a bearer token for a bare secret.
 
     ``Basic NAME:{{secrets.X}}`` is base64-encoded as the scheme requires.
     """

@@ -1,4 +1,4 @@
-"""Git commands whose repository cannot start programs, fetch, or lead outside."""
+"""Run git so that the repository cannot start programs, fetch, or lead outside."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def repository_of(call: ToolCall) -> Repository:
 
 
 class Git(msgspec.Struct, frozen=True):
-    """Runs git for one call of a tool, with the overrides that the repository needs."""
+    """Runs git for one call of a tool, with the overrides that the repository's settings need."""
 
     call: ToolCall
     repository: Repository
@@ -94,7 +94,7 @@ class Git(msgspec.Struct, frozen=True):
     async def run(
         self, *words: str, requires_filters: bool = False, is_literal: bool = True
     ) -> ProcessResult:
-        """Run ``git words...``. With `is_literal`, no path in them is a pattern.
+        """Run ``git words...``. With `is_literal`, paths in the arguments are never patterns.
 
         With `requires_filters`, git refuses to store files that a filter would change.
         """

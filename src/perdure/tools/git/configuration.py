@@ -27,9 +27,9 @@ _NOT_WAITING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Included(msgspec.Struct, frozen=True):
-    """An included configuration file: the key and value that include it, and its content.
+    """An included configuration file: the key and the value that include it, and its content.
 
-    `content` is None if the file is missing.
+    `content` is None if the included file is missing.
     """
 
     setting: Setting
@@ -37,16 +37,18 @@ class Included(msgspec.Struct, frozen=True):
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """The settings in a repository's files and all included files, conditional or not."""
+    """The settings in a repository's files and all included files, also in conditional includes."""
 
     settings: tuple[Setting, ...]
     included: tuple[Included, ...]
 
 
 def configuration_of(files: tuple[Path, ...], path: str, home: str | None) -> Configuration:
-    """Return the settings in `files`; missing ones are skipped. Blocks.
+    """Return the settings in `files` and in the files that they include; missing files are skipped.
 
-    `path` is the search path for git, `home` the directory for ``~``.
+    Blocks.
+
+    `path` is the search path for the program git, `home` the directory for ``~``.
     Raises: ToolDenied for a file that is not regular, too large, or rejected by git;
     ToolUnavailable without git.
     """
@@ -79,7 +81,9 @@ def is_include(setting: Setting) -> bool:
 
 
 def read_regular(file: Path) -> bytes | None:
-    """Return the content of a regular file of a repository; None if there is none. Never blocks.
+    """Return the content of a regular file of a repository; None if the file is missing.
+
+    Never blocks.
 
     Raises: ToolDenied if it is not a regular file, or larger than `MAX_FILE_BYTES`.
     """

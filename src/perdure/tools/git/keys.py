@@ -196,7 +196,7 @@ _ALLOWED_EXTENSIONS: Mapping[str, frozenset[str] | None] = {
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A key of a configuration as git lists it, and its value; None without a value."""
+    """A key of a configuration as git lists it, and its value; the value may be None."""
 
     key: str
     value: str | None
@@ -210,7 +210,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def fate_of(setting: Setting) -> Fate:
-    """Return how `setting` is handled."""
+    """Return how perdure handles `setting`."""
     if inert_value(setting) is not None or setting.key in BY_ENVIRONMENT:
         return "overridden"
     if setting.key in _ALLOWED_EXTENSIONS:
@@ -222,7 +222,7 @@ def fate_of(setting: Setting) -> Fate:
 
 
 def inert_value(setting: Setting) -> str | None:
-    """Return the value that disables the key of `setting`; None if no value is needed."""
+    """Return the value that disables the key of `setting`; None if the key need not be disabled."""
     if setting.key in ALWAYS:
         return ALWAYS[setting.key]
     shape = setting.pattern_key
@@ -239,9 +239,9 @@ def overrides_of(
 ) -> dict[str, str]:
     """Return a map of keys to values that disables all unsafe settings of a repository.
 
-    `settings` are all settings in force in the repository, `own` those from its own files. With
-    `requires_filters` git refuses to store a file that a filter would have changed; otherwise the
-    filter is skipped.
+    `settings` are all settings that apply in the repository, `own` those from the repository's own
+    files. With `requires_filters`, git refuses to store a file that a filter would have changed;
+    otherwise git skips the filter.
     """
     found = dict(ALWAYS)
     local = {setting.key for setting in own}

@@ -1,4 +1,4 @@
-"""The repository at the top of a working directory: its parts, and its problems.
+"""The repository at the top of a working directory: its folders, and its problems.
 
 Git then receives the repository's location and does not search for another repository. This module
 starts no program except ``git config``, which only reads text.
@@ -35,7 +35,7 @@ _FOLDERS = (".", "objects", "objects/info", "objects/pack", "refs", "refs/heads"
 class Concern(msgspec.Struct, frozen=True):
     """A setting or file that git would use and that perdure cannot disable.
 
-    `name` is the key or the file, `content` is all data that determines its effect.
+    `name` is the key or the file; `content` is all data that determines the effect.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Repository(msgspec.Struct, frozen=True):
     """A repository in which git can run.
 
     `git_dir` belongs to this working tree; all working trees of the repository share `common_dir`.
-    `own` are the settings of the repository's configuration. With `concerns`, perdure asks a person
-    first.
+    `own` are the settings of the repository's configuration. If there are `concerns`, perdure asks
+    a person first.
     """
 
     top: Path
@@ -58,9 +58,9 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def grant(self) -> str | None:
-        """Return the grant that an approval gives; None if there are no concerns.
+        """Return the grant that an approval of the concerns gives; None if there are no concerns.
 
-        Two grants are equal only for the same repository with the same concerns.
+        Two grants are equal only for the same repository with equal concerns.
         """
         if not self.concerns:
             return None
@@ -95,8 +95,8 @@ def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
     """Return the repository whose working tree is `place`. Blocks.
 
     `environment` is passed to the started programs.
-    Raises: ToolError if there is no repository, or only a bare one; ToolDenied if its files cannot
-    be read safely; ToolUnavailable without git.
+    Raises: ToolError if there is no repository, or only a bare one; ToolDenied if the repository's
+    files cannot be read safely; ToolUnavailable without git.
     """
     top = place.resolve()
     concerns: list[Concern] = []
@@ -113,7 +113,7 @@ def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
 
 
 def _git_dir(top: Path, concerns: list[Concern]) -> Path:
-    """Return the git folder of `top`: ``.git`` or the folder that ``.git`` names; never `top`."""
+    """Return the git folder of `top`: ``.git`` or the folder that it names; never `top`."""
     dot = top / DOT_GIT
     try:
         mode = dot.lstat().st_mode
@@ -137,7 +137,7 @@ def _git_dir(top: Path, concerns: list[Concern]) -> Path:
 
 
 def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
-    """Return the folder shared by the working trees; a concern if `git_dir` is not in it."""
+    """Return the folder that the working trees share; a concern if `git_dir` is not inside it."""
     said = read_regular(git_dir / "commondir")
     if said is None:
         return git_dir
@@ -150,8 +150,9 @@ def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
 def _knows(git_dir: Path, common_dir: Path, top: Path, configuration: Configuration) -> bool:
     """Return True if the folder that the file ``.git`` names declares `top` as working tree.
 
-    The folders of a worktree and of a submodule declare this. A folder inside the working tree
-    proves nothing, because the author of the file could also write the folder.
+    The git folders of a worktree and of a submodule contain this declaration. A git folder inside
+    the working tree proves nothing, because the author of the file ``.git`` could also write the
+    folder.
     """
     if git_dir.is_relative_to(top) or common_dir.is_relative_to(top):
         return False
@@ -188,7 +189,7 @@ def _links(git_dir: Path, common_dir: Path) -> Iterator[Concern]:
 
 
 def _alternates(common_dir: Path) -> Iterator[Concern]:
-    """Yield the files that make git read objects, or history, from elsewhere."""
+    """Yield the files that make git read objects or history from other places."""
     content = read_regular(common_dir / "objects" / "info" / "alternates")
     if content is not None and content.strip():
         yield Concern("objects/info/alternates", content)

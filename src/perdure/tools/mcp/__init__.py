@@ -1,1 +1,1 @@
-"""Tools of other programs: a client for servers of the Model Context Protocol."""
+"""Tools of other programs, used through a client for servers of the Model Context Protocol."""

@@ -1,8 +1,9 @@
-"""A connection to one server: connected on demand, reconnected after a loss, then closed.
+"""A connection to one server: opened on demand, opened again after a loss, and finally closed.
 
-The protocol library runs in one task from start to end, because the task that opens its resources
-must also close them. Tool calls only wait for their answers. A call that was already sent when the
-connection broke is lost and never sent again. Loads the package ``mcp``.
+The protocol library runs in one task from start to end, because it requires that the task that
+opens a resource also closes it. Tool calls only wait for answers from this task. A call that was
+already sent when the connection broke is lost, and perdure never sends it again. Importing this
+module loads the package ``mcp``.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ _BROKEN = "Server returned an error response"
 
 
 class Connection:
-    """A connection to a server, reconnected if necessary. `secrets` are the secrets sent to it."""
+    """A connection to a server that is opened again if necessary.
+
+    `secrets` are the secrets sent to the server.
+    """
 
     def __init__(self, server: McpServer, vault: Vault, working_dir: Path) -> None:
         self.server = server
@@ -80,10 +84,10 @@ class Connection:
         raise McpUnavailable(self.server.name, f"its list of tools has over {MAX_PAGES} pages")
 
     async def call(self, tool: str, name: str, args: Mapping[str, object]) -> Any:
-        """Call the server's tool `name`, called `tool` in perdure, and return the answer.
+        """Call the server's tool `name`, whose name in perdure is `tool`, and return the answer.
 
-        Raises: ToolUnavailable if the call was not sent; ToolLost if its outcome is unknown;
-        ToolError if the server rejected it.
+        Raises: ToolUnavailable if the call was not sent; ToolLost if the outcome of the call is
+        unknown; ToolError if the server rejected the call.
         """
         for is_last in (False, True):
             try:
@@ -100,7 +104,7 @@ class Connection:
         raise AssertionError("the second try returns or raises")
 
     def lacks(self, tools: list[str]) -> McpUnavailable:
-        """Return the error for requested `tools` that are missing."""
+        """Return the error for requested `tools` that the server does not have."""
         return McpUnavailable(self.server.name, f"it has no tool {', '.join(tools)}")
 
     async def close(self) -> None:
@@ -181,7 +185,7 @@ class _Link:
         return self._over.is_set()
 
     async def ready(self) -> None:
-        """Wait until the connection is ready; raise the error that prevents this."""
+        """Wait until the connection is ready; raise the error if it cannot become ready."""
         await asyncio.shield(self._ready)
 
     async def end(self) -> None:
@@ -300,9 +304,10 @@ KEPT_BYTES = 4096
 
 
 class Complaints(asyncio.Protocol):
-    """The end of a program's standard error; earlier output is dropped.
+    """The last part of a program's standard error; earlier output is dropped.
 
-    `stream` is passed to the program. `complaints` creates it, and the caller closes it.
+    `stream` is passed to the program. The function `complaints` creates it, and its caller must
+    close it.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -338,7 +343,7 @@ async def complaints() -> Complaints:
 
 
 class WatchedTransport:
-    """A transport of the library; sets `over` when the other side has closed."""
+    """A transport of the library that sets `over` when the other side has closed."""
 
     def __init__(self, transport: Any, over: asyncio.Event) -> None:
         self._transport = transport
@@ -359,7 +364,7 @@ class WatchedTransport:
 
 
 class _Reading:
-    """Incoming messages, one after the other."""
+    """Reads incoming messages, one after the other."""
 
     def __init__(self, stream: Any, over: asyncio.Event) -> None:
         self._stream = stream
@@ -367,7 +372,7 @@ class _Reading:
 
     @property
     def last_context(self) -> Any:
-        """Return the context of the last message; the library reads this attribute if it exists."""
+        """Return the context of the last message; the library reads this attribute if present."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:

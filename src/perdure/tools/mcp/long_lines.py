@@ -1,7 +1,7 @@
-"""Limit the length of lines from a server's program.
+"""Limit the length of lines that a server's program writes.
 
 The protocol library buffers a line of any length in memory. Only the codec that decodes the bytes
-can stop it.
+can stop the library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Convert a server's schema to one that all providers accept, and check arguments with it.
+"""Convert a server's schema to one that all providers accept, and check arguments with the result.
 
 Pure. Servers are untrusted: the module follows no address, evaluates no pattern, and limits depth
 and width. Constraints beyond the shape of values (formats, patterns, multiples) are dropped; the
@@ -58,7 +58,7 @@ class UnsupportedSchema(ValueError):
 
 
 def portable(schema: Mapping[str, Any]) -> Schema:
-    """Return `schema` of a tool's arguments in the part of JSON Schema that all providers accept.
+    """Return the `schema` of a tool's arguments, using only JSON Schema that all providers accept.
 
     Raises: UnsupportedSchema.
     """
@@ -66,7 +66,7 @@ def portable(schema: Mapping[str, Any]) -> Schema:
 
 
 def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
-    """Return `schema` as `portable` does, and subtract its number of parts from `left`.
+    """Return `schema` as `portable` does, and subtract the number of its parts from `left`.
 
     Raises: UnsupportedSchema, also if the schema has more than `left` parts.
     """
@@ -81,7 +81,7 @@ def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
 
 
 class _Reader:
-    """Reads one schema and counts its parts; `most` is the maximum."""
+    """Reads one schema and counts its parts; `most` is the maximum number of parts."""
 
     def __init__(self, root: Mapping[str, Any], most: int) -> None:
         self._root = root
@@ -216,7 +216,7 @@ def _texts(value: object) -> Iterable[str]:
 
 
 def _merged(node: Schema) -> Schema:
-    """Return `node` with an ``allOf`` of one schema merged; several are not supported."""
+    """Return `node` merged with its ``allOf``, which may have only one schema."""
     parts = node.pop("allOf", None)
     if parts is None:
         return node
@@ -255,7 +255,7 @@ def _is_type(value: object, name: str, types: tuple[type, ...]) -> bool:
 
 
 def misfit(schema: Mapping[str, Any], value: object, place: str = "") -> str | None:
-    """Return why `value` does not match the portable `schema`, so that a model can correct it.
+    """Return the reason why `value` does not match the portable `schema`, for the model.
 
     Shape: None if `value` matches.
     """

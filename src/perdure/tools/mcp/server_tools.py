@@ -1,4 +1,4 @@
-"""A server's tools as tools of an agent, with the usual approvals, checks and limits."""
+"""Offer a server's tools as tools of an agent, with the usual approvals, checks and limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """The tools of a server for an agent. Shape: `tools`, `left_out` are in the server's order."""
+    """The tools of a server for an agent.
+
+    Shape: `tools` and `left_out` are in the server's order.
+    """
 
     server: str
     tools: tuple[ToolSpec, ...] = ()
@@ -45,7 +48,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 async def offer_tools(connection: Connection, taken: Collection[str] = ()) -> Offer:
-    """Return the usable tools of a server; `taken` are the names of other tools.
+    """Return the usable tools of a server; `taken` are the names of tools from other sources.
 
     Raises: McpUnavailable if the server is unreachable, or lacks a tool of its ``tools_allowlist``.
     """
@@ -118,7 +121,7 @@ def _examine(
 
 
 def _bind(server: McpServer) -> Callable[[ToolCall], Bound]:
-    """Bind an approval to the server's current configuration."""
+    """Bind an approval of a call to the server's current configuration."""
     facts = {"server": server.name, "configuration": hash_of(_canonical.encode(server))}
 
     def bind(call: ToolCall) -> Bound:
@@ -152,7 +155,7 @@ Content = Mapping[str, Any]
 
 
 def output_of(content: list[Content], structured: object, *, is_error: bool) -> ToolOutput:
-    """Return the output for the parts `content` of an answer and its `structured` value, if any."""
+    """Return the output for the parts `content` of an answer and any `structured` value."""
     texts: list[str] = []
     pictures: list[InlineMedia] = []
     for part in content[:MAX_PARTS]:
@@ -185,7 +188,7 @@ def _resource(given: object) -> str:
 
 
 def _facts(part: Content) -> Iterator[str]:
-    """Yield facts about a part without its content."""
+    """Yield facts about a part of an answer, without the content of the part."""
     for name in ("mimeType", "name", "uri"):
         if isinstance(part.get(name), str):
             yield str(part[name])[:200]
@@ -217,7 +220,7 @@ _HASH_DIGITS = 8
 
 
 def tool_name(prefix: str, tool: str) -> str | None:
-    """Return the name of the tool in perdure; None if it is too long or empty."""
+    """Return the name of the server's tool in perdure; None if that name is too long or empty."""
     whole = prefix + tool
     if not tool or len(whole) > MAX_NAME:
         return None
@@ -231,7 +234,7 @@ def tool_name(prefix: str, tool: str) -> str | None:
 def assign_names(
     prefix: str, tools: Iterable[str], taken: Iterable[str] = ()
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return a map of names to usable tools, and a map of the other tools to the reasons.
+    """Return a map of names to usable tools, and a map of unusable tools to the reasons.
 
     If two tools would have the same name, the first one gets it. `taken` are names of other tools.
     """

@@ -42,15 +42,16 @@ class McpServer(
     """A server that provides tools to an agent, named ``mcp_{name}_{tool}``.
 
     The server is either a program or an endpoint. As a program, `command` is started with `args` in
-    `working_dir` (default: the session's), with `env` added to the minimal environment, and used
-    over its standard input and output. As an endpoint, `url` is a streamable HTTP address, which
-    receives `headers`. The values of `env` and `headers` may refer to secrets. A `url` must be
-    https and public, except with `allow_local_endpoint`. `tools_allowlist` lists the server's tools
-    to use; None: all tools. With `trusts_annotations`, perdure trusts the server's claim that a
-    tool only reads, and runs the tool without approval. `on_unknown` is the policy for interrupted
-    calls; None: the default for tools of this kind.
-    Units: seconds, at most a day; `connect_timeout_s` limits the time from the start until the
-    server is ready.
+    `working_dir` (default: the session's working directory), with `env` added to the minimal
+    environment, and perdure communicates over the program's standard input and output. As an
+    endpoint, `url` is a streamable HTTP address, which receives `headers`. The values of `env` and
+    `headers` may refer to secrets. A `url` must be https and public, except with
+    `allow_local_endpoint`. `tools_allowlist` lists the server's tools to use; None means all tools.
+    With `trusts_annotations`, perdure trusts the server's claim that a tool only reads, and runs
+    the tool without approval. `on_unknown` is the policy for interrupted calls; None means the
+    default for tools of this kind.
+    Units: seconds, at most a day; `connect_timeout_s` limits the time from the start of connecting
+    until the server is ready.
     Raises: ConfigError for values that cannot work or are unsafe; WrongArgument for a value of
     another type.
     """
@@ -167,7 +168,7 @@ def _refuse_pasted(text: str, place: str, setting: str) -> None:
 
 
 def _is_public(place: Destination) -> bool:
-    """Return True if the place is reachable without opening the local network."""
+    """Return True if `place` is reachable without access to the local network."""
     secure = msgspec.structs.replace(place, scheme="https", port=443)
     try:
         destination_of(secure.url)

@@ -1,1 +1,1 @@
-"""Paths that a model gives, walked inside a jail."""
+"""Paths that a model gives, resolved inside a jail."""

@@ -1,8 +1,8 @@
 """Names that tools never read, and names that tools never write, in any directory.
 
 Pure. Names are compared as in the most lenient file system. Letter case, invisible characters, dots
-and spaces at the end and everything after a colon are ignored, because on some file systems such
-names lead to the same file.
+and spaces at the end, and everything after a colon are ignored, because on some file systems names
+that differ only in these lead to the same file.
 """
 
 from __future__ import annotations
@@ -109,11 +109,12 @@ _GIT_SHORT = re.compile(r"git~[0-9]+")  # other names of .git on some file syste
 
 
 class Floors(msgspec.Struct, frozen=True):
-    """Closed places of this machine, in addition to the closed names, and one exception.
+    """Closed places of this machine, in addition to the closed names, and one exception to them.
 
     `closed` are files and folders with all their content; `stems` are prefixes of closed files (a
     database and its side files). `record` is the record folder of the flow that a call works for.
-    The path to this folder is not secret; files in it are allowed or refused by their names.
+    The path to the record folder is not secret; the names of files in it decide whether they are
+    allowed.
     """
 
     closed: frozenset[Names] = frozenset()
@@ -121,7 +122,7 @@ class Floors(msgspec.Struct, frozen=True):
     record: Names | None = None
 
     def is_closed(self, place: Names) -> bool:
-        """Return True if `place` is one of the closed places, or below one."""
+        """Return True if `place` is one of the closed places, or below one of them."""
         if not self.closed and not self.stems:
             return False
         above = [place[:length] for length in range(1, len(place) + 1)]
@@ -135,14 +136,14 @@ class Floors(msgspec.Struct, frozen=True):
         )
 
     def in_record(self, place: Names) -> Names | None:
-        """Return the part of `place` below the flow's record folder; None if outside."""
+        """Return the part of `place` below the flow's record folder; None if it is outside."""
         record = self.record
         if record is None or place[: len(record)] != record:
             return None
         return place[len(record) :]
 
     def with_record(self, place: Path) -> Floors:
-        """Return these floors with the record folder `place`, without following its own links."""
+        """Return these floors with the record folder `place`; links in `place` are not followed."""
         names = tuple(folded_name(name) for name in place.parts if name != place.anchor)
         return Floors(self.closed, self.stems, names)
 
@@ -158,7 +159,7 @@ Rule: TypeAlias = Callable[..., bool]
 def is_refused(
     rule: Rule, floors: Floors, root: Names, names: Sequence[str], *, is_absolute: bool
 ) -> bool:
-    """Return True if `rule` or `floors` refuse the path `names`, starting at the folder `root`."""
+    """Return True if `rule` or `floors` refuse the path `names`, which starts at `root`."""
     place = (*root, *map(folded_name, names))
     if floors.is_closed(place):
         return True
@@ -171,8 +172,9 @@ def is_refused(
 def is_secret(names: Sequence[str], *, is_absolute: bool = False, has_records: bool = True) -> bool:
     """Return True if tools must not read the file or folder at `names`.
 
-    Shape: `names` are in order from the top. With `is_absolute` they start at the root of the file
-    system; with `has_records` record folders of flows do not count as perdure's own data.
+    Shape: `names` are in order from the top folder down. With `is_absolute`, the names start at the
+    root of the file system; with `has_records`, record folders of flows do not count as perdure's
+    own data.
     """
     folded = [folded_name(name) for name in names]
     if any(
@@ -190,7 +192,7 @@ def is_protected(
 ) -> bool:
     """Return True if tools must not write, create or replace the file or folder at `names`.
 
-    Shape: as `is_secret`; a secret file or folder is also protected.
+    Shape: `names` as in `is_secret`; a secret file or folder is also protected.
     """
     if is_secret(names, is_absolute=is_absolute, has_records=has_records):
         return True
@@ -208,7 +210,7 @@ def is_hidden(names: Sequence[str]) -> bool:
 
 
 def folded_name(name: str) -> str:
-    """Return `name` in the form that the most lenient file systems compare."""
+    """Return `name` in the form in which the most lenient file systems compare names."""
     normal = unicodedata.normalize("NFKC", _normal(name).casefold())
     return normal.partition(":")[0].strip().rstrip(". ")
 

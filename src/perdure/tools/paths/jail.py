@@ -1,13 +1,13 @@
 """The directories that a session's tools can reach, for any path given by a model.
 
 The jail walks a path one name at a time, from an open descriptor of a root. Directories are opened
-without following links, a link's target is walked by the same rules, and ``..`` returns to an
+without following links, a link's target is resolved by the same rules, and ``..`` returns to an
 already open descriptor. So there is no gap between check and use: the checked object is the opened
-one, even if directories and links are swapped meanwhile.
+object, even if directories and links are swapped meanwhile.
 
-Some names are refused everywhere (`floors`). A file with a second name (a hard link) is refused if
-the jail has walls, because the second name may be outside. Directories that package managers fill
-with links are exempt. Error messages contain no path.
+Some names are refused everywhere (`floors`). If the jail has walls, a file with a second hard link
+is refused, because the second link may be outside. Directories that package managers fill with
+links are exempt. Error messages contain no path.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _LINKED = frozenset(("node_modules", "site-packages", "dist-packages"))
 def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: int = _FILE) -> int:
     """Open the regular file `name` in the directory `parent`; the caller closes the descriptor.
 
-    Never blocks, whatever `name` is.
+    Never blocks, whatever kind of file `name` is.
     Raises: OSError, also if `name` is a link, a directory, a pipe, a socket or a device, or if it
-    has a second name without `may_be_linked`.
+    has a second hard link without `may_be_linked`.
     """
     refuse_special(os.stat(name, dir_fd=parent, follow_symlinks=False))
     descriptor = os.open(name, flags, dir_fd=parent)
@@ -75,7 +75,7 @@ def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: 
 
 
 def refuse_special(status: os.stat_result, *, may_be_linked: bool = True) -> None:
-    """Reject all but regular files, and files with a second name unless `may_be_linked`.
+    """Reject everything but regular files; also reject a second hard link unless `may_be_linked`.
 
     Raises: OSError.
     """
@@ -91,11 +91,14 @@ LINKED = "it has a second name, which may be outside (a hard link)"
 
 
 class OpenPath(msgspec.Struct, frozen=True):
-    """The object a path led to. Shape: `names` are the names from the root down, links resolved.
+    """The object a path led to.
+
+    Shape: `names` are the names from the root down, with links resolved.
 
     `descriptor` belongs to a regular file or a directory, and is open as long as its jail.
-    `is_absolute`: the root is the root of the file system. With `has_walls`, no path outside is
-    reachable. `floors` are the jail's closed places, `root` is the jail's root in the same form.
+    `is_absolute` means that the root is the root of the file system. With `has_walls`, no path
+    outside the jail is reachable. `floors` are the jail's closed places, and `root` is the jail's
+    root in the form of `floors`.
     """
 
     names: tuple[str, ...]
@@ -107,21 +110,22 @@ class OpenPath(msgspec.Struct, frozen=True):
     root: Names = ()
 
     def is_secret(self, below: Sequence[str]) -> bool:
-        """Return True if tools must not read the path `below` in this directory."""
+        """Return True if tools must not read the file at `below` in this directory."""
         names = (*self.names, *below)
         return is_refused(is_secret, self.floors, self.root, names, is_absolute=self.is_absolute)
 
     def may_be_linked(self, below: Sequence[str] = ()) -> bool:
-        """Return True if a file in the subdirectory `below` may have a second name."""
+        """Return True if a file in the subdirectory `below` may have a second hard link."""
         return not self.has_walls or not _LINKED.isdisjoint((*self.names, *below))
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The place to write a file: `name` in the directory `parent`; not a link, possibly missing.
+    """The place to write a file: `name` in the directory `parent`; not a link, may not exist yet.
 
-    `has_walls` as in `OpenPath`. `path` is the whole path, links resolved. With `is_new_folder`,
-    the folder does not exist yet, and `name` starts with its missing part. `is_hidden` means that a
-    name in the path starts with a dot, and the path is not in the record folder of the call's flow.
+    `has_walls` as in `OpenPath`. `path` is the whole path, with links resolved. With
+    `is_new_folder`, the folder does not exist yet, and `name` starts with its missing part.
+    `is_hidden` means that a name in the path starts with a dot, and the path is not in the record
+    folder of the call's flow.
     """
 
     parent: int
@@ -136,8 +140,9 @@ class Jail:
     """Directories that no path can leave: `root`, where relative paths start, and `others`.
 
     With `has_walls` False, the whole file system is open, except the floors. Paths below
-    ``~scratch`` lead to `scratch_dir`. Errors contain the name `tool`. `floors` are closed in
-    addition to the names that are closed everywhere; None: the places that the environment names.
+    ``~scratch`` lead to `scratch_dir`. Error messages contain the name `tool`. `floors` are places
+    that are closed in addition to the names that are closed everywhere; None means the places that
+    the environment names.
     """
 
     def __init__(
@@ -159,7 +164,7 @@ class Jail:
 
     @classmethod
     def of(cls, call: ToolCall) -> Jail:
-        """Return the jail of a call: its working directory, and the additions of its scope."""
+        """Return the jail of a call: its working directory, and directories that its scope adds."""
         root = call.working_dir
         permissions = call.permissions
         others = (
@@ -275,7 +280,7 @@ def _is_below(root: Path, path: str) -> bool:
 
 
 class _Walk:
-    """The walk of one path: the open directories from the root down, and the remaining names.
+    """The walk along one path: the open directories from the root down, and the remaining names.
 
     Invariant: `_held[n + 1]` is the directory ``_names[n]`` in `_held[n]`, and no directory is a
     link.
@@ -331,7 +336,7 @@ class _Walk:
         return self._reached(self._names, self._held[-1], is_file=False)
 
     def place(self, *, makes_parents: bool, is_planned: bool = False) -> Place:
-        """Return the place to write; enter, or create, every directory above it.
+        """Return the place to write a file; enter or create every directory above it.
 
         With `is_planned`, name missing directories instead of creating them.
 
@@ -409,7 +414,7 @@ class _Walk:
         return is_refused(self._rule, floors, root, names, is_absolute=self._is_absolute)
 
     def _require_open(self, *name: str) -> None:
-        """Reject closed places, except folders on the path to the flow's record."""
+        """Reject closed places, except folders on the path to the flow's record folder."""
         names = (*self._names, *name)
         place = (*self._root_names, *map(folded_name, names))
         if self._to_go and self._floors.leads_to_record(place):
@@ -437,7 +442,7 @@ class _Walk:
         )
 
     def _turn_to(self, path: str) -> None:
-        """Put the names of `path` before the remaining ones; start at the root if absolute."""
+        """Put the names of `path` before the remaining ones; an absolute path starts at root."""
         names = [name for name in path.split("/") if name not in ("", ".")]
         if path.startswith("/"):
             names = self._below_root(names)

@@ -1,7 +1,7 @@
-"""Places of perdure's own files, and of the files of programs that perdure imports from.
+"""Places of perdure's own files, and of the files of the programs from which perdure imports.
 
-Names close the usual places of these files (`floors`). Variables and settings can move these files;
-the new places are closed as well.
+The rules on names close the usual places of these files (`floors`). Environment variables and
+settings can move these files; this module closes the new places as well.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KNOWN = (*_FOLDERS, *_LISTS, *_BASES, _STORE, _HOME)
 def floors_of(
     environment: Mapping[str, str], closed: tuple[str, ...] = (), record: Path | None = None
 ) -> Floors:
-    """Return the floors of a call: places named in `environment`, and `closed` files and folders.
+    """Return the floors of a call: places named in `environment`, and the places `closed`.
 
     `record` is the record folder of the flow that the call works for.
     """
@@ -50,7 +50,7 @@ def floors_of(
 
 
 def names_of_place(place: str | Path) -> Names:
-    """Return the folded names of `place` from the root down, links resolved."""
+    """Return the folded names of `place` from the root down, with links resolved."""
     parts = Path(os.path.realpath(place)).parts
     return tuple(folded_name(name) for name in parts if name != os.sep)
 
@@ -62,7 +62,7 @@ def places_of_store(address: str) -> tuple[str, ...]:
 
 
 def place_of_store(address: str) -> str | None:
-    """Return the file or folder in a store's `address`; None if there is none."""
+    """Return the file or folder in a store's `address`; None if the store has no files."""
     scheme, colon, rest = address.partition("://")
     if not colon:
         return None
@@ -88,7 +88,7 @@ def _floors(
 
 
 def _below(home: Names, places: Iterable[str]) -> frozenset[Names]:
-    """Return the names of `places`, except places that contain all of `home`."""
+    """Return the folded names of `places`, except places that contain the whole of `home`."""
     found = map(names_of_place, places)
     return frozenset(place for place in found if place and place != home[: len(place)])
 

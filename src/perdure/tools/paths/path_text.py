@@ -22,7 +22,7 @@ def names_of_text(path: str) -> list[str]:
 
 
 def _is_dots(name: str) -> bool:
-    """Return True if `name` looks like ``.`` or ``..`` but is another name."""
+    """Return True if `name` looks like ``.`` or ``..`` but is a different name."""
     shown = unicodedata.normalize("NFKC", name)
     seen = "".join(c for c in shown if unicodedata.category(c) != "Cf")
     return seen in (".", "..") and name not in (".", "..")

@@ -1,7 +1,7 @@
-"""Read perdure's own files in an untrusted folder, by the rules for tools.
+"""Read perdure's own files in an untrusted folder, by the same rules as for tools.
 
-The rules are those of a tool that receives the path (`jail`), with a size limit: links cannot leave
-the folder, files on the floors are not read, and no file blocks.
+The rules are those for a tool that receives the path (`jail`), with a size limit: links cannot lead
+out of the folder, files on the floors are not read, and no file blocks the reader.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ def text_inside(root: Path, path: str, *, record: Path | None = None) -> str:
 
 
 def read_named(path: Path) -> str:
-    """Return the UTF-8 text of the file `path` that a person named. Never leaves its folder.
+    """Return the UTF-8 text of the file `path` that a person named.
 
-    Links in the current directory may lead anywhere inside it. Blocks.
+    Links out of the file's folder are not followed.
+
+    For a file in the current directory, links may lead anywhere inside this directory. Blocks.
     """
     whole, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - links stay as they are
     root = here if whole.is_relative_to(here) else whole.parent
@@ -64,14 +66,15 @@ def read_named(path: Path) -> str:
 
 
 def is_there(root: Path, path: str) -> bool:
-    """Return True if `root` contains `path`, even as a dangling link."""
+    """Return True if `root` contains `path`, even if `path` is a dangling link."""
     return os.path.lexists(root / path)
 
 
 def require_writable(root: Path, folder: Path) -> None:
     """Reject `folder` as a record folder in the workspace `root` if tools could not write there.
 
-    A folder in `root` must not lead outside; a folder elsewhere must not be on the floors. Blocks.
+    If `folder` is below `root`, its path must not lead outside; otherwise it must not be on the
+    floors. Blocks.
     """
     top, place = Path(os.path.realpath(root)), Path(os.path.abspath(folder))  # noqa: PTH100 - a link is to be seen
     base = Path(os.path.abspath(root))  # noqa: PTH100 - a link is to be seen

@@ -49,7 +49,7 @@ def remove_scratch(folder: Path) -> None:
 
 
 def below(path: str) -> str | None:
-    """Return the part of `path` below the scratch directory; None if it leads elsewhere."""
+    """Return the part of `path` below the scratch directory; None if `path` leads elsewhere."""
     first, _, rest = path.partition("/")
     return rest if first == NAME else None
 

@@ -32,7 +32,7 @@ class Found(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return its own name."""
+        """Return the entry's own name."""
         return self.names[-1]
 
 
@@ -51,9 +51,10 @@ class TooMuch(Exception):
 
 
 def files_below(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield each file's names from the jail's root, and its descriptor, open until the next.
+    """Yield each file's names from the jail's root, and a descriptor, open until the next file.
 
-    For a directory: the files that match `glob`, at any depth; files with credentials are skipped.
+    If the path is a directory, yields the files that match `glob`, at any depth; files with
+    credentials are skipped.
     Raises: TooMuch.
     """
     if start.is_file:
@@ -111,9 +112,10 @@ def _kind_of(entry: os.DirEntry[str]) -> Literal["file", "directory", "link", "o
 def matches(pattern: str, names: tuple[str, ...]) -> bool:
     """Return True if the path `names` matches the glob `pattern`.
 
-    A pattern without a slash is compared with the last name. A pattern with a slash is compared
-    with the whole path, where ``**`` matches any number of directories. `*`, `?` and `[...]` match
-    only within one name. Takes at most (parts of the pattern) times (names) comparisons.
+    A pattern without a slash is compared with the last name of the path. A pattern with a slash is
+    compared with the whole path, where ``**`` matches any number of directories. `*`, `?` and
+    `[...]` match only within one name. Takes at most as many comparisons as parts of the pattern
+    times `names`.
     Raises: LimitExceeded if the pattern is too long.
     """
     require_within("glob_characters", len(pattern), "the glob pattern")
@@ -130,7 +132,7 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
 
 
 def _past_stars(parts: tuple[str, ...], reached: set[int]) -> set[int]:
-    """Return the positions `reached` in a pattern, and the positions after each ``**`` there."""
+    """Return the positions `reached` in a pattern, and those after each ``**`` that follows."""
     found: set[int] = set()
     for place in reached:
         at = place
