@@ -1,7 +1,8 @@
-"""Find and open the store of a command, and create it if requested.
+"""Finds and opens the store of a command, and creates it if requested.
 
-Reading creates no store. Commands that read require an existing store (`cli/store_options.py`); for
-`init` and completion, a missing store is an empty store in memory.
+Commands that only read create no store. They require that the store exists
+(`cli/store_options.py`); but for `init` and completion, a missing store counts as an empty store in
+memory.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from perdure.stores.maintenance.file_lock import in_turn
 
 
 def store_address(named: str | None) -> str:
-    """Return the store of a command: `named`, or $PERDURE_STORE, or the user's setting.
+    """Return the address of the store: `named`, or $PERDURE_STORE, or the user's setting.
 
-    The default is a file in the user's data folder.
-    Raises: ConfigError when the settings cannot be read, or the home folder is missing or invalid.
+    The default is the address of a file in the user's data folder.
+    Raises: ConfigError if the settings cannot be read, or if the home folder is missing or invalid.
     """
     return check_address(configured_address(named))
 
@@ -46,7 +47,7 @@ def file_address(file: Path) -> str:
 
 
 def is_missing(address: str) -> bool:
-    """Whether the store is a file or folder that does not exist."""
+    """Whether the address is that of a file or folder that does not exist."""
     file = database_file(address)
     if file is not None:
         return not file.exists()
@@ -55,7 +56,7 @@ def is_missing(address: str) -> bool:
 
 @asynccontextmanager
 async def writable_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
-    """Open the store, and create it if missing, for an ``async with``.
+    """Open the store, for an ``async with``; create it if it does not exist.
 
     Raises: the errors of `perdure.open`.
     """
@@ -73,7 +74,7 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
 
 @asynccontextmanager
 async def existing_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
-    """Open the store, or an empty one in memory if missing, for an ``async with``.
+    """Open the store, for an ``async with``; if it does not exist, open an empty one in memory.
 
     Raises: the errors of `perdure.open`.
     """
@@ -93,7 +94,7 @@ def scratch_store() -> AbstractAsyncContextManager[Store]:
 
 @asynccontextmanager
 async def copied_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
-    """Open the existing source store of a copy, for an ``async with``.
+    """Open the store that a copy reads from, for an ``async with``; it must exist.
 
     Raises: as `open_copied`.
     """
@@ -112,14 +113,14 @@ _REFUSED = "the keyring did not take the key, so the store is plain; see `perdur
 
 
 def is_at_terminal() -> bool:
-    """Whether a terminal is available for questions."""
+    """Whether there is a terminal at which a person can answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask_consent() -> bool:
-    """Return a person's answer to `QUESTION`, yes by default.
+    """Return a person's answer to `QUESTION`; the default is yes.
 
-    Raises: typer.Abort without an answer.
+    Raises: typer.Abort if the person gives no answer.
     """
     # Imported lazily: completion opens stores, and has no time to load typer.
     confirm: Callable[..., bool] = importlib.import_module("typer").confirm
@@ -127,7 +128,7 @@ def ask_consent() -> bool:
 
 
 def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey | None:
-    """Return the key for a new store at `address`, stored in the keyring; None: no own key.
+    """Return a key for a new store at `address`, stored in the keyring; None: no key of its own.
 
     Raises: the errors of `configured_key`.
     """
@@ -139,7 +140,7 @@ def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey
 
 @contextmanager
 def _interruptible() -> Generator[None]:
-    """Make Ctrl-C end a blocking call: the loop's handler only cancels the waiting task."""
+    """Let Ctrl-C end a blocking call; the loop's handler would only cancel the waiting task."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -148,7 +149,7 @@ def _interruptible() -> Generator[None]:
 
 
 def _kept_key(address: str) -> StoreKey | None:
-    """Return the store's key in the keyring; None if the keyring is not usable."""
+    """Return the store's key from the keyring; None if no keyring can be used."""
     folder = Path(address.removeprefix(_SQLITE)).absolute().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The agents available in a folder, and the limits of a project's agents.
+"""The agents available in a folder, and how a project's agents are limited.
 
-A project's agent comes with a cloned repository. If the agent is chosen by its id, it gets only the
-user's permissions, starts no program and has none of the user's MCP servers. Naming its file means
-trusting its content.
+A project's agent comes with a repository that was cloned from elsewhere. If the agent is chosen by
+its id, it gets only the user's permissions, starts no program and has none of the user's MCP
+servers. A user who names the agent's file trusts the content of the file.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _WHERE_ALLOWED: Mapping[str, str] = {
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A chosen agent. `notes` lists the rights that it does not get.
+    """A chosen agent. `notes` lists the rights that the agent does not get.
 
-    `is_own`: the file belongs to the user, or the user named it; otherwise it belongs to the
-    project.
+    `is_own` is True if the file belongs to the user or the user named it; otherwise, it belongs to
+    the project.
     """
 
     agent: Agent
@@ -53,7 +53,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 def agents_here(start: Path, environment: Mapping[str, str]) -> tuple[FoundAgentFile, ...]:
-    """Return every agent file of the project around `start` and of the user."""
+    """Return every agent file of the project around `start`, and every agent file of the user."""
     return agents_found(cast("Mapping[AgentPlace, Path]", agent_folders(start, environment)))
 
 
@@ -61,8 +61,8 @@ def chosen_agent(named: str, found: Sequence[FoundAgentFile], allowed: Permissio
     """Return the agent `named`: a file, or an id among `found`.
 
     `allowed` are the user's permissions for a project's agent.
-    Raises: AgentNotFound; InvalidAgentFile; ConfigError for a duplicate id, or a project's agent
-    that would start programs.
+    Raises: AgentNotFound; InvalidAgentFile; ConfigError if an id is not unique, or if a project's
+    agent would start programs.
     """
     if is_file_name(named):
         if not Path(named).exists():
@@ -81,12 +81,12 @@ def chosen_agent(named: str, found: Sequence[FoundAgentFile], allowed: Permissio
 
 
 def is_file_name(named: str) -> bool:
-    """Whether `named` is a file and not an id."""
+    """Whether `named` is a file name, not an id."""
     return named.endswith((".yaml", ".yml")) or os.sep in named
 
 
 async def require_own_agent(store: Store, session: StreamId, named: str) -> None:
-    """Check that `named` is the id of the agent in force in `session`, if there is one.
+    """Raise an error if an agent is in force in `session` and `named` is not the id of this agent.
 
     Raises: WrongArgument.
     """
@@ -104,7 +104,10 @@ async def require_own_agent(store: Store, session: StreamId, named: str) -> None
 def invocable(
     found: Sequence[FoundAgentFile], allowed: Permissions, but: Agent
 ) -> tuple[Agent, ...]:
-    """Return the readable agents of `found`, except `but`, that may be invoked; each id once."""
+    """Return the readable agents in `found` that may be invoked, except `but`.
+
+    Each id occurs only once.
+    """
     ids = [filed.id for filed in found]
     usable = [
         _restrict(filed.agent, filed.file, allowed).agent

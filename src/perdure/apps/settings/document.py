@@ -1,8 +1,8 @@
 """The keys of a settings file, the layers that may set them, and their defaults.
 
-A project's file comes with a cloned repository. So the file can only set the project's namespace
-and restrict the user's permissions. A project's file cannot choose a model or a store (which would
-send data elsewhere), and cannot allow commands, hosts or spending.
+A project's file comes with a cloned repository. So it can only set the project's namespace and
+restrict the user's permissions. It cannot choose a model or a store, because that would send data
+elsewhere, and it cannot allow commands, hosts or spending.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
 def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> Permissions:
-    """Return permissions for `commands` (patterns if they contain ``*`` or ``?``) and `domains`.
+    """Return permissions for `domains` and `commands`; a command with ``*`` or ``?`` is a pattern.
 
     Raises: ConfigError for an invalid command or domain.
     """
@@ -46,7 +46,7 @@ def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> P
 
 
 def search_permissions(endpoint: str) -> Permissions:
-    """Return permissions for the search engine at `endpoint`, also local ones over http.
+    """Return permissions for the search engine at `endpoint`; it may be a local one over http.
 
     Raises: ConfigError for an invalid address.
     """
@@ -60,7 +60,7 @@ Theme = Literal["auto", "dark", "light", "terminal"]
 
 
 class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Settings of new chats on the command line."""
+    """The settings of new chats on the command line."""
 
     model: Annotated[Text | None, Meta(description="The model, as provider:name.")] = None
     agent: Annotated[Text | None, Meta(description="The agent, by its id.")] = None
@@ -214,7 +214,7 @@ class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """MCP servers. Each server is validated alone, so an invalid one does not affect others."""
+    """MCP servers. Each is validated by itself, so an invalid one does not affect others."""
 
     servers: Annotated[
         dict[str, FiledServer] | None, Meta(description="Servers by the name agents know them by.")
@@ -222,7 +222,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A settings file as written."""
+    """The content of a settings file, as it was written."""
 
     chat: ChatSettings = ChatSettings()
     store: StoreSettings = StoreSettings()

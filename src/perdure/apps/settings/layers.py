@@ -1,7 +1,7 @@
 """The effective settings: each key from the layer with the highest priority.
 
-Built-in < the user's file < the project's file < the environment < the command line. For keys that
-a project can only restrict, the stricter value of the project and the user applies.
+Built-in < the user's file < the project's file < the environment < the command line. If a project
+can only restrict a key, the stricter of the project's and the user's values applies.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 class Said(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A value of a key in a layer. `where` is a file and line, or a variable."""
+    """A value of a key, as set in a layer.
+
+    `where` is a file and line, or the name of a variable.
+    """
 
     value: object
     source: Source
@@ -46,7 +49,7 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """The effective value of `key`, and the overridden values, highest priority first."""
+    """The effective value of `key`, and the values it overrides, highest priority first."""
 
     key: str
     said: Said
@@ -54,7 +57,7 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class FaultyServer(msgspec.Struct, frozen=True):
-    """An invalid MCP server of a settings file; each of `faults` has its line."""
+    """An invalid MCP server in a settings file; each of `faults` contains its line number."""
 
     name: str
     file: Path
@@ -62,7 +65,7 @@ class FaultyServer(msgspec.Struct, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """The content of one file. Shape: values by dotted key, only for keys in the file."""
+    """The content of one file. Shape: dotted key -> value, only for keys in the file."""
 
     source: Source
     file: Path
@@ -74,9 +77,9 @@ class Layer(msgspec.Struct, frozen=True):
 class Configuration:
     """The layers for a process with `environment` in the folder `start`.
 
-    `is_lenient` omits invalid MCP servers, which are in `faulty_servers`.
-    Raises: InvalidSettings with every error of a file and its line; ConfigError for an unreadable
-    file.
+    If `is_lenient`, invalid MCP servers are left out; `faulty_servers` contains them.
+    Raises: InvalidSettings, which lists every error of a file with its line; ConfigError if a file
+    cannot be read.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class Configuration:
 
     @property
     def faulty_servers(self) -> tuple[FaultyServer, ...]:
-        """The omitted MCP servers."""
+        """The invalid MCP servers that were left out."""
         return tuple(each for layer in self._layers for each in layer.faulty_servers)
 
     def value(self, key: str) -> Any:
@@ -117,19 +120,19 @@ class Configuration:
 
     @property
     def timeouts(self) -> dict[str, Any]:
-        """Timeouts of a model's provider, by field of `Agent`. Units: seconds or None."""
+        """The timeouts for a model's provider, by field name of `Agent`. Units: seconds or None."""
         names = ("first_byte_timeout_s", "stream_idle_timeout_s")
         return {name: self.value(f"chat.{name}") for name in names}
 
     @property
     def budget(self) -> dict[str, Any]:
-        """The budget of a session and the reaction to its end, by field of `Agent`."""
+        """The budget of a session and what happens when it is used up, by field name of `Agent`."""
         names = ("max_cost_microcents", "on_exceed")
         return {name: self.value(f"chat.{name}") for name in names}
 
     @property
     def prices(self) -> dict[str, Price]:
-        """The prices of the settings, by model."""
+        """The prices from the settings, by model."""
         filed: Mapping[str, FiledPrice] = self.value("models.prices")
         return {model: price.price for model, price in filed.items()}
 
@@ -140,9 +143,11 @@ class Configuration:
     def explain(
         self, key: str, typed: object = None, option: str | None = None, *, has_lines: bool = True
     ) -> Explained:
-        """Return the value of `key` and its source. `typed` is the value of `option`.
+        """Return the value of `key` and where it comes from.
 
-        Raises: ConfigError for an unknown key.
+        `typed` is the value of the command line option `option`.
+
+        Raises: ConfigError if the key is unknown.
         """
         if key not in BUILT_IN:
             raise ConfigError(f"unknown setting {key!r}; there are: {', '.join(BUILT_IN)}")
@@ -171,7 +176,7 @@ class Configuration:
 
 
 def _nearer(key: str, now: Said, before: Said) -> tuple[Said, Said]:
-    """Return the effective value of the two, and the other value."""
+    """Return which of the two values is effective, and then the other value."""
     if now.source != "project" or key not in AT_MOST:
         return now, before
     if AT_MOST[key](before.value, now.value) == now.value:
@@ -212,7 +217,7 @@ def _layer(source: Source, file: Path, persons: Path, *, is_lenient: bool = Fals
 def _without_faulty(
     file: Path, data: dict[str, object], text: str
 ) -> tuple[dict[str, object], tuple[FaultyServer, ...]]:
-    """Return `data` without the invalid MCP servers, and these servers."""
+    """Return `data` without the invalid MCP servers, and a list of these servers."""
     table = data.get("mcp")
     servers = cast("dict[str, object]", table).get("servers") if isinstance(table, dict) else None
     named = cast("dict[str, object]", servers) if isinstance(servers, dict) else {}

@@ -1,7 +1,7 @@
-"""The line of each key in a TOML file, which the TOML reader does not report.
+"""Finds the line of each key in a TOML file, because the TOML reader does not report it.
 
-Only for valid TOML. Statements are split at quotes and brackets; the TOML reader parses each key
-alone.
+The text must be valid TOML. Statements are split at quotes and brackets; the TOML reader then
+parses each key by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def lines_of(text: str) -> dict[Path, int]:
     """Return the line of every table and key in the TOML `text`, and of the items of arrays.
 
     Units: lines count from 1. Shape: keys inside an inline table have the line of that table; the
-    first item of an array has ``[0]`` after the path of its key.
+    path of an array's first item is the array's path with ``[0]``.
     """
     found: dict[Path, int] = {}
     table: Path = ()
@@ -50,7 +50,7 @@ def _note(found: dict[Path, int], path: Path, line: int) -> None:
 
 
 def _item_lines(value: str, line: int) -> Iterator[int]:
-    """Yield the line of each item of `value`, which begins at `line`, if it is an array."""
+    """If `value`, which begins at `line`, is an array, yield the line of each item."""
     depth, is_begun = 0, False
     for piece in _PIECE.finditer(value if value.lstrip().startswith("[") else ""):
         word = piece.group()
@@ -64,7 +64,7 @@ def _item_lines(value: str, line: int) -> Iterator[int]:
 
 
 def _path_of(toml: str) -> Path:
-    """Return the path of keys in a document with one table or key."""
+    """Return the path of keys in a document that contains only one table or key."""
     path: list[str] = []
     value: object = tomllib.loads(toml)
     while isinstance(value, dict | list) and value:
@@ -77,7 +77,7 @@ def _path_of(toml: str) -> Path:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each statement without its comment, and its first line."""
+    """Yield each statement without comments, and the number of its first line."""
     depth, begun, line, start_line = 0, 0, 1, 1
     kept: list[str] = []
     for token in _TOKEN.finditer(text):
@@ -100,7 +100,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def nodes_of(data: Mapping[str, object], text: str) -> YamlNode:
-    """Return `data`, read from the TOML `text`, as nodes with lines."""
+    """Return `data`, which was read from the TOML `text`, as nodes with line numbers."""
     return _node(data, (), lines_of(text), 1)
 
 

@@ -1,6 +1,7 @@
-"""Read a single setting.
+"""Reads a single setting.
 
-Imports little, because every command loads it. The file reader is loaded only if there are files.
+This module imports little, because every command loads it. The reader of settings files is loaded
+only if there are files.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from perdure.errors import ConfigError, PerdureError
 def setting(
     key: str, start: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return the value of `key` in the settings files and `environment`; None without one.
+    """Return the value of `key` from the settings files and `environment`; None if it is not set.
 
     Invalid MCP servers are reported only by commands that use servers. `start` and `environment`
     default to the values of this process.
@@ -37,7 +38,8 @@ def setting(
 def apply_limits(environment: Mapping[str, str] | None = None) -> None:
     """Apply the limits of the user's settings to this process.
 
-    Commands that use the settings report unreadable settings.
+    If the settings cannot be read, the commands that use settings report it; this function does
+    not.
     """
     environment = os.environ if environment is None else environment
     try:
@@ -59,7 +61,7 @@ AGENTS = "agents"
 
 
 def person_file(environment: Mapping[str, str]) -> Path:
-    """Return the path of the user's settings file, which may not exist.
+    """Return the path of the user's settings file; the file may not exist.
 
     Without a home folder, the path is below the null device, where no file can exist.
     """
@@ -72,7 +74,7 @@ def person_file(environment: Mapping[str, str]) -> Path:
 def project_file(start: Path) -> Path | None:
     """Return the settings file of the project around `start`; None outside of a project.
 
-    The home folder is not a project: its files do not apply to the folders below.
+    The home folder is not a project: files in it do not apply to the folders below it.
     """
     for each in _folders_around(start):
         if (each / FILE).is_file():
@@ -83,8 +85,8 @@ def project_file(start: Path) -> Path | None:
 def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path]:
     """Return the folders of agent files: ``project`` if `start` is in a project, then ``user``.
 
-    A folder of agents needs no settings file: the nearest folder with agents or settings is the
-    project.
+    A project needs no settings file to have a folder of agents: the nearest folder with agents or
+    settings is the project.
     """
     around = _folders_around(start)
     found = (
@@ -96,7 +98,7 @@ def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path
 
 
 def _folders_around(start: Path) -> Iterator[Path]:
-    """Return the places of a project's files around `start`, the nearest first."""
+    """Return the folders around `start` that may contain a project's files, the nearest first."""
     folder = start.absolute()
     home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
     return (each / FOLDER for each in (folder, *folder.parents) if str(each) != home)

@@ -23,7 +23,7 @@ SETTINGS = "settings"
 
 
 class ServerNotFound(ConfigError):
-    """No MCP server has that name. `known` lists the valid names."""
+    """No MCP server has that name. `known` lists the valid server names."""
 
     code = "mcp_server_not_found"
 
@@ -36,10 +36,10 @@ class ServerNotFound(ConfigError):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """A server and its source: the settings, or an agent file.
+    """An MCP server, and where it is defined: in the settings, or in an agent file.
 
-    `is_own`: the file belongs to the user, or the user named it; otherwise it belongs to the
-    project.
+    `is_own` is True if the file belongs to the user or the user named it; otherwise, it belongs to
+    the project.
     """
 
     server: McpServer
@@ -49,7 +49,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def servers_of(configuration: Configuration) -> tuple[McpServer, ...]:
-    """Return the servers of the settings, which every agent may name."""
+    """Return the servers from the settings; every agent may use them by name."""
     filed = configuration.value("mcp.servers")
     return tuple(each.server(name) for name, each in filed.items())
 
@@ -67,7 +67,7 @@ def known_servers(
 def server_named(name: str, known: Sequence[Known]) -> Known:
     """Return the server `name` of `known`.
 
-    Raises: ServerNotFound; ConfigError for an ambiguous name, and for a project's server.
+    Raises: ServerNotFound; ConfigError if the name is ambiguous, or if the server is a project's.
     """
     fitting = [each for each in known if each.server.name == name]
     if not fitting:

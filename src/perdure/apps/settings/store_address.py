@@ -1,4 +1,7 @@
-"""The address of a command's store. Imports little, because completion runs at each key press."""
+"""Finds the address of the store that a command uses.
+
+This module imports little, because completion runs at each key press.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ NAMESPACE = "default"
 
 
 def configured_address(named: str | None) -> str:
-    """Return the address of a command's store, unchecked; `named` comes before the settings.
+    """Return the address of the store, unchecked; `named` has priority over the settings.
 
-    The order is `named`, $PERDURE_STORE, the user's setting, a file in the user's data folder.
-    Raises: as `setting`; ConfigError without a home folder, and for an empty $PERDURE_STORE.
+    The order of priority is: `named`, $PERDURE_STORE, the user's setting, a file in the user's data
+    folder.
+    Raises: the errors of `setting`; ConfigError if there is no home folder, or if $PERDURE_STORE is
+    empty.
     """
     chosen = named or environment_address(os.environ) or setting("store.address")
     return chosen or default_address(os.environ, sys.platform)

@@ -1,4 +1,7 @@
-"""Errors of a settings file with their lines. Loaded only if there are errors."""
+"""Reports the errors of a settings file with their lines.
+
+The module is loaded only if there are errors.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from perdure.yaml.typed_reader import read_as
 def faults_in(
     data: Mapping[str, object], text: str, person_file: Path, *, is_project: bool
 ) -> tuple[str, ...]:
-    """Return the errors of `data`, read from the TOML `text`, and forbidden keys of a project.
+    """Return the errors of `data`, read from the TOML `text`, and keys that a project may not set.
 
     `person_file` is the settings file in which the user can set these keys.
     """
@@ -51,7 +54,7 @@ def faulty_servers(data: Mapping[str, object], text: str) -> dict[str, tuple[str
 
 
 def _servers(root: YamlNode) -> Iterator[tuple[YamlNode, YamlNode]]:
-    """Return the tables ``[mcp.servers.NAME]``, each with the node of its name."""
+    """Return the tables ``[mcp.servers.NAME]``, each with the node that contains its name."""
     for table, fields in root.pairs:
         for key, servers in fields.pairs:
             if (table.text, key.text) == ("mcp", "servers"):

@@ -1,1 +1,1 @@
-"""``perdure init``: a folder becomes a project."""
+"""``perdure init``: turns a folder into a project."""

@@ -1,4 +1,4 @@
-"""``perdure init``: turn a folder into a project, and suggest the next commands."""
+"""``perdure init``: turns a folder into a project, and suggests the next commands."""
 
 from __future__ import annotations
 
@@ -68,14 +68,17 @@ _LONGEST = 60
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A file of the project. `is_new`: the file was written now; otherwise it existed before."""
+    """A file of the project.
+
+    `is_new` is True if the file was written now, False if it existed before.
+    """
 
     path: Path
     is_new: bool
 
 
 def namespace_for(folder: Path) -> str:
-    """Return a namespace named after `folder`: letters, digits, dots, dashes."""
+    """Return a namespace with the name of `folder`, reduced to letters, digits, dots and dashes."""
     words = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._")
     return words[:_LONGEST] or _NO_NAME
 
@@ -195,7 +198,7 @@ def _lines(
 
 
 def _to_type() -> Iterator[tuple[str, str]]:
-    """Return commands to try next, depending on this machine."""
+    """Return commands that the user can try next, depending on what this machine has."""
     states = provider_states(os.environ)
     ready = [state.name for state in states if state.status == "configured"]
     real = [name for name in ready if name != "scripted"]

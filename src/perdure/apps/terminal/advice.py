@@ -1,4 +1,4 @@
-"""Replaces library calls in error messages with commands to type."""
+"""Replaces references to library calls in error messages with commands to type."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def with_commands(
     facts: Mapping[str, object] | None = None,
     commands: Mapping[str, str] = ADVICE,
 ) -> str:
-    """Return `text` of the library with its calls replaced by `commands`.
+    """Return the library's message `text` with its calls replaced by `commands`.
 
-    Advice about a fact that `facts` lacks is not changed.
+    Advice that needs a value missing in `facts` is not changed.
     """
     known = {name: str(value) for name, value in (facts or {}).items()}
     for call, command in commands.items():
@@ -99,7 +99,7 @@ def message_of(error: PerdureError) -> str:
 
 
 def report_of(error: PerdureError) -> str:
-    """Return the message of `error`; each of several errors of one file has its own line."""
+    """Return the message of `error`; if it reports several errors of a file, one line for each."""
     if not isinstance(error, InvalidAgentFile | InvalidSettings | InvalidWorkflow):
         return message_of(error)
     if len(error.faults) == 1:
@@ -109,12 +109,15 @@ def report_of(error: PerdureError) -> str:
 
 
 def chat_message_of(error: PerdureError) -> str:
-    """Return the message of `error` for somebody who types in a chat."""
+    """Return the message of `error` for a user who types in a chat."""
     return with_commands(message_of(error), error.facts(), IN_CHAT)
 
 
 def nothing_to_compact(tokens: int, kept: int | None) -> str:
-    """Return why a context of `tokens` has nothing to compact; `kept` tokens never change. Pure."""
+    """Return why a context of `tokens` has nothing to compact.
+
+    The newest `kept` tokens are never summarized. Pure.
+    """
     if kept is None:
         return f"Nothing to compact: all of {tokens:,} tokens is recent."
     return (

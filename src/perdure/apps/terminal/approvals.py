@@ -1,7 +1,7 @@
-"""Format an approval: every argument, the bound facts, and the effect of "always".
+"""Formats an approval: every argument, the facts it is bound to, and the effect of "always".
 
-A bar precedes text of a model, so that it cannot imitate a line of perdure. Invisible characters
-are shown as numbers, and words with look-alike letters are reported.
+Each line of model text begins with a bar, so that the text cannot imitate a line of perdure.
+Invisible characters are shown as numbers, and words that contain look-alike letters are reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FEW_LINES = 12
 
 
 class Approval(Protocol):
-    """The displayed parts of a question."""
+    """The parts of a question that are displayed."""
 
     @property
     def arguments(self) -> Mapping[str, object] | None: ...
@@ -49,10 +49,10 @@ class Approval(Protocol):
 
 
 def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterator[str]:
-    """Return the lines of `asked`, at most `limit` per argument and of the diff.
+    """Return the lines of `asked`, with at most `limit` lines per argument and of the diff.
 
-    With `limit` None the lines are complete: also a text whose lines the diff repeats, and hashes
-    in full.
+    With `limit` None, nothing is left out: hashes are complete, and a text is shown even if the
+    diff repeats its lines.
     """
     arguments, bound, diff = asked.arguments or {}, asked.bound or {}, asked.diff or ""
     for name, value in arguments.items():
@@ -128,7 +128,7 @@ def _ended(text: str) -> str:
 
 
 def short_hashes(text: str) -> str:
-    """Return `text` with the first digits of each hash, and without the inode of a folder."""
+    """Return `text` with each hash shortened to its first digits, and without a folder's inode."""
     return _inode.sub("", _hash.sub(r"\1\2…", text))
 
 
@@ -141,7 +141,7 @@ _HASHED = frozenset({"content", "after", "permissions"})
 
 
 def _is_repeated(value: object, diff: str) -> bool:
-    """Whether `value` is a text of several lines, each of which is a line of `diff`."""
+    """Whether `value` is a text of several lines, all of which also occur in `diff`."""
     if not isinstance(value, str) or "\n" not in value:
         return False
     shown = {line[1:] for line in diff.split("\n")}
@@ -178,12 +178,12 @@ def _block(text: str, limit: int | None) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Return `text` on one line."""
+    """Return `text` as a single line."""
     return reveal(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
 
 
 def _mixed_script_word(text: str) -> str:
-    """Return the first word in `text` that mixes Latin letters with look-alikes."""
+    """Return the first word in `text` that mixes Latin letters with letters that look like them."""
     for word in _words.findall(text) if not text.isascii() else ():
         if any(c.isascii() for c in word) and any(_alike.match(c) for c in word):
             numbers = ", ".join(dict.fromkeys(f"U+{ord(c):04X}" for c in word if not c.isascii()))

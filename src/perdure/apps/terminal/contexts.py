@@ -1,10 +1,11 @@
-"""Display the context of a model in full: messages, sizes, entries and reasons.
+"""Displays the context of a model in full: messages, sizes, entries and reasons.
 
 Shape of the JSON: ``{"model", "thinking_level", "tokens", "messages": [{"role", "parts",
-"entry_id"}], "dropped", "last_turn"}``. If the session has an agent, also ``"tools"``, the names of
-its tools, and ``"system"`` if it has instructions. The log has no schemas of tools, only hashes.
-``"last_turn"`` is null before the first turn. Afterwards it is ``{"turn", "recalled": [{"kind",
-"id", "text", "words", "why", "score", "source"}], "problem", "trimmed"}``.
+"entry_id"}], "dropped", "last_turn"}``. If the session has an agent, the JSON also has ``"tools"``,
+the names of the agent's tools, and ``"system"`` if the agent has instructions. The log contains no
+schemas of tools, only hashes of them. ``"last_turn"`` is null before the first turn. Afterwards it
+is ``{"turn", "recalled": [{"kind", "id", "text", "words", "why", "score", "source"}], "problem",
+"trimmed"}``.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ def context_data(
     last: LastTurn | None = None,
     tools: Sequence[str] | None = None,
 ) -> dict[str, object]:
-    """Return `context` and the memory of the `last` turn as JSON data; `tools` None: no agent."""
+    """Return `context` and the `last` turn's memory as JSON data.
+
+    `tools` is None without an agent.
+    """
     data: dict[str, object] = {
         "model": context.model,
         "thinking_level": context.thinking_level,
@@ -91,9 +95,9 @@ def context_lines(
     style: Style,
     last: LastTurn | None = None,
 ) -> Iterator[str]:
-    """Format `context` for people: a summary with reasons, then the messages in full.
+    """Format `context` for people: first a summary with reasons, then the messages in full.
 
-    The memory of the `last` turn comes before the messages.
+    The lines on the memory of the `last` turn come before the messages.
     """
     yield style.paint(_heading(context), "strong")
     yield from _reasons(context, report, budget_tokens)
@@ -175,7 +179,7 @@ def _trimmed_lines(turn: int, trimmed: Trimmed) -> Iterator[str]:
 
 
 def _agent_lines(report: Report, style: Style) -> Iterator[str]:
-    """Describe what the agent adds to each request: its instructions, and its tools by name."""
+    """Describe what the agent adds to each request: instructions, and tools by name."""
     yield ""
     if report.tools is None:
         yield style.paint("no agent yet: no system prompt and no tools", "faint")
@@ -200,7 +204,10 @@ def _message_heading(each: ContextMessage, report: Report, style: Style) -> str:
 
 
 def _short(entry: EntryId, report: Report) -> str:
-    """Return the number of an entry of this session, or the whole id of another session's entry."""
+    """Return the number of an entry of this session.
+
+    For an entry of another session, return the whole id.
+    """
     stream, _, seq = entry.rpartition("/")
     return seq if stream == report.info.id else entry
 
@@ -237,19 +244,19 @@ def tool_names(messages: Iterable[Message]) -> dict[str, str]:
 
 
 async def chat_context(chat: Chat) -> Context:
-    """Return the context of `chat`; its `tokens` include the agent's instructions and tools."""
+    """Return the context of `chat`; `tokens` includes the agent's instructions and tools."""
     context = await chat.session.context()
     around = unscaled_around(chat.agent.instructions, declared_tools(chat.agent))
     return msgspec.structs.replace(context, tokens=request_tokens(context, around))
 
 
 def declared_tools(agent: Agent) -> list[ToolDeclaration]:
-    """Return the tools of `agent` as a model gets them."""
+    """Return the tools of `agent` in the form that a model receives."""
     return [ToolDeclaration(*each) for each in agent.registry.declarations()]
 
 
 def context_part_lines(agent: Agent, recalled: Sequence[str], context: Context) -> Iterator[str]:
-    """Yield a line with the estimated total, then one per part of a request: name and tokens."""
+    """Yield a line with the estimated total, then a line with the tokens of each request part."""
     tools = declared_tools(agent)
     parts = (
         ("instructions", _size(agent.instructions or ""), ""),

@@ -1,4 +1,4 @@
-"""Costs as text for people."""
+"""Formats costs as text for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perdure.session.records import UsageTotal
 
 
 def cost_text(total: UsageTotal) -> str:
-    """Return the cost for people; ``+`` marks a cost that excludes calls without a price."""
+    """Return the cost as text; ``+`` means that calls without a known price are not included."""
     cost = total.usage.cost_microcents or 0
     if total.unpriced_calls == total.calls > 0:
         return "?"
@@ -17,6 +17,6 @@ def cost_text(total: UsageTotal) -> str:
 
 
 def _rounded(cost: int) -> int:
-    """Round to cents; round amounts below a dollar to hundredths of a cent."""
+    """Round to cents; if the amount is below a dollar, round to hundredths of a cent."""
     step = MICROCENTS_PER_DOLLAR // (100 if cost >= MICROCENTS_PER_DOLLAR else 10_000)
     return (cost + step // 2) // step * step

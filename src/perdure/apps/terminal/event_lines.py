@@ -1,6 +1,7 @@
-"""Print the events of a turn: streamed text, one line per tool call, remarks.
+"""Prints the events of a turn: streamed text, one line per tool call, remarks.
 
-Streamed text is not printed again when its entry arrives; text that was not streamed is printed.
+When the entry of a streamed text arrives, the text is not printed again; other texts are printed
+then.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _Channel = Literal["text", "thinking"]
 
 
 class Teller(Protocol):
-    """A printer of turn events."""
+    """Prints the events of a turn."""
 
     def tell(self, event: AnyEvent) -> None:
         """Print `event`."""
@@ -33,29 +34,32 @@ class Teller(Protocol):
 
 
 class JsonTeller:
-    """Print every event at once as a line of JSON, in wire form."""
+    """Prints each event at once as a line of JSON, in wire form."""
 
     def tell(self, event: AnyEvent) -> None:
         """Write the event."""
         show_json(wire(event), is_flushed=True)
 
     def remark(self, text: str) -> None:
-        """Print nothing: remarks are not part of the event stream."""
+        """Print nothing, because remarks are not part of the event stream."""
 
 
 class QuietTeller:
-    """Print no events, for callers that only want the answer."""
+    """Prints no events, for callers that need only the answer."""
 
     def tell(self, event: AnyEvent) -> None:
         """Nothing."""
 
     def remark(self, text: str) -> None:
-        """Print the text to stderr."""
+        """Print the remark to stderr."""
         remark(text)
 
 
 class TextTeller:
-    """Print events for people. Errors are reported by the code that awaits the turn."""
+    """Prints events for people.
+
+    Errors are not printed here: the code that awaits the turn reports them.
+    """
 
     def __init__(self, style: Style, width: int) -> None:
         self._style = style
@@ -78,12 +82,12 @@ class TextTeller:
                 self._durable(event)
 
     def remark(self, text: str, meaning: Meaning = "faint") -> None:
-        """Print a line between the lines of the conversation."""
+        """Print a remark on a line of its own within the conversation."""
         self.close_line()
         show(self._style.paint(safe(text), meaning), is_flushed=True)
 
     def close_line(self) -> None:
-        """End the streamed line, if there is one."""
+        """End the line of streamed text, if there is one."""
         if self._open is not None:
             show(is_flushed=True)
         self._open = None
@@ -122,7 +126,7 @@ class TextTeller:
                 pass
 
     def _message(self, payload: Mapping[str, object]) -> None:
-        """Print the part of an answer that was not streamed."""
+        """Print those parts of an answer that were not streamed."""
         if payload.get("role") != "assistant":
             return
         said = "\n\n".join(text for text in map(_text_of, _items(payload.get("parts"))) if text)
@@ -171,7 +175,7 @@ def _text_of(part: object) -> str:
 
 
 def _arguments(given: object) -> str:
-    """Format the arguments of a call: a single text argument as it is, others as JSON."""
+    """Format the arguments of a call: if it is a single text, as it is; otherwise as JSON."""
     if not isinstance(given, dict) or not given:
         return ""
     values = list(cast("dict[str, object]", given).values())

@@ -18,11 +18,10 @@ _PLAIN_SHADES = ".:+*#"
 
 
 def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterator[str]:
-    """Return the messages of each day in `found`, up to the week of the newest day.
+    """Return the heat map of the messages per day in `found`, up to the week of the newest day.
 
-    Shows a year, or as many weeks as fit into `width` cells. Each shade covers a quarter of the
-    days.
-    Not empty: `found`.
+    The map covers a year, or as many weeks as fit into `width` cells. Each shade covers a quarter
+    of the days. Not empty: `found`.
     """
     counts = {date.fromisoformat(each.key): each.messages for each in found}
     newest = max(counts)
@@ -46,13 +45,16 @@ def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterat
 
 
 def _shade(count: int, known: Sequence[int], shades: str) -> str:
-    """Return the first of `shades` for 0; otherwise the shade for the rank among `known`."""
+    """Return the first of `shades` for 0.
+
+    For other counts, return the shade for the count's rank among `known`.
+    """
     levels = len(shades) - 1
     return shades[1 + levels * bisect_left(known, count) // len(known)] if count else shades[0]
 
 
 def _months(monday: date, weeks: int, wide: int) -> str:
-    """Return the line with the name of a month above its first whole week."""
+    """Return a line with the name of each month above the month's first whole week."""
     line = " " * _MARGIN
     for week in range(weeks):
         first = monday + timedelta(days=7 * week)

@@ -1,7 +1,7 @@
-"""Lines typed at a terminal, edited with readline: history, completion, and pastes of many lines.
+"""Reads lines at a terminal, edited with readline: history, completion, and pastes of many lines.
 
-A thread waits for the line, so the event loop continues to run. The thread is a daemon, so exiting
-the program never waits for a key.
+A thread waits for the line, so the event loop continues to run. The thread is a daemon, so that the
+program can exit without waiting for a key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PASTE_OFF = b"\x1b[?2004l"
 
 
 def line_editor() -> LineEditor | None:
-    """Return an editor for this terminal; None without a terminal that readline can edit."""
+    """Return an editor for this terminal; None if readline cannot edit on it."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not is_terminal or os.environ.get("TERM", "") in ("", "dumb"):
         return None
@@ -31,7 +31,10 @@ def line_editor() -> LineEditor | None:
 
 
 class LineEditor:
-    """Reads lines with `readline`. A paste is one line of input, with its line breaks."""
+    """Reads lines with `readline`.
+
+    A pasted text is one line of input, and keeps its line breaks.
+    """
 
     def __init__(self, readline: ModuleType) -> None:
         self._readline: Any = readline
@@ -45,17 +48,17 @@ class LineEditor:
 
     @property
     def is_reading(self) -> bool:
-        """Whether a line is being typed, or is typed but was not returned by `read` yet."""
+        """Whether a line is being typed, or was typed and has not been returned by `read` yet."""
         return self._reading is not None
 
     def use_history(self, texts: Iterable[str]) -> None:
-        """Recall `texts`, newest first."""
+        """Let the keys recall `texts`, newest first."""
         self._readline.clear_history()
         for text in reversed(list(texts)):
             self._readline.add_history(text)
 
     def complete_with(self, offers: Callable[[str], list[str]]) -> None:
-        """Complete the word before the cursor with its `offers`."""
+        """Complete the word before the cursor with the `offers` for it."""
 
         def completer(word: str, place: int) -> str | None:
             found = offers(word)
@@ -101,13 +104,13 @@ class LineEditor:
             return
 
     def drop_typed(self) -> None:
-        """Drop typed text that was not read yet: it was not meant as an answer."""
+        """Drop text that was typed and not read yet, because it was not meant as an answer."""
         if self._reading is not None and self._reading.done():
             self._reading = None
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def close(self) -> None:
-        """Restore the earlier state of the terminal."""
+        """Restore the terminal to its earlier state."""
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._before)
         if self._reading is not None and not self._reading.done():
             os.write(sys.stdout.fileno(), _PASTE_OFF)

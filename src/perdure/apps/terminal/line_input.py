@@ -1,7 +1,7 @@
-"""Read typed or piped lines, and handle Ctrl-C, without blocking the event loop.
+"""Reads typed or piped lines, and handles Ctrl-C, without blocking the event loop.
 
-The terminal itself edits the line. This module holds no lock on stdin, so exiting the program never
-waits for a key.
+The terminal itself provides the editing of a line. This module holds no lock on stdin, so the
+program can exit without waiting for a key.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ KEYS = re.compile(r"\x1b(\[[0-9;]*[A-Za-z~]|O.)")
 
 
 def piped_text(most_bytes: int) -> str | None:
-    """Return the text piped into this process, cut a little after `most_bytes`.
+    """Return the text that is piped into this process, cut at slightly more than `most_bytes`.
 
-    Returns "" at a terminal and for an empty input. Returns None if the pipe stays silent for a
-    second: some programs start others with a pipe that they never close.
+    Returns "" if stdin is a terminal, or if the input is empty. Returns None if nothing arrives for
+    a second, because some programs start others with a pipe that they never close.
     """
     descriptor = sys.stdin.fileno()
     if os.isatty(descriptor):
@@ -55,11 +55,11 @@ def is_gone(descriptor: int) -> bool:
 
 
 def typed_ahead(descriptor: int) -> str:
-    """Return the text typed into the terminal before the program reads keys, with its Enters.
+    """Return the text that was typed before the program reads keys, with its line ends.
 
-    Waits until no more text arrives for `PASTE_S`, so a paste is returned as a whole, but about a
+    Waits until no more text arrives for `PASTE_S`, so that a paste is returned as a whole; waits a
     second at most, because a key may be held down. Returns "" at once if nothing was typed, if
-    `descriptor` is no terminal, and in a background job.
+    `descriptor` is no terminal, or if the process is a background job.
     """
     if not os.isatty(descriptor) or _is_in_background(descriptor):
         return ""
@@ -82,7 +82,7 @@ def typed_ahead(descriptor: int) -> str:
 
 
 def _erased(text: str) -> str:
-    """Apply the Backspaces in `text` that came too late for the terminal to apply them."""
+    """Apply the Backspaces in `text` that arrived too late for the terminal to apply."""
     kept: list[str] = []
     for character in text:
         if character not in "\x7f\b":
@@ -100,7 +100,7 @@ def _is_in_background(descriptor: int) -> bool:
 
 
 class TypedLines:
-    """Lines of stdin in order; None at its end."""
+    """The lines of stdin, in order; None at the end of stdin."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = sys.stdin.fileno() if descriptor is None else descriptor
@@ -116,11 +116,11 @@ class TypedLines:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether `next` returns at once."""
+        """Whether `next` would return at once."""
         return not self._lines.empty()
 
     def put_back(self, lines: Iterable[str]) -> None:
-        """Put `lines` before the other unread lines."""
+        """Put `lines` back, before the other unread lines."""
         later = [self._lines.get_nowait() for _ in range(self._lines.qsize())]
         for line in (*lines, *later):
             self._lines.put_nowait(line)
@@ -138,7 +138,10 @@ class TypedLines:
         return line
 
     async def waiting(self, patience_s: float) -> str | None:
-        """Return the next line if it comes within `patience_s`; None otherwise, or at the end."""
+        """Return the next line if it arrives within `patience_s`.
+
+        If it does not arrive, or at the end, return None.
+        """
         if self.has_ended:
             return None
         try:
@@ -184,7 +187,7 @@ class TypedLines:
 
 @contextmanager
 def interrupts(handler: Callable[[], None]) -> Generator[None]:
-    """Make Ctrl-C call `handler` instead of raising, within the block."""
+    """Within the block, make Ctrl-C call `handler` instead of raising KeyboardInterrupt."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, handler)

@@ -1,10 +1,11 @@
-"""Rows of a session's tree in drawing order, with runs of rows folded in large trees.
+"""Rows of a session's tree in drawing order; in large trees, runs of rows are folded.
 
-The current branch is in the first column. Every other branch is to its right, above the entry with
-which the current branch continues. So the last row is the leaf, and the indentation shows the depth
-of branching, not the length of a branch. Pure, and without recursion, for branches of any length.
+The current branch is in the first column. Every other branch is drawn further right, above the
+entry with which the current branch continues. So the leaf is in the last row, and indentation shows
+how deeply branches are nested, not how long they are. The functions are pure and do not recurse, so
+branches can have any length.
 
-Shape: only rows inside a run are folded, between rows that stay visible (`_is_kept`).
+Shape: only rows inside a run are folded; the rows around them stay visible (`_is_kept`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _LANDMARKS = frozenset({Compaction.kind, BranchSummary.kind})
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One entry with its position. `starts`: a side branch or another root begins here."""
+    """One entry, and its position in the drawing.
+
+    `starts` is True if a side branch or another root begins with this row.
+    """
 
     entry: Entry
     depth: int
@@ -43,10 +47,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Fold(msgspec.Struct, frozen=True):
-    """Folded rows: their number, and their roles or kinds.
+    """A run of folded rows: the number of rows, and their roles or kinds.
 
-    `is_branch`: the folded rows are all branches of the row above, not the run between the rows
-    above and below.
+    `is_branch` is True if the folded rows are all branches of the row above; otherwise, they are
+    the run between the rows above and below.
     """
 
     depth: int
@@ -65,11 +69,11 @@ def lines_of(
     limit: int | None = None,
     depth: int | None = None,
 ) -> list[Line]:
-    """Return the tree in about `limit` lines at most, with as much detail as fits.
+    """Return the lines of the tree: about `limit` at most, with as much detail as fits.
 
-    Folds steps inside turns first, then turns, then side branches. Branch points, labels,
-    compactions, ends and the leaf stay visible, so there may be more than `limit` lines. Branches
-    deeper than `depth` are folded in any case. None: no limit.
+    First steps inside turns are folded, then turns, then side branches. Branch points, labels,
+    compactions, ends of branches and the leaf stay visible, so there may be more than `limit`
+    lines. Branches nested deeper than `depth` are always folded. None: no limit.
     """
     rows = list(rows_of(roots, leaf))
     lines = _cut_at(rows, depth)
@@ -88,7 +92,7 @@ def lines_of(
 
 
 def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId]]:
-    """Yield smaller and smaller selections of the rows inside runs: turns, some turns, none."""
+    """Yield smaller and smaller selections of rows inside runs: all turns, some turns, none."""
     inside = [line for line in lines if isinstance(line, Row) and not line.is_kept]
     yield frozenset(_turn_ends(inside))
     asked = [row.entry.id for row in inside if role_of(row.entry) == "user"]
@@ -99,7 +103,7 @@ def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId
 
 
 def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
-    """Return user messages, and the answers directly before them."""
+    """Return user messages, and the answers directly before these messages."""
     answer: EntryId | None = None
     for row in rows:
         role = role_of(row.entry)
@@ -112,7 +116,7 @@ def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
 
 
 def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
-    """Return every entry once, side branches before the rest of their branch."""
+    """Return every entry once; side branches come before the rest of the branch they leave."""
     to_leaf = _path_to(roots, leaf)
     stack: list[tuple[TreeNode, int, bool]] = _siblings(roots, to_leaf, 0, is_root=True)
     while stack:
@@ -131,7 +135,7 @@ def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
 def _siblings(
     nodes: Sequence[TreeNode], to_leaf: set[EntryId], depth: int, *, is_root: bool
 ) -> list[tuple[TreeNode, int, bool]]:
-    """Return the nodes in reverse drawing order; the node on the current branch is drawn last."""
+    """Return the nodes in reverse drawing order: the node on the current branch is drawn last."""
     if not nodes:
         return []
     straight = next((node for node in nodes if node.entry.id in to_leaf), nodes[-1])
@@ -155,7 +159,7 @@ def _path_to(roots: Sequence[TreeNode], leaf: EntryId | None) -> set[EntryId]:
 
 
 def _is_kept(node: TreeNode, leaf: EntryId | None, *, starts: bool) -> bool:
-    """Whether the row shows the shape of the tree or carries a label."""
+    """Whether the row stays visible, because it shows the shape of the tree or has a label."""
     return (
         starts
         or node.label is not None
@@ -166,7 +170,7 @@ def _is_kept(node: TreeNode, leaf: EntryId | None, *, starts: bool) -> bool:
 
 
 def _cut_at(rows: Sequence[Row], depth: int | None) -> list[Line]:
-    """Reduce every branch below `depth` to its first row and a count."""
+    """Reduce every branch nested deeper than `depth` to its first row and a count."""
     if depth is None:
         return list(rows)
     lines: list[Line] = []
@@ -186,7 +190,7 @@ def _cut_at(rows: Sequence[Row], depth: int | None) -> list[Line]:
 
 
 def fold_runs(lines: Iterable[Line], shown: frozenset[EntryId]) -> list[Line]:
-    """Replace the rows inside runs by counts, except those in `shown`."""
+    """Replace the rows inside runs by counts, except the rows in `shown`."""
     result: list[Line] = []
     hidden: list[Row] = []
     for line in lines:
@@ -219,7 +223,7 @@ _LEAST_WHAT = 8
 
 
 class Glyphs(msgspec.Struct, frozen=True):
-    """The characters of the graph. Shape: one cell each."""
+    """The characters for drawing the graph. Shape: each is one cell wide."""
 
     through: str = "│"
     side: str = "├"
@@ -239,7 +243,7 @@ _MARKED = frozenset({Compaction.kind, BranchSummary.kind})
 
 
 def draw(lines: Sequence[Line], own: StreamId, width: int, style: Style) -> Iterator[str]:
-    """Draw `lines` in at most `width` cells each, and mark entries of streams other than `own`."""
+    """Draw `lines`, each at most `width` cells wide; mark entries of streams other than `own`."""
     pen = _Pen(
         own=own,
         width=width,
@@ -258,7 +262,7 @@ def _number_width(lines: Sequence[Line], own: StreamId) -> int:
 
 
 class _Pen(msgspec.Struct, frozen=True):
-    """Draws single lines; the indentation does not grow beyond the depth `deepest`."""
+    """Draws single lines; from the depth `deepest` on, the indentation does not grow."""
 
     own: StreamId
     width: int
@@ -290,7 +294,7 @@ class _Pen(msgspec.Struct, frozen=True):
         return "".join(pieces).rstrip()
 
     def fold(self, fold: Fold) -> str:
-        """Draw the count of folded rows."""
+        """Draw a line with the count of folded rows."""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in fold.kinds)
         graph = " " * (self.number_width + 1) + self._graph(fold.depth, None)
         text = f"{self.glyphs.folded} {fold.count:,} more: {kinds}"
@@ -320,5 +324,5 @@ class _Pen(msgspec.Struct, frozen=True):
         return self.glyphs.spoken if who_of(row.entry)[0] in _SPOKEN else self.glyphs.entry
 
     def _room(self, graph: str) -> int:
-        """Return the cells left for the content and the marks."""
+        """Return how many cells are left for the content and the marks."""
         return self.width - self.number_width - cell_len(graph) - WHO_WIDTH - 4

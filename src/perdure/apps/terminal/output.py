@@ -1,8 +1,8 @@
-"""Output of every command: lines and JSON to stdout, errors and remarks to stderr.
+"""The output of every command: lines and JSON to stdout, errors and remarks to stderr.
 
-All text passes through `printable`, so no text of a model, a tool or a file controls the terminal,
-even if a command forgot `safe`. JSON is escaped instead. A reader that closes stdout (``| head``)
-ends the command quietly: `OutputClosed`.
+All text passes through `printable`, so text of a model, a tool or a file cannot control the
+terminal, even if a command does not call `safe`. JSON does not pass through `printable`: it is
+escaped. If the reader closes stdout (``| head``), the command ends quietly with `OutputClosed`.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _STYLED = re.compile("(" + "|".join(re.escape(code) for code in CODES) + ")")
 
 
 class OutputClosed(Exception):
-    """The reader closed stdout."""
+    """The reader of stdout has closed it."""
 
 
 def prepare_streams() -> None:
     """Make stdout and stderr accept every character, in any locale.
 
-    A closed standard stream reads as empty and discards writes.
+    If a standard stream is closed, reading it returns nothing, and writing to it discards the text.
     """
     _fill_gaps()
     for stream in (sys.stdout, sys.stderr):
@@ -68,7 +68,7 @@ def _fill_gaps() -> None:
 
 
 def width() -> int:
-    """Return the cells in a line: of the terminal, from $COLUMNS, or else 100."""
+    """Return the width of a line in cells: of the terminal, or $COLUMNS, or 100."""
     return max(shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns, NARROWEST)
 
 
@@ -78,7 +78,7 @@ def out_style() -> Style:
 
 
 def printable(text: str) -> str:
-    """Return `text` for a terminal: keep the codes of `Style`, replace other controls by U+FFFD."""
+    """Return `text` for a terminal: codes of `Style` stay, other controls become U+FFFD."""
     if "\x1b" not in text:
         return safe(text)
     pieces = _STYLED.split(text)
@@ -108,7 +108,7 @@ def show_lines(lines: Iterable[str]) -> None:
 
 
 def show_result(data: object, lines: str | Iterable[str], *, as_json: bool) -> None:
-    """Write a result to stdout: with `as_json` its `data` as JSON, otherwise its `lines`.
+    """Write a result to stdout: its `data` as JSON if `as_json`, otherwise its `lines`.
 
     Raises: OutputClosed.
     """
@@ -127,7 +127,7 @@ def show_json(value: object, *, is_flushed: bool = False) -> None:
 
 
 def show_encoded(document: bytes, *, is_flushed: bool = False) -> None:
-    """Write a JSON `document` to stdout as a line, with DEL, C1 and bidi characters escaped.
+    """Write a JSON `document` to stdout as one line; DEL, C1 and bidi characters are escaped.
 
     Raises: OutputClosed.
     """
@@ -137,7 +137,7 @@ def show_encoded(document: bytes, *, is_flushed: bool = False) -> None:
 
 
 def show_file(content: bytes) -> None:
-    """Write the content of a file to stdout: unchanged, or to a terminal as `printable` text.
+    """Write a file's content to stdout: unchanged, or, on a terminal, as `printable` text.
 
     Raises: OutputClosed.
     """
@@ -161,9 +161,9 @@ def remark(text: str) -> None:
 
 
 def show_error(error: PerdureError, *, as_json: bool) -> None:
-    """Write `error` to stderr: one sentence, or with `as_json` its code, message and facts.
+    """Write `error` to stderr: as one sentence, or, if `as_json`, its code, message and facts.
 
-    Secrets in it are masked.
+    Secrets in the message are masked.
     """
     show_failure(error.code, message_of(error), error.facts(), as_json=as_json)
 
@@ -185,7 +185,7 @@ def show_failure(
 
 
 def _wrapped(text: str) -> Iterator[str]:
-    """Return the lines of `text`, broken between words where stderr is a terminal."""
+    """Return the lines of `text`; if stderr is a terminal, they are broken between words."""
     try:
         cells = os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):  # not a terminal
@@ -198,9 +198,9 @@ def _wrapped(text: str) -> Iterator[str]:
 
 
 def close_streams() -> OSError | None:
-    """Flush stdout and stderr; return the error if output was lost.
+    """Flush stdout and stderr; return the error if some output was lost.
 
-    A closed pipe is not an error. Nothing is written to stdout after this call.
+    A closed pipe is not an error. After this call, nothing more can be written to stdout.
     """
     lost: OSError | None = None
     for stream in (sys.stdout, sys.stderr):
@@ -253,5 +253,5 @@ def size(count_bytes: int) -> str:
 
 
 def count_of(number: int, thing: str, things: str | None = None) -> str:
-    """``1 entry``, ``2 entries``: `things` is the plural, by default with an s."""
+    """Return ``1 entry`` or ``2 entries``; the plural is `things`, by default with an s."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"

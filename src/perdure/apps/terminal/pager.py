@@ -1,4 +1,4 @@
-"""The user's pager, which shows long output to a terminal."""
+"""Shows long output in the user's pager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGER = "less -FRX"
 
 
 def show_in_pager(lines: Iterable[str]) -> None:
-    """Write `lines` to $PAGER or less; write them to stdout if stdout is no terminal.
+    """Write `lines` to $PAGER or less; if stdout is no terminal, write them to stdout.
 
     Raises: OutputClosed.
     """

@@ -1,6 +1,6 @@
 """Format an entry on one line: its role, and the beginning of its content.
 
-Shape: a preview is plain text without control characters. Unreadable entries have a preview, too;
+Shape: a preview is plain text without control characters. An unreadable entry has a preview, too:
 no entry of a log makes this module raise an error.
 """
 
@@ -49,7 +49,7 @@ from perdure.session.notes import Answer, Label, Question
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """`who` is the role or kind, `what` the beginning of the content."""
+    """`who` is the role or kind of the entry, `what` is the beginning of its content."""
 
     who: str
     what: str
@@ -83,7 +83,7 @@ def who_of(entry: Entry) -> tuple[str, Meaning]:
 
 
 def role_meaning(role: str) -> Meaning:
-    """Return the colour of a role."""
+    """Return the colour meaning of a role."""
     return _WHO.get(role, (role, "plain"))[1]
 
 
@@ -118,7 +118,7 @@ def _what(body: Body, width: int) -> str:
 
 
 def _custom_line(body: CustomMessage) -> str:
-    """Return the command that the user ran, and its output; or the text of another message."""
+    """Return the command that the user ran, with its output; for other messages, their text."""
     unseen = "" if body.in_context else f" {NOT_SEEN}"
     if (run := shell_run(body.custom_type, body.details)) is None:
         said = " ".join(_part_line(part) for part in body.parts)
@@ -128,7 +128,10 @@ def _custom_line(body: CustomMessage) -> str:
 
 
 def shell_run(custom_type: object, details: object) -> tuple[str, str] | None:
-    """Return the command and the output of a custom message for a command; None for others."""
+    """Return command and output if the custom message records a command of the user.
+
+    Returns None for other messages.
+    """
     match details:
         # pyrefly: ignore[not-callable] # keys of an `object`
         case {"command": str(command), "output": str(output)} if custom_type == BASH:
@@ -156,7 +159,7 @@ def _side_line(body: Body) -> str:
 
 
 def message_line(message: Message, width: int) -> str:
-    """Return the beginning of `message`, then the tools that it calls."""
+    """Return the beginning of `message`, followed by the tools that it calls."""
     said = " ".join(line for part in message.parts if (line := _part_line(part)))
     if message.error:
         said = f"{said} ({message.stop_reason}: {message.error})".lstrip()
@@ -168,7 +171,7 @@ def message_line(message: Message, width: int) -> str:
 
 
 def call_line(call: ToolCallPart) -> str:
-    """Format a tool call as ``name argument``: its first text argument, or all as JSON."""
+    """Format a tool call as ``name argument``: the first text argument, or all of them as JSON."""
     for value in call.args.values():
         if isinstance(value, str) and value.strip():
             return f"{call.name} {value}"
@@ -182,7 +185,7 @@ def _calls_line(calls: tuple[ToolCallPart, ...]) -> str:
 
 
 def _silence(message: Message) -> str:
-    """Return a placeholder for a message without visible text."""
+    """Return a placeholder for a message that has no visible text."""
     thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
     if thoughts:
         return f"(thinking: {thoughts[0].text or 'redacted'})"
@@ -190,7 +193,7 @@ def _silence(message: Message) -> str:
 
 
 def _part_line(part: Part) -> str:
-    """Return the visible text of `part`; thinking and tool calls have none."""
+    """Return the visible text of `part`; thinking and tool calls have no visible text."""
     if isinstance(part, TextPart):
         return part.text
     if isinstance(part, MediaPart):

@@ -1,4 +1,4 @@
-"""A report about one session, shown as text or JSON."""
+"""The report on one session, shown as text or JSON."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NOT_IN_FORCE: Mapping[Withheld, str] = {
 
 
 class ReportedExport(msgspec.Struct, frozen=True):
-    """A file that the session was written to. Units: `at` is Unix milliseconds."""
+    """A file to which the session was exported. Units: `at` is Unix milliseconds."""
 
     at: int
     path: str
@@ -66,14 +66,15 @@ class ReportedExport(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A session at one moment.
+    """The state of a session at one moment.
 
-    Shape: `branch` contains the entries root -> leaf, `system_prompt` the prompt at the start.
-    `tools` are the names of the agent's tools; None without an agent. `cut` is the partial answer
-    after the last message of the branch; it is not in the context. `branches` counts the ends of
-    branches in the tree. `spent` is the usage of the calls in its own log. `earlier` counts the
-    entries of the branch before those in `branch`. `branches` covers the `newest` entries of the
-    tree (None: all). With `is_context_larger` the context has more tokens than given.
+    Shape: `branch` contains the entries in the order root -> leaf; `system_prompt` is the prompt at
+    the start. `tools` are the names of the agent's tools; None if the session has no agent. `cut`
+    is the partial answer after the last message of the branch; the context does not include it.
+    `branches` is the number of branch ends in the tree. `spent` is the usage of the calls in the
+    session's own log. `earlier` is the number of entries of the branch that come before the entries
+    in `branch`. `branches` counts only in the `newest` entries of the tree (None: in all entries).
+    With `is_context_larger`, the context has more tokens than the report states.
     """
 
     info: SessionInfo
@@ -106,9 +107,9 @@ async def report_of(
     last: int | None = None,
     spent: UsageTotal = NOTHING_SPENT,
 ) -> Report:
-    """Return the report about `session`, whose log is in `store` and whose usage is `spent`.
+    """Return the report on `session`, whose log is in `store` and whose usage is `spent`.
 
-    With `last`, reads at most the newest `last` entries of the tree and of the branch.
+    With `last`, at most the newest `last` entries of the tree and of the branch are read.
     """
     state = await store.state(session.id)
     entries = await store.tree(session.id, None if last is None else last + 1)
@@ -150,7 +151,8 @@ async def _context_of(
 ) -> tuple[Context, bool]:
     """Return the context of `session`, or of a window's end, and whether the context is larger.
 
-    If the context covers only the end of a window, `tokens` is exact if its messages report usage.
+    If it covers only the end of a window, `tokens` is exact only if the messages there report
+    usage.
     """
     if not window.earlier:
         return await session.context(), False
@@ -162,10 +164,10 @@ async def _context_of(
 
 
 async def cut_answer(session: Session, store: SessionStore, last: Entry | None) -> str | None:
-    """Return the text of the partial answer after `last`, the end of the branch, or None.
+    """Return the text of the partial answer after `last`, the end of the branch; None without one.
 
-    The partial answer can belong to the open turn, whose process was killed or is still receiving
-    the answer. A damaged turn has none.
+    The partial answer may belong to the open turn: its process was killed, or is still receiving
+    the answer. For a damaged turn, the result is None.
     """
     try:
         turn = await open_turn(store, session.id)
@@ -183,7 +185,7 @@ async def cut_answer(session: Session, store: SessionStore, last: Entry | None) 
 
 
 async def _exports(session: Session, store: SessionStore) -> AsyncIterator[ReportedExport]:
-    """Yield the files that the session itself was exported to, oldest first."""
+    """Yield the files to which the session itself was exported, oldest first."""
     for note in await store.notes(session.id, (SessionExported.kind,)):
         try:
             body = body_of(note)
@@ -194,7 +196,7 @@ async def _exports(session: Session, store: SessionStore) -> AsyncIterator[Repor
 
 
 def report_data(report: Report) -> dict[str, object]:
-    """Return `report` as JSON data, including the fields of a list row."""
+    """Return `report` as JSON data, including the fields of a row in a session list."""
     info = report.info
     context = report.context
     return {
@@ -230,7 +232,7 @@ def report_data(report: Report) -> dict[str, object]:
 
 
 def authority_data(authority: Authority) -> dict[str, object]:
-    """Return the received settings of a session, and whether they are in force, as JSON data."""
+    """Return a session's received settings, and whether each is in force, as JSON data."""
     bound = authority.bound
     agent = {} if bound is None or bound.agent is None else bound.agent
     workspace = {} if bound is None or bound.workspace is None else bound.workspace
@@ -267,7 +269,7 @@ def _authority_facts(authority: Authority) -> Iterator[tuple[str, str]]:
 
 
 def usage_data(usage: Usage) -> dict[str, object]:
-    """Return `usage` with every field, also zeros."""
+    """Return `usage` as JSON data with every field, also fields that are zero."""
     return {**msgspec.structs.asdict(usage), "total_tokens": usage.total_tokens}
 
 
@@ -281,7 +283,7 @@ def _entry_data(entry: Entry, labels: Mapping[EntryId, str]) -> dict[str, object
 
 
 def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
-    """Format `report` for people: the session, its usage, and its branch."""
+    """Format `report` for people: the session, the usage, and the branch."""
     yield style.paint(one_line(report.info.name, width) or "(nothing said yet)", "strong")
     facts = _facts(report)
     name_width = max(len(name) for name, _ in facts)
@@ -304,7 +306,7 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
 
 
 def earlier_line(count: int, how: str) -> str:
-    """Return the line about the `count` oldest entries of a branch; `how` shows these entries."""
+    """Return the line on the `count` oldest entries of a branch; `how` is the way to show them."""
     return f"{count_of(count, 'earlier entry', 'earlier entries')} of this branch not shown: {how}"
 
 
@@ -356,7 +358,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 
 def _agent_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Return a line about the agent in force; `_authority_facts` has the others."""
+    """Return a line on the agent in force; `_authority_facts` has the other settings."""
     if report.tools is None or report.authority.withheld is not None:
         return
     instructions = "no instructions" if report.system_prompt is None else "instructions"
@@ -380,7 +382,7 @@ def _usage_text(usage: Usage) -> str:
 
 
 def _lasted(info: SessionInfo) -> str:
-    """Return the time from the creation to the last activity, in the two largest units."""
+    """Return the time between creation and last activity, in the two largest units."""
     seconds = max(info.updated_at - info.created_at, 0) // 1000
     units = [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)]
     parts: list[str] = []
@@ -392,5 +394,5 @@ def _lasted(info: SessionInfo) -> str:
 
 
 def _as_chain(report: Report) -> tuple[TreeNode, ...]:
-    """Return the branch alone, as a tree."""
+    """Return the branch as a tree that contains nothing else."""
     return nodes_of(index_of(report.branch), report.labels)

@@ -1,7 +1,7 @@
-"""Colours by meaning, as ANSI codes. Without colours the text is unchanged.
+"""Colours by meaning, as ANSI escape codes. Without colours the text is unchanged.
 
-The meanings are defined here, so a role looks the same in a tree, a chat and a list. No information
-depends on colour alone.
+The meanings are defined here, so that a role looks the same in a tree, a chat and a list. No
+information is shown by colour alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CODES = tuple({f"\x1b[{code}m" for code in _CODES.values() if code} | {"\x1b[0m"
 
 
 class Style(msgspec.Struct, frozen=True):
-    """The markup of one output: colours or none, line drawing or ASCII."""
+    """The markup of one output: colours or none, and line-drawing characters or ASCII."""
 
     is_coloured: bool = False
     is_unicode: bool = True
@@ -64,7 +64,7 @@ class Style(msgspec.Struct, frozen=True):
 
 
 def style_for(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Style:
-    """Return the style for `stream`: no colours with $NO_COLOR or without a capable terminal."""
+    """Return the style for `stream`: no colours if $NO_COLOR is set or the terminal lacks them."""
     is_coloured = (
         stream.isatty()
         and not environment.get("NO_COLOR")

@@ -1,4 +1,4 @@
-"""Safe text of limited width: `safe` makes controls visible, widths are in cells."""
+"""Safe text of limited width: `safe` makes control characters visible; widths are in cells."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOKED_AT = 4
 
 
 def whole(text: str) -> str:
-    """Return `text` with U+FFFD for every lone surrogate, so that UTF-8 can encode it."""
+    """Return `text` with U+FFFD in place of every lone surrogate, so that UTF-8 can encode it."""
     return _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -43,7 +43,7 @@ def one_line(text: str, width: int) -> str:
 
 
 def shorten_echoes(message: str, words: Iterable[str]) -> str:
-    """Shorten each of the typed `words` that `message` repeats in full.
+    """Shorten those of the typed `words` that `message` repeats in full.
 
     Without this, a long quoted text would hide the message of the error.
     """
@@ -57,7 +57,7 @@ def shorten_echoes(message: str, words: Iterable[str]) -> str:
 
 
 def cell_len(text: str) -> int:
-    """Return the cells that `text` takes; plain ASCII is counted without loading rich."""
+    """Return how many cells `text` needs; plain ASCII is counted without loading rich."""
     return len(text) if _is_plain(text) else cells.cell_len(text)
 
 
@@ -81,9 +81,9 @@ def pad(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
-    """Return the lines of `text`, each of at most `width` cells, broken between words.
+    """Return the lines of `text`, broken between words so that each has at most `width` cells.
 
-    A command in backticks stays on one line if it fits. A longer word is not broken.
+    A command in backticks stays on one line if it fits. A word longer than a line is not broken.
     """
     line, used = "", 0
     for space, word in _words(text, width):
@@ -97,7 +97,7 @@ def wrap(text: str, width: int) -> Iterator[str]:
 
 
 def _words(text: str, width: int) -> Iterator[tuple[str, str]]:
-    """Return each word of `text` and the spaces before it; split a command wider than `width`."""
+    """Return each word of `text` with the spaces before it; split commands wider than `width`."""
     for space, word in _PIECES.findall(text.expandtabs()):
         if " " not in word or cell_len(word) <= width:
             yield space, word
@@ -114,7 +114,10 @@ _LEAST = 8
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column. `is_right` aligns numbers; a `gives_way` column is cut first."""
+    """A column.
+
+    `is_right` aligns the column to the right, for numbers; a `gives_way` column is cut first.
+    """
 
     title: str
     meaning: Meaning = "plain"
@@ -125,7 +128,7 @@ class Column(msgspec.Struct, frozen=True):
 def table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, style: Style
 ) -> Iterator[str]:
-    """Return a heading and `rows` of at most `width` cells, if the fixed columns fit."""
+    """Return a heading and `rows`, at most `width` cells wide if the fixed columns fit."""
     widths: list[int] = [
         max(cell_len(column.title), *(cell_len(row[n]) for row in rows), 0)
         for n, column in enumerate(columns)

@@ -1,4 +1,4 @@
-"""Whole entries as text: a heading, and the complete content."""
+"""Whole entries as text: for each entry, a heading and the complete content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def transcript_lines(
 
 
 def cut_lines(cut: str | None, style: Style) -> Iterator[str]:
-    """Return the lines of the partial answer `cut` after the last entry; None: there is none."""
+    """Return the lines of the partial answer `cut` after the last entry; none if `cut` is None."""
     if cut is not None:
         yield from ("", style.paint("partial answer, not in the context", "faint"), safe(cut))
 

@@ -1,1 +1,1 @@
-"""The terminal chat as a program that fills the screen, made with Textual (extra ``tui``)."""
+"""The terminal chat as a full-screen program, based on Textual (extra ``tui``)."""

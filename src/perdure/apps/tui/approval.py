@@ -1,8 +1,8 @@
-"""A question of a turn: everything that will happen, and the answers.
+"""A question of a turn: everything that will happen, and the possible answers.
 
-Keys answer, pastes do not: a paste event is ignored, and a terminal without bracketed paste sends
-several keys at once, which cancels the answer. A key that was typed before the question was visible
-does not count either.
+A key press answers, a paste does not: paste events are ignored; a terminal without bracketed paste
+sends several keys at once, and these cancel the answer. A key that was pressed before the question
+was visible is ignored, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BURST_S = 0.08
 
 
 class Approval(Vertical, can_focus=True):
-    """The panel of one question."""
+    """The panel that shows one question."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "show_all", "Show all", show=False),
@@ -80,14 +80,14 @@ class Approval(Vertical, can_focus=True):
         yield Input(placeholder="why not (Enter sends, Escape goes back)", id="note", compact=True)
 
     def on_mount(self) -> None:
-        """Take the keyboard focus; accept keys after a short delay."""
+        """Set the keyboard focus to the panel; accept keys after a short delay."""
         self.ready_at = asyncio.get_running_loop().time() + _EDGE_S
         self.query_one("#note", Input).display = False
         self._draw()
         self.focus()
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
+        """Draw the panel for the new size."""
         self._draw()
 
     def _draw(self) -> None:
@@ -108,13 +108,13 @@ class Approval(Vertical, can_focus=True):
         self.call_after_refresh(self.refresh_bindings)
 
     async def answer(self) -> Given:
-        """Return the user's answer."""
+        """Wait for the user's answer and return it."""
         return await self._given
 
     # ------------------------------------------------------------ keys
 
     def on_key(self, event: events.Key) -> None:
-        """Answer with the key of an answer, unless more keys come with it."""
+        """Answer if the key belongs to an answer, unless more keys arrive together with it."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -130,7 +130,7 @@ class Approval(Vertical, can_focus=True):
         event.stop()
 
     async def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Answer with the pressed button, or run its action."""
+        """Give the answer of the pressed button, or run the button's action."""
         event.stop()
         if event.button.name is not None:
             self._give(event.button.name)
@@ -138,7 +138,7 @@ class Approval(Vertical, can_focus=True):
             await self.run_action(event.button.id.removeprefix("key-"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Deny with the note."""
+        """Deny the call, with the typed note."""
         event.stop()
         self._give("deny", event.value.strip() or None)
 
@@ -157,13 +157,13 @@ class Approval(Vertical, can_focus=True):
         return self._asked.arguments is not None if action == "show_all" else True
 
     def action_note(self) -> None:
-        """Ask for a note to the model."""
+        """Open the field for a note to the model."""
         note = self.query_one("#note", Input)
         note.display = True
         note.focus()
 
     def action_leave_note(self) -> None:
-        """Close the note; the question stays open."""
+        """Close the note field; the question stays open."""
         self.query_one("#note", Input).display = False
         self.focus()
 
@@ -176,16 +176,16 @@ class Approval(Vertical, can_focus=True):
         self.action_scroll(direction * max(self.query_one("#facts").size.height - 1, 1))
 
     async def action_show_all(self) -> None:
-        """Show all arguments and the diff uncut."""
+        """Show all arguments and the diff in full."""
         self._lines = await self._read_whole()
         self._draw()
 
 
 def facts_content(lines: Iterable[str], width: int) -> Content:
-    """Return `approval_lines` with at most `width` cells, the change to a file first.
+    """Return `approval_lines`, at most `width` cells wide, with the change to a file first.
 
-    The rest of a wrapped line begins with its own mark, so text of a model never begins a line.
-    Colours repeat the signs of a diff.
+    The continuation of a wrapped line begins with a mark, so that model text never begins a line.
+    Colours only repeat what the signs of a diff say.
     """
     change: list[Content] = []
     others: list[Content] = []
@@ -201,7 +201,7 @@ def facts_content(lines: Iterable[str], width: int) -> Content:
 
 
 def _answer_keys(choices: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Return the key of each choice, and its description."""
+    """Return, for each choice, its key and its description."""
     for number, choice in enumerate(choices, 1):
         key, words = _KEYS.get(choice, (str(number), choice))
         yield key, (choice, words)

@@ -1,4 +1,7 @@
-"""The widgets of a transcript, one for each item. Only the module `text` creates their content."""
+"""The widgets of a transcript; each shows one item.
+
+Only the module `text` creates the content of the widgets.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class RemarkBlock(Static):
 
 
 class AnswerBlock(Markdown):
-    """An answer of the model, rendered while it grows. Links are shown, never opened."""
+    """An answer of the model; it is rendered again as it grows. Links are shown, never opened."""
 
     def __init__(self, item: Answer) -> None:
         super().__init__("" if item.is_open else shown(item.text), open_links=False)
@@ -72,18 +75,18 @@ class AnswerBlock(Markdown):
             await stream.stop()
 
     def on_mount(self) -> None:
-        """Count the text of the first rendering."""
+        """Count the length of the text that was rendered first."""
         if not self._item.is_open:
             self._written = len(self._item.text)
 
     def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
-        """Do nothing: a model's link may lead anywhere."""
+        """Do nothing, because a link from a model may lead anywhere."""
         event.prevent_default()
         event.stop()
 
 
 class FoldBlock(Static, can_focus=True):
-    """One line that Enter unfolds."""
+    """One line whose details the Enter key shows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "flip", "Unfold or fold")]
 
@@ -101,7 +104,7 @@ class FoldBlock(Static, can_focus=True):
         self.redraw()
 
     def action_flip(self) -> None:
-        """Show or hide the rest; the line itself stays visible."""
+        """Show or hide the details; the line itself stays visible."""
         self.fold(is_unfolded=not self.is_unfolded)
         self.call_after_refresh(self._show_first_line)
 
@@ -110,11 +113,11 @@ class FoldBlock(Static, can_focus=True):
             self.scroll_visible(animate=False, top=True)
 
     def on_click(self) -> None:
-        """Show or hide the rest."""
+        """Show or hide the details."""
         self.action_flip()
 
     def fold(self, *, is_unfolded: bool) -> None:
-        """Show or hide the rest."""
+        """Show or hide the details."""
         self.is_unfolded = is_unfolded
         self.redraw()
 
@@ -123,7 +126,7 @@ class FoldBlock(Static, can_focus=True):
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw the title, and the rest if it is unfolded."""
+        """Draw the title, and the details if they are unfolded."""
         mark = "▾ " if self.is_unfolded else "▸ "
         first = Content(mark).append(self.title())
         lines = [first.stylize(_FOCUSED) if self.has_focus else first]
@@ -132,11 +135,11 @@ class FoldBlock(Static, can_focus=True):
         self.update(Content("\n").join(lines))
 
     def title(self) -> Content:
-        """Return the visible line."""
+        """Return the line that is always visible."""
         raise NotImplementedError
 
     def body(self) -> list[Content]:
-        """Return the folded lines."""
+        """Return the lines that can be folded."""
         raise NotImplementedError
 
 
@@ -166,7 +169,7 @@ class ThoughtBlock(FoldBlock):
         self._item = item
 
     def title(self) -> Content:
-        """Return how much it is."""
+        """Return how long the reasoning is."""
         words = len(self._item.text.split())
         return plain(f"reasoning, {words} words{' …' if self._item.is_open else ''}")
 
@@ -176,14 +179,14 @@ class ThoughtBlock(FoldBlock):
 
 
 class CallBlock(FoldBlock):
-    """A tool call: its outcome and duration; unfolded its arguments, result and diff."""
+    """A tool call with its outcome and duration; unfolded, with arguments, result and diff."""
 
     def __init__(self, item: Call) -> None:
         super().__init__()
         self.item = item
 
     def title(self) -> Content:
-        """Return tool, beginning of the arguments, outcome, duration."""
+        """Return the tool, the beginning of the arguments, the outcome, and the duration."""
         item = self.item
         room = max((self.size.width or 80) - 6, 20)
         ending = item.outcome or "…"  # it runs, or waits for an answer: the status line says which

@@ -14,9 +14,9 @@ MOST_OFFERS = 50
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """The completions for the text before the cursor, from character `start` of its line on.
+    """The completions for the text before the cursor, which begins at character `start`.
 
-    `kind` "file": accepting an offer attaches it.
+    If `kind` is "file", accepting an offer attaches the file.
     """
 
     kind: str
@@ -28,9 +28,9 @@ class Offers(msgspec.Struct, frozen=True):
 def offers_for(
     line: str, column: int, *, is_first: bool, commands: Mapping[str, str], files: Sequence[str]
 ) -> Offers | None:
-    """Return the offers for the cursor at `column` of `line`; None: nothing is being completed.
+    """Return the offers for the cursor at `column` of `line`; None if nothing can be completed.
 
-    `commands` maps the names of commands to descriptions; `files` lists the files of the folder.
+    `commands` maps command names to descriptions; `files` lists the files in the folder.
     """
     before = line[:column]
     if is_first and before.startswith("/"):

@@ -1,4 +1,4 @@
-"""The text field of the chat: several lines, history, and pastes as they are."""
+"""The text field of the chat: several lines, history, and pastes kept unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAB_CELLS = 8
 
 
 class Composer(TextArea):
-    """Where the user writes. Enter sends; Ctrl-J or Alt-Enter begins a line."""
+    """The field in which the user writes. Enter sends; Ctrl-J or Alt-Enter begins a new line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send"),
@@ -45,7 +45,10 @@ class Composer(TextArea):
             self.text = text
 
     def __init__(self, move: Callable[[str], bool]) -> None:
-        """`move` runs ``up``, ``down`` or ``accept`` in the offers; False: no offers are open."""
+        """`move` performs ``up``, ``down`` or ``accept`` in the list of offers.
+
+        `move` returns False if no list is open.
+        """
         super().__init__(id="composer", compact=True, highlight_cursor_line=False)
         self.indent_width = TAB_CELLS
         self._move = move
@@ -54,7 +57,7 @@ class Composer(TextArea):
         self._draft = ""
 
     def use_history(self, texts: Sequence[str]) -> None:
-        """Recall `texts`, newest first."""
+        """Let the keys recall `texts`, newest first."""
         self._earlier = list(texts)
         self._place = -1
 
@@ -72,7 +75,10 @@ class Composer(TextArea):
     # ------------------------------------------------------------ keys
 
     async def _on_key(self, event: events.Key) -> None:
-        """Act on keys in the order in which they were typed; bindings would change the order."""
+        """Handle keys in the order in which they were typed.
+
+        Key bindings would change the order.
+        """
         actions = {
             "enter": self.action_submit,
             "ctrl+j": self.action_newline,
@@ -88,7 +94,7 @@ class Composer(TextArea):
             action()
 
     def action_submit(self) -> None:
-        """Accept an offer, begin a line after a backslash, or send the text."""
+        """Accept an offer, begin a new line after a backslash, or send the text."""
         row, column = self.cursor_location
         if self._move("accept"):
             return
@@ -114,7 +120,7 @@ class Composer(TextArea):
             self.focus()
 
     def action_earlier(self) -> None:
-        """Move up: in the offers, the text, or the history."""
+        """Move up: in the offers, in the text, or in the history."""
         if self._move("up"):
             return
         if not self.cursor_at_first_line:
@@ -126,7 +132,7 @@ class Composer(TextArea):
             self.show_text(self._earlier[self._place])
 
     def action_later(self) -> None:
-        """Move down: in the offers, the text, or the history."""
+        """Move down: in the offers, in the text, or in the history."""
         if self._move("down"):
             return
         if not self.cursor_at_last_line:

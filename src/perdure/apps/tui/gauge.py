@@ -1,4 +1,4 @@
-"""The line with model, cost, tokens and the share of the context that is used."""
+"""The line that shows the model, the cost, the tokens and the used share of the context."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _NARROW = 100
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """The figures of the gauge. None: unknown. Units: tokens, micro-cents.
+    """The numbers that the gauge shows. None: unknown. Units: tokens, micro-cents.
 
-    `uncounted` is what `cost_microcents` and `unpriced` lack: the cost of imported messages, and of
-    calls whose price became known later. None: not computed yet.
+    `uncounted` is the part of the cost that `cost_microcents` and `unpriced` do not include: the
+    cost of imported messages, and of calls whose price became known later. None means that it has
+    not been computed yet.
     """
 
     model: str = ""
@@ -39,7 +40,7 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 def numbers_after(known: Numbers, event: AnyEvent) -> Numbers:
-    """Return `known` after `event`: calls add tokens and cost, and set the state of a turn."""
+    """Return `known` updated by `event`: calls add tokens and cost, and set the state of a turn."""
     if not isinstance(event, Event):
         return known
     if known.state and (state := _state_after(event)):
@@ -61,7 +62,7 @@ def numbers_after(known: Numbers, event: AnyEvent) -> Numbers:
 
 
 def _state_after(event: Event) -> str | None:
-    """Return the state of a running turn after `event`; None: unchanged."""
+    """Return the state of a running turn after `event`; None if the state does not change."""
     wait_s = event.payload.get("waitS")
     if event.type == "agent:model_finished" and isinstance(wait_s, int | float):
         return f"call failed, retry in {wait_s:.0f} s"
@@ -79,7 +80,7 @@ _COUNTS = (
 
 
 def gauge_line(numbers: Numbers, width: int) -> str:
-    """Return the line in at most `width` cells; the least important parts are left out first."""
+    """Return the line, at most `width` cells wide; the least important parts are left out first."""
     thinking = f" ({numbers.thinking})" if numbers.thinking not in (None, "off") else ""
     parts = [numbers.state, f"{numbers.model}{thinking}", _price(numbers)]
     if (share := _share(numbers, is_wide=width >= _NARROW)) is not None:
@@ -127,14 +128,14 @@ class Gauge(Static):
         self._ending: Timer | None = None
 
     def show(self, numbers: Numbers) -> None:
-        """Show `numbers`, after a hint."""
+        """Show `numbers`; if a hint is shown, after it disappears."""
         self.numbers = numbers
         width = (self.size.width or 80) - 2
         line = one_line(self._hint, width) if self._hint else gauge_line(numbers, width)
         self.update(plain(line))
 
     def hint(self, text: str, seconds: float = 0.0) -> None:
-        """Show `text` instead of the numbers for some seconds, without covering messages."""
+        """Show `text` instead of the numbers for some seconds; it covers no messages."""
         self._hint = text
         if self._ending is not None:
             self._ending.stop()

@@ -1,4 +1,4 @@
-"""The text field with its offers, the attached files and the messages that wait."""
+"""The text field with completion offers, the attached files and the waiting messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _LEAST_CELLS = 20
 
 
 class Waiting(Static):
-    """One line for each message that waits for the running turn. Hidden without any."""
+    """The list of messages that wait for the running turn, one line for each.
+
+    Hidden without any.
+    """
 
     def __init__(self) -> None:
         super().__init__("", id="waiting", markup=False)
@@ -44,7 +47,7 @@ class Waiting(Static):
         self._draw()
 
     def add(self, name: str, text: str) -> None:
-        """Show `text` until `name` is dropped."""
+        """Show `text` until `name` is passed to `drop`."""
         self._texts[name] = text
         self._draw()
 
@@ -59,7 +62,7 @@ class Waiting(Static):
         self._draw()
 
     def follow(self, event: AnyEvent) -> None:
-        """Show the queued messages of the log until the turn adopts them."""
+        """Show the queued messages of the log until the turn includes them."""
         if not isinstance(event, Event):
             return
         if event.type == "session:adopted":
@@ -104,11 +107,11 @@ class InputArea(Vertical):
         self.composer.placeholder = "Write a message, /command, !command or @file"
 
     async def use_folder(self, folder: Path) -> None:
-        """Complete the files of `folder`."""
+        """Complete file names in `folder`."""
         self.files = await asyncio.to_thread(files_below, folder)
 
     def write(self, text: str) -> None:
-        """Insert `text` and take the keyboard focus, unless a question hides the text field."""
+        """Insert `text` and set the keyboard focus, unless a question hides the text field."""
         if self.display:
             self.composer.focus()
             self.composer.insert_text(text)
@@ -128,7 +131,7 @@ class InputArea(Vertical):
         )
 
     def offer(self, offers: Offers | None) -> None:
-        """Show `offers`; None: close the list."""
+        """Show `offers`; None closes the list."""
         self.offers = offers
         self._offered.display = offers is not None
         self._offered.clear_options()
@@ -140,10 +143,12 @@ class InputArea(Vertical):
             self._offered.highlighted = 0
 
     def move(self, key: str) -> bool:
-        """Move ``up`` or ``down`` in the offers, or ``accept`` one. False: none are open.
+        """Move ``up`` or ``down`` in the offers, or ``accept`` one.
 
-        The composer calls this while it handles the key: a Textual message would arrive after later
-        keys.
+        Returns False if no offers are open.
+
+        The composer calls this directly while it handles the key, because a Textual message would
+        arrive after later keys.
         """
         if self.offers is None:
             return False
@@ -179,33 +184,33 @@ class InputArea(Vertical):
         self.show_attached()
 
     def on_composer_pasted_long(self, event: Composer.PastedLong) -> None:
-        """Attach a paste that is too long to edit."""
+        """Attach the paste, because it is too long to edit."""
         name = f"pasted text, {event.text.count(chr(10)) + 1} lines"
         self._conversation.attached.append(Attached(name, len(event.text.encode()), event.text))
         self.show_attached()
 
     def drop_unmentioned(self, text: str) -> None:
-        """Remove the files whose ``@name`` was deleted from the message `text`."""
+        """Remove the attached files whose ``@name`` the user deleted from the message `text`."""
         gone = {name for name in self._mentioned if not is_mentioned(name, text)}
         attached = self._conversation.attached
         attached[:] = [each for each in attached if each.name not in gone]
         self._mentioned.clear()
 
     def show_attached(self) -> None:
-        """Show the files that are sent with the next message."""
+        """Show the files that will be sent with the next message."""
         attached = self._conversation.attached
         self._attached.display = bool(attached)
         self._attached.update(plain(f"attached: {attached_line(attached)}"))
 
 
 def _commands() -> Mapping[str, str]:
-    """Return every command with its description, from the text of ``/help``."""
+    """Return every command with its description, taken from the text of ``/help``."""
     commands = (line for line in HELP.splitlines() if line.startswith("/"))
     return {line.split()[0]: line[23:].removesuffix(";") for line in commands}
 
 
 def _text_in(body: object) -> str:
-    """Return the text of a queued message of the user; "" for other entries."""
+    """Return the text of a user's queued message; "" for other entries."""
     if not isinstance(body, Mapping):
         return ""
     message = cast("Mapping[str, object]", body)

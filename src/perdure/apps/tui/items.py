@@ -1,6 +1,6 @@
-"""The items of a transcript: a fold over the events of a session, stored or live.
+"""The items of a transcript, computed from the events of a session, stored or live.
 
-Pure. Texts are unchanged from the log; the widgets make them printable.
+Pure. The items contain texts exactly as in the log; the widgets make them printable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Sent:
 
 @dataclass(eq=False)
 class Answer:
-    """Text of the model. It grows while `is_open`."""
+    """Text of the model. The text grows while `is_open`."""
 
     text: str
     is_open: bool = False
@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(eq=False)
 class Thought:
-    """Reasoning of the model. It grows while `is_open`."""
+    """Reasoning of the model. The text grows while `is_open`."""
 
     text: str
     is_open: bool = False
@@ -63,7 +63,7 @@ class Call:
 
 @dataclass(eq=False)
 class Remark:
-    """A line that is not part of the conversation, or text of an entry of another kind."""
+    """A line that is not part of the conversation, or the text of an entry of another kind."""
 
     text: str
 
@@ -76,14 +76,14 @@ Item: TypeAlias = Said | Sent | Answer | Thought | Call | Remark
 
 @dataclass
 class Folded:
-    """The result of one event: new items, and earlier items that changed."""
+    """The effect of one event: new items, and earlier items that it changed."""
 
     added: list[Item] = field(default_factory=list[Item])
     changed: list[Item] = field(default_factory=list[Item])
 
 
 class ItemFold:
-    """Turns events into items, in their order."""
+    """Turns events into items, in the order of the events."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Call] = {}
@@ -120,7 +120,7 @@ class ItemFold:
         folded.added.append(self._open)
 
     def _catch_up(self, snapshot: Snapshot, folded: Folded) -> None:
-        """Show the part of an answer that was streamed before this process watched it."""
+        """Show the part of an answer that was streamed before this process watched the session."""
         known = "".join(each.text for each in self._streamed if isinstance(each, Answer))
         self._stream(Answer, snapshot.partial.text.removeprefix(known), folded)
 
@@ -162,7 +162,7 @@ class ItemFold:
                 pass
 
     def _answer(self, parts: list[Mapping[str, object]], folded: Folded) -> None:
-        """Add the parts that were not streamed, and the calls."""
+        """Add the parts of the answer that were not streamed, and its tool calls."""
         self._close(folded)
         is_streamed, self._streamed = bool(self._streamed), []
         for part in parts:
@@ -212,7 +212,7 @@ class ItemFold:
         folded.changed.append(call)
 
     def settle(self) -> list[Item]:
-        """End the calls without a result, because no turn runs; return them."""
+        """End the calls that have no result, because no turn is running; return these calls."""
         left: list[Item] = []
         for call in self._calls.values():
             if call.outcome is None:
@@ -238,7 +238,7 @@ def argument_line(call: Call) -> str:
 
 
 def argument_lines(call: Call) -> Iterator[str]:
-    """Return the arguments of `call`, each under its name; a diff replaces texts of many lines."""
+    """Return the arguments of `call`, each below its name; a diff replaces texts of many lines."""
     for name, value in call.arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if call.diff and "\n" in text:
@@ -278,7 +278,10 @@ def _remark_of(type_: str, payload: Mapping[str, object]) -> str | None:
 
 
 def _custom_text(payload: Mapping[str, object]) -> str:
-    """Return a message of another kind: a command of the user as it looked when it ran."""
+    """Return the text of a message of another kind.
+
+    A user's command is returned as it looked when it ran.
+    """
     parts = [cast("Mapping[str, object]", part) for part in _items(payload.get("parts"))]
     text = "\n".join(filter(None, map(_part_text, parts)))
     is_seen = payload.get("inContext", True)

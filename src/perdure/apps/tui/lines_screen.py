@@ -1,4 +1,4 @@
-"""A screen of text that can be scrolled and closed."""
+"""A screen that shows text; it can be scrolled and closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perdure.apps.tui.text import plain
 
 
 class LinesScreen(ModalScreen[None]):
-    """Lines under a title."""
+    """Lines of text under a title."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,f1", "close", "Close"),
@@ -32,7 +32,7 @@ class LinesScreen(ModalScreen[None]):
         self._body = Content("\n").join(lines)
 
     def compose(self) -> ComposeResult:
-        """Lay out title, text and keys."""
+        """Lay out the title, the text and the keys."""
         yield Static(plain(self._heading, "bold"), classes="title", markup=False)
         with VerticalScroll(can_focus=False):
             yield Static(self._body, markup=False)

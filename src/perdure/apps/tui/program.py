@@ -1,4 +1,4 @@
-"""The chat that fills the terminal: its keys and their actions."""
+"""The full-screen chat: its keys and what they do."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class ChatProgram(App[int]):
             self.set_interval(_LOST_LOOK_S, self._leave_lost_terminal)
 
     def _leave_lost_terminal(self) -> None:
-        """Leave if the terminal is gone: without a signal, Textual reads its end for ever."""
+        """Exit if the terminal is gone: without a signal, Textual would read its end forever."""
         if self._terminal is not None and is_gone(self._terminal):
             self.exit(INTERRUPTED)
 
@@ -166,7 +166,7 @@ class ChatProgram(App[int]):
             queue.task_done()
 
     def on_print(self, event: events.Print) -> None:
-        """Show warnings that other parts print to stderr."""
+        """Show warnings that other parts of the program print to stderr."""
         if text := event.text.strip():
             self.conversation.remark(text)
 
@@ -195,7 +195,7 @@ class ChatProgram(App[int]):
         self.shown.gauge.hint("Ctrl-C again exits; the session can be resumed", _LEAVE_S)
 
     async def action_stop(self) -> None:
-        """Close the offers, or stop the turn or the command that runs."""
+        """Close the offers; if none are open, stop the running turn or command."""
         chat = self.conversation.chat
         if self.input.offers is not None:
             self.input.offer(None)
@@ -222,11 +222,11 @@ class ChatProgram(App[int]):
         self.shown.keep_draft()
 
     def on_transcript_typed(self, event: Transcript.Typed) -> None:
-        """Write in the text field what was typed while a tool call had the focus."""
+        """Write text into the text field if it was typed while a tool call had the focus."""
         self.input.write(event.text)
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        """Steer the turn, or send or run the submitted text."""
+        """Use the submitted text: steer the turn, send a message, or run a command."""
         text = event.text  # the field may hold newer text, with offers
         self.input.composer.remember(text)
         self.input.drop_unmentioned(text)
@@ -280,7 +280,7 @@ class ChatProgram(App[int]):
     # ------------------------------------------------------------ keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return False for the keys of the chat while another screen covers it."""
+        """Return False for the keys of the chat while another screen covers the chat."""
         is_covered = len(self.screen_stack) > 1
         return not (is_covered and action in ("help", "unfold", "reasoning", "page"))
 
@@ -299,7 +299,7 @@ class ChatProgram(App[int]):
         self.transcript.show_reasoning(is_shown=not self.transcript.is_reasoning_shown)
 
     async def action_page(self, direction: int) -> None:
-        """Scroll the question or the messages by a page."""
+        """Scroll by a page: the question, or the messages if there is no question."""
         if isinstance(self.focused, Approval):
             self.focused.scroll_page(direction)
             return
@@ -307,10 +307,9 @@ class ChatProgram(App[int]):
 
 
 def theme_of(wanted: str, environment: Mapping[str, str]) -> str:
-    """Return Textual's theme for the setting `wanted`; "auto" asks $COLORFGBG.
+    """Return Textual's theme for the setting `wanted`; "auto" reads $COLORFGBG.
 
-    With $NO_COLOR, or if 256 colours are not supported, the colours of the terminal itself are
-    used.
+    If $NO_COLOR is set, or the terminal lacks 256 colours, the terminal's own colours are used.
     """
     has_colours = "256" in environment.get("TERM", "") or bool(environment.get("COLORTERM"))
     background = environment.get("COLORFGBG", "").rpartition(";")[2]
@@ -323,7 +322,9 @@ def theme_of(wanted: str, environment: Mapping[str, str]) -> str:
 async def run_program(
     answering: AnswerOptions, session: str | None, cwd: Path | None, *, theme: str, is_inline: bool
 ) -> tuple[int, StreamId | None]:
-    """Run the chat until the user leaves. Return the exit code, and the session to resume.
+    """Run the chat until the user leaves.
+
+    Returns the exit code, and the session that can be resumed.
 
     Raises: the error that ended the chat.
     """

@@ -1,4 +1,4 @@
-"""The program as the display of its conversation: questions, screens, sessions, numbers."""
+"""The full-screen program as a display of a conversation: questions, screens, sessions, numbers."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _WORK_CELLS = 24
 
 
 class ScreenTeller:
-    """Passes events and remarks to the program, in order."""
+    """Passes events and remarks to the program, in the order in which they arrive."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[AnyEvent | str] = asyncio.Queue()
 
     def tell(self, event: AnyEvent) -> None:
-        """Show the event soon."""
+        """Pass the event to the program, which shows it soon."""
         self.queue.put_nowait(event)
 
     def remark(self, text: str) -> None:
-        """Show the text soon."""
+        """Pass the text to the program, which shows it soon."""
         self.queue.put_nowait(text)
 
 
@@ -72,7 +72,7 @@ class ScreenDisplay:
         self._kept_as = self._draft_name()
 
     async def ask(self, asked: Asked) -> Given:
-        """Show the question instead of the text field, and return the answer."""
+        """Show the question in place of the text field, and return the answer."""
         await self.teller.queue.join()
         program = self._program
         panel = Approval(
@@ -96,7 +96,7 @@ class ScreenDisplay:
         return rows * 7 // 10 if self._program.is_inline else rows
 
     async def show_tree(self, chat: Chat) -> None:
-        """Open the navigator, and run the command that the user chooses there."""
+        """Open the tree navigator, and run the command that the user chooses there."""
         program = self._program
         style = Style(is_coloured=not program.no_color)
         screen = TreeScreen(chat.session, style, self.conversation.obey)
@@ -110,7 +110,7 @@ class ScreenDisplay:
             await self.conversation.obey(chosen)
 
     async def _edit(self, chat: Chat, entry: str) -> None:
-        """Continue before the message `entry`, with its text in the text field."""
+        """Continue before the message `entry`, and put its text into the text field."""
         found = await chat.session.entry(entry)
         await self.conversation.obey(f"/branch {found.parent_id or 'root'}")
         parts = found.message.parts if found.message is not None else ()
@@ -139,7 +139,7 @@ class ScreenDisplay:
         await self.input.use_folder(conversation.folder)
 
     async def _show_uncounted_cost(self, chat: Chat) -> None:
-        """Show the cost as `/cost` reports it. Reads a long session in the background."""
+        """Show the cost as `/cost` reports it. A long session is read in the background."""
         try:
             prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
             found = await uncounted_spending(self.conversation.answering.store, chat, prices)
@@ -156,9 +156,9 @@ class ScreenDisplay:
         return str(self.conversation.folder) if chat is None else chat.id
 
     def _offer_draft(self) -> None:
-        """Show the text that was not sent before the chat of this session was killed.
+        """Show text that was unsent when an earlier chat of this session was killed.
 
-        Text that was typed while the session opened follows it.
+        Text that was typed while the session was opened is added after it.
         """
         composer = self.input.composer
         if self._drafts is None:
@@ -169,7 +169,7 @@ class ScreenDisplay:
         self.keep_draft()
 
     def keep_draft(self) -> None:
-        """Store the text of the text field in case the terminal is killed."""
+        """Store the text of the text field, so that it is not lost if the terminal is killed."""
         if self._drafts is None:
             return
         if (name := self._draft_name()) != self._kept_as:
@@ -205,7 +205,7 @@ class ScreenDisplay:
         gauge.show(msgspec.structs.replace(gauge.numbers, state=state))
 
     async def refresh_gauge(self) -> None:
-        """Show model, cost and context of the session from the log."""
+        """Show the model, the cost and the context of the session, read from the log."""
         conversation, gauge = self.conversation, self.gauge
         chat, answering = conversation.chat, conversation.answering
         known = msgspec.structs.replace(

@@ -31,7 +31,10 @@ _TIME_CELLS = 18
 
 
 class SessionScreen(ModalScreen[str | None]):
-    """All sessions of `store`, sessions of `folder` first. Returns the chosen id; None: none."""
+    """All sessions of `store`; sessions of `folder` come first.
+
+    Returns the id of the chosen session; None if none was chosen.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "Continue it", priority=True),  # before the text field
@@ -97,7 +100,7 @@ class SessionScreen(ModalScreen[str | None]):
         self._draw()
 
     def on_option_list_option_highlighted(self, _: OptionList.OptionHighlighted) -> None:
-        """Show the end of the selected session."""
+        """Show the end of the session that is highlighted."""
         self._preview()
 
     @work(exclusive=True)
@@ -142,7 +145,7 @@ class SessionScreen(ModalScreen[str | None]):
         self._draw()
 
     def action_choose(self) -> None:
-        """Choose the selected session."""
+        """Choose the highlighted session."""
         if (choice := self._choice()) is not None:
             self.dismiss(choice.info.id)
 

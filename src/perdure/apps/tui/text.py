@@ -1,4 +1,4 @@
-"""Outside text as Textual shows it: sanitized, and never read as markup."""
+"""Text from outside, as Textual shows it: sanitized, and never interpreted as markup."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ _LEAST_ROOM = 20
 
 
 def shown(text: str) -> str:
-    """Return `text` with visible control characters, for widgets that do not read markup."""
+    """Return `text` with visible control characters, for widgets that do not interpret markup."""
     return safe(text).expandtabs(_TAB)
 
 
 def plain(text: str, style: str = "") -> Content:
-    """Return `text` in one style. Square brackets in it are not markup."""
+    """Return `text` in one style. Square brackets in the text are not interpreted as markup."""
     content = Content(shown(text))
     return content.stylize(style) if style else content
 
 
 def hanging(line: str, room: int, style: str = "") -> Content:
-    """Return `line` in rows of at most `room` cells; each further row is indented and marked."""
+    """Return `line` in rows of at most `room` cells.
+
+    Rows after the first are indented and marked.
+    """
     rest = shown(line)
     mark = f"{' ' * min(len(rest) - len(rest.lstrip()), room // 2)}… "
     rows: list[str] = []
@@ -41,7 +44,7 @@ def hanging(line: str, room: int, style: str = "") -> Content:
 
 
 def painted(line: str) -> Content:
-    """Return a line of `Style.paint`; other escape sequences in it become visible."""
+    """Return a line that `Style.paint` made; other escape sequences in it become visible."""
     return Content.from_rich_text(Text.from_ansi(printable(line)))
 
 
@@ -49,7 +52,7 @@ _DIFF_STYLES = {"+": "$text-success", "-": "$text-error", "@": "dim"}
 
 
 def diff_content(diff: str, indent: str, room: int) -> Content:
-    """Return a unified diff in rows of at most `room` cells; the colours repeat its signs."""
+    """Return a unified diff in rows of at most `room` cells; colours repeat the diff's signs."""
     lines = diff.split("\n")
     return Content("\n").join(
         hanging(indent + line, room, _DIFF_STYLES.get(line[:1], "")) for line in lines

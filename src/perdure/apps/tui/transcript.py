@@ -1,4 +1,4 @@
-"""The visible part of a session: its newest entries, and earlier entries after scrolling up."""
+"""The visible part of a session: the newest entries, and earlier ones after scrolling up."""
 
 from __future__ import annotations
 
@@ -42,14 +42,17 @@ _MOST_OUTCOMES = 10 * PAGE
 
 
 class Transcript(VerticalScroll, can_focus=True):
-    """The messages of one session. The view shows the end until the user scrolls up."""
+    """Shows the messages of one session.
+
+    The view follows the newest messages until the user scrolls up.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("home", "earlier", "Earlier", show=False),
     ]
 
     class Typed(Message):
-        """The user typed or pasted `text` here instead of in the text field."""
+        """The user typed or pasted `text` in the transcript instead of in the text field."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -65,7 +68,7 @@ class Transcript(VerticalScroll, can_focus=True):
         self.is_reasoning_shown = False
 
     def on_mount(self) -> None:
-        """Watch for the first text that is longer than the view."""
+        """Watch for the moment when the text becomes longer than the view."""
         self.watch(self, "show_vertical_scrollbar", self._fill_terminal)
 
     def _fill_terminal(self, is_longer: bool) -> None:  # noqa: FBT001 - Textual passes it so
@@ -74,7 +77,7 @@ class Transcript(VerticalScroll, can_focus=True):
             self.screen.add_class("full")
 
     async def open(self, session: Session | None, *, is_running: bool = False) -> None:
-        """Show the newest entries of `session`; None: a new session without messages.
+        """Show the newest entries of `session`; None means a new session without messages.
 
         If `is_running` is False, calls without a result are shown as ended.
         """
@@ -118,20 +121,23 @@ class Transcript(VerticalScroll, can_focus=True):
     # ------------------------------------------------------------ what is typed here
 
     def on_key(self, event: events.Key) -> None:
-        """Pass on a character."""
+        """Pass a typed character on to the text field."""
         if event.character is not None and event.is_printable:
             event.stop()
             self.post_message(self.Typed(event.character))
 
     def on_paste(self, event: events.Paste) -> None:
-        """Pass on a paste."""
+        """Pass a paste on to the text field."""
         event.stop()
         self.post_message(self.Typed(event.text))
 
     # ------------------------------------------------------------ scrolling, earlier entries
 
     async def scroll_page(self, direction: int) -> None:
-        """Scroll by a page. At the top, read earlier entries; at the end, follow new ones again."""
+        """Scroll by a page.
+
+        At the top, earlier entries are read; at the end, new entries are followed again.
+        """
         if direction < 0 and self.scroll_y <= 0:
             await self.read_earlier()
         step = direction * max(self.size.height - 2, 1)
@@ -159,7 +165,7 @@ class Transcript(VerticalScroll, can_focus=True):
             self._is_reading = False
 
     def _stay(self, height_before: int) -> None:
-        """Keep the visible lines at the same position."""
+        """Keep the visible lines where they are."""
         self.scroll_to(y=self.scroll_y + self.virtual_size.height - height_before, animate=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -174,7 +180,7 @@ class Transcript(VerticalScroll, can_focus=True):
             self.run_worker(self.read_earlier(), group="earlier")
 
     async def action_earlier(self) -> None:
-        """Go to the top, and read the earlier entries."""
+        """Scroll to the top, and read earlier entries."""
         self.scroll_home(animate=False)
         await self.read_earlier()
 
@@ -194,9 +200,9 @@ class Transcript(VerticalScroll, can_focus=True):
 
 
 async def _page(session: Session, leaf: EntryId | None = None) -> list[Entry]:
-    """Return the newest entries of the branch up to `leaf`, with the calls of their results.
+    """Return the newest entries of the branch up to `leaf`; a result comes with its call.
 
-    If the call of a result is not found, the page begins with the result.
+    If the call of a result is not found, the page begins with that result.
     """
     page = read = await session.path(leaf, last=PAGE)
     place, without_call = len(read), set[str]()
@@ -223,9 +229,9 @@ def _calls_in(entry: Entry) -> tuple[set[str], set[str]]:
 
 
 async def _items_of(session: Session, entries: Sequence[Entry], fold: ItemFold) -> list[Item]:
-    """Return the items of stored `entries`, with the outcomes of their tool calls.
+    """Return the items for stored `entries`, with the outcomes of their tool calls.
 
-    The log also contains the outcomes of other branches: these are left out.
+    The log also contains outcomes from other branches; they are left out.
     """
     own = {entry.id: entry.seq for entry in entries if entry.stream == session.id}
     outcomes: list[Entry] = []
