@@ -184,10 +184,15 @@ def summary_text(plan: CompactionPlan, replies: Sequence[str]) -> str:
     return with_file_lists("\n\n---\n\n".join(parts), files)
 
 
+def summary_length(text: str) -> int:
+    """Return the characters of a summary, without white space and lists of files."""
+    return len("".join(without_file_lists(text).split()))
+
+
 def is_usable_summary(text: str) -> bool:
     """Return True if `text`, a single reply, can replace the summarized messages.
 
     The text must have at least `MIN_SUMMARY_CHARACTERS`, without white space and lists of files. A
     shorter summary would remove the conversation from the context without a replacement.
     """
-    return len("".join(without_file_lists(text).split())) >= MIN_SUMMARY_CHARACTERS
+    return summary_length(text) >= MIN_SUMMARY_CHARACTERS

@@ -12,13 +12,12 @@ import msgspec
 
 from perdure.context.branch_summary import branch_files, branch_summary_request, branch_summary_text
 from perdure.context.incremental.conversation import conversation_of
-from perdure.context.summary import is_usable_summary
 from perdure.context.tokens import estimate_request
 from perdure.engine.switches import Switches
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.executor.model_call import client_call, whole_answer
-from perdure.engine.turns.executor.summary import summarise, tell_compacted
+from perdure.engine.turns.executor.summary import require_usable, summarise, tell_compacted
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.lease import LeaseHolder, leading
 from perdure.engine.turns.recovery import idle_state, spent_in
@@ -32,7 +31,7 @@ from perdure.engine.turns.rules.budget import (
 from perdure.engine.turns.rules.outcomes import FAILURES
 from perdure.engine.turns.session_turns import Terms
 from perdure.engine.windows import pinned_window
-from perdure.errors import HeadConflict, MalformedResponse, ModelError, TurnFailed
+from perdure.errors import HeadConflict, ModelError, TurnFailed
 from perdure.errors.engine import failure_of
 from perdure.models.protocol import ModelRequest
 from perdure.session.codec import new_side, new_tree
@@ -124,7 +123,7 @@ async def summarise_branch(
 
 
 def _failed(error: ModelError) -> TurnFailed:
-    return TurnFailed(str(error), failure_of(FAILURES.get(error.code), "internal"))
+    return TurnFailed(str(error), failure_of(FAILURES.get(error.code, error.code), "internal"))
 
 
 # ---------------------------------------------------------------- the log
@@ -245,9 +244,8 @@ def branch_request(
 async def branch_told(environment: Environment, request: ModelRequest) -> Message:
     """Return the model's answer to `request`, which asks for the summary of a branch.
 
-    Raises: ModelError, also if the answer is too short for a summary.
+    Raises: ModelError; SummaryTooShort.
     """
     reply = await client_call(request.model, whole_answer(environment, request))
-    if not is_usable_summary(reply.text):
-        raise MalformedResponse(request.model, "the summary is too short for a branch")
+    require_usable(request.model, reply.text)
     return reply

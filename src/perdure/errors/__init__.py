@@ -13,7 +13,8 @@
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     │                CopyConflict · BackupDamaged · StoreExists · FlowNotFound · FlowExists
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
-    │                CredentialsRefused · MediaMissing · MalformedResponse · EmbedderUnavailable
+    │                CredentialsRefused · MediaMissing · MalformedResponse · EmbedderUnavailable ·
+    │                SummaryTooShort
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
     │                ToolLost · ApprovalStale
     ├ McpUnavailable
@@ -75,6 +76,7 @@ from perdure.errors.models import ModelError as ModelError
 from perdure.errors.models import ModelRefused as ModelRefused
 from perdure.errors.models import ModelUnavailable as ModelUnavailable
 from perdure.errors.models import RateLimited as RateLimited
+from perdure.errors.models import SummaryTooShort as SummaryTooShort
 from perdure.errors.outside import EgressDenied as EgressDenied
 from perdure.errors.outside import EgressError as EgressError
 from perdure.errors.outside import SecretMissing as SecretMissing

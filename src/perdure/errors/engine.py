@@ -26,6 +26,7 @@ EndFailure = Literal[
 
 TurnFailure = Literal[
     EndFailure,
+    "summary_too_short",
     "work_failed",
     "workers_died",
     "secret_pasted",
@@ -36,8 +37,8 @@ TurnFailure = Literal[
     "mcp_unavailable",
     "request_refused",
 ]
-"""Why a turn failed; from ``work_failed`` on, why no turn began for a message sent later or to
-workers (docs/guides/turns.md)."""
+"""Why a turn or a requested summary failed; from ``work_failed`` on, why no turn began for a
+message sent later or to workers (docs/guides/turns.md)."""
 
 
 def failure_of(code: str | None, other: TurnFailure) -> TurnFailure:

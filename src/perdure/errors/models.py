@@ -96,6 +96,25 @@ class MalformedResponse(ModelError):
     retryable = True
 
 
+class SummaryTooShort(ModelError):
+    """The model's summary is too short to replace the messages.
+
+    Units: `count` and `minimum` are characters, without white space and lists of files.
+    """
+
+    code = "summary_too_short"
+    retryable = True
+
+    def __init__(self, model: str, count: int, minimum: int) -> None:
+        super().__init__(
+            model,
+            f"the summary is too short to replace the messages: it has {count} characters without "
+            f"white space, and needs at least {minimum}; use another model for summaries",
+        )
+        self.count = count
+        self.minimum = minimum
+
+
 class EmbedderUnavailable(ModelError):
     """An embedder returned no vectors; recall works without vectors."""
 

@@ -10,8 +10,10 @@ from perdure.context.build import build_context, request_tokens
 from perdure.context.compaction import CompactionPlan, plan_compaction, plan_node_compaction
 from perdure.context.pins import with_pins
 from perdure.context.summary import (
+    MIN_SUMMARY_CHARACTERS,
     SummaryParts,
     is_usable_summary,
+    summary_length,
     summary_parts,
     summary_requests,
     summary_text,
@@ -23,7 +25,7 @@ from perdure.engine.turns.environment import Environment, SummaryFrame, ToCompac
 from perdure.engine.turns.executor.model_call import client_call, whole_answer
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
 from perdure.engine.windows import pinned_window
-from perdure.errors import ContextOverflow, MalformedResponse, ModelError
+from perdure.errors import ContextOverflow, ModelError, SummaryTooShort
 from perdure.models.protocol import ModelRequest
 from perdure.session.codec import new_tree
 from perdure.session.entries import Entry
@@ -156,10 +158,15 @@ class _SummaryWriting:
     async def _reply(self, request: ModelRequest) -> str:
         reply = await client_call(self._model, whole_answer(self._environment, request))
         self._replies.append(reply)
-        if not is_usable_summary(reply.text):
-            reason = "the summary is too short for the messages it replaces"
-            raise MalformedResponse(self._model, reason)
+        require_usable(self._model, reply.text)
         return reply.text
+
+
+def require_usable(model: str, summary: str) -> None:
+    """Raise SummaryTooShort if `summary`, a reply of `model`, cannot replace messages."""
+    length = summary_length(summary)
+    if length < MIN_SUMMARY_CHARACTERS:
+        raise SummaryTooShort(model, length, MIN_SUMMARY_CHARACTERS)
 
 
 async def _frame(

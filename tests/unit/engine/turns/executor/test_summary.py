@@ -80,8 +80,9 @@ async def test_compaction_counts_instructions_and_tools() -> None:
 async def test_too_short_summary_is_rejected_without_changes() -> None:
     stage = await stage_with("ok")
     chat = await stage.runtime().resume("s")
-    with pytest.raises(TurnFailed, match="too short"):
+    with pytest.raises(TurnFailed, match=r"too short .* 2 characters .* at least 20") as failed:
         await chat.compact()
+    assert failed.value.failure == "summary_too_short"
     assert "compaction" not in await stage.kinds()
 
 
