@@ -1,8 +1,9 @@
-"""The contract of a codec: it converts entries to the records of a tool's files, and back.
+"""The contract of a codec: it converts entries to the records of another program's files, and back.
 
-A codec writes the records that its tool would have written for an entry. If the tool has no such
-record, a ``custom`` record contains the body: the tools preserve such records and never show them
-to a model. A codec does not depend on files or stores; its callers insert the records into a file.
+A codec writes the records that this program (the "tool") would have written for an entry. If the
+tool has no record for an entry, a ``custom`` record contains the body of the entry: the tools
+preserve such records and never show them to a model. A codec does not depend on files or stores;
+its callers insert the records into a file.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Said(msgspec.Struct, frozen=True):
-    """The content of a record. `about`, and the values of `references`, are ids of records.
+    """The content of a record. `about` and the values of `references` are ids of records.
 
-    `references` are the fields of the body that name an entry; these fields are None in the body.
-    `meta` is the message's metadata in the record. `unknown` and `malformed` give the reason if
-    only the record is stored.
+    `references` are the fields of the body that refer to an entry; in the body itself, these fields
+    are None. `meta` is the metadata of the message in the record. `unknown` or `malformed` is the
+    reason why only the raw record is stored, if this is so.
     """
 
     body: Message | TreeBody | SideBody
@@ -44,12 +45,13 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class WriteContext(msgspec.Struct, frozen=True):
-    """The context for making records.
+    """What a codec needs to make records.
 
-    `own` is the id of the entry's first record. `first` returns the first record of another entry,
-    `last` the parent record for its children, `blob` the content of a handle, and `model` the model
-    in effect at an entry. Each returns None if there is none. `undone` are compactions that were
-    undone; `kept_over` are compactions that a later compaction retains.
+    `own` is the id of the first record of the entry. `first` returns the first record of another
+    entry, `last` the parent record for its children, `blob` the content of a handle, and `model`
+    the model in effect at an entry. Each of these functions returns None if there is no result.
+    `undone` are compactions that were undone; `kept_over` are compactions that a later compaction
+    retains.
     """
 
     own: str
@@ -61,27 +63,25 @@ class WriteContext(msgspec.Struct, frozen=True):
     kept_over: frozenset[EntryId] = frozenset()
 
     def target(self, note: Entry) -> str | None:
-        """Return the record of the entry that `note` is about."""
+        """Return the record of the entry to which `note` refers."""
         return None if note.about is None else self.last(note.about)
 
 
 class Codec(msgspec.Struct, frozen=True):
     """The file format in which one tool writes a session.
 
-    `name`: the name of the format, in addresses and exports.
-    `is_escaped`: the tool ends lines at `LINE_ENDS` too, so they are escaped.
-    `has_leaf_record`: the tool has a record that moves the leaf; otherwise it continues from the
-    last record. `oldest_version`: the tool rewrites files of older versions, so nothing is appended
-    to them. `most_header_bytes`: the tool skips files whose first line is longer.
-    `file_name`: the name of the file of a session, by its time and id.
-    `header`: the first record, by id, time, working directory and the file of the parent.
-    `records`: the records for an entry, at least one, in the order of the file.
-    `title`: the record that names the session.
-    `custom`: a record outside every context, by its type and data.
-    `placed`: a record with its id, parent and time, in the tool's own order.
-    `line`: a record as a line without its end, with the tool's spelling of numbers.
-    `time_of`: the time of a record, in Unix milliseconds.
-    `said`: the content of a record; its media go to `Media`.
+    `name`: the name of the format, in addresses and exports. `is_escaped`: the tool also ends lines
+    at `LINE_ENDS`, so these characters are escaped. `has_leaf_record`: the tool has a record that
+    moves the leaf; otherwise it continues from the last record. `oldest_version`: the tool rewrites
+    files of versions before this one, so nothing is appended to such files. `most_header_bytes`:
+    the tool skips a file if its first line is longer than this. `file_name`: the file name of a
+    session with this time and id. `header`: the first record, made from id, time, working directory
+    and the file of the parent. `records`: the records for an entry, at least one, in the order in
+    which they stand in the file. `title`: the record that names the session. `custom`: a record
+    with this type and data that no context contains. `placed`: a record with its id, parent and
+    time inserted, in the tool's own order. `line`: a record as a line without its line end, with
+    the tool's spelling of numbers. `time_of`: the time of a record, in Unix milliseconds. `said`:
+    the content of a record; the media of the record are added to `Media`.
     """
 
     name: str
@@ -114,7 +114,7 @@ def carried_fields(entry: Entry, *, is_escaped: bool) -> Fields:
 
 
 def stands_as_json(body: bytes, *, is_escaped: bool) -> bool:
-    """Return whether `body` can be part of a line as JSON and be read back byte for byte."""
+    """Return whether `body` can be part of a line as JSON and be read back unchanged."""
     try:
         text = body.decode()
         if "\n" in text or (is_escaped and any(character in text for character in LINE_ENDS)):
@@ -137,7 +137,7 @@ _carrier = msgspec.json.Decoder(_Carrier)
 
 
 def carried_body(line: bytes) -> bytes:
-    """Return the body that the record `line` contains; empty if there is none."""
+    """Return the body of the entry that the record `line` contains; empty if there is none."""
     try:
         data = _carrier.decode(line).data
         return bytes(data.body) or b64decode(data.base64, validate=True)
@@ -146,7 +146,7 @@ def carried_body(line: bytes) -> bytes:
 
 
 def custom_body(format: str, custom_type: str, data: object) -> Custom | ImportedRecord:
-    """Return the body of a ``custom`` record; perdure's records are side entries, if not marked."""
+    """Return the body of a ``custom`` record; perdure's records are side entries unless marked."""
     lane = (fields_of(data) or {}).get("lane")
     if custom_type.startswith(OURS) and lane != "tree":
         return ImportedRecord(format, custom_type)
@@ -157,18 +157,18 @@ def custom_body(format: str, custom_type: str, data: object) -> Custom | Importe
 
 
 def base64_of(part: MediaPart, writing: WriteContext) -> str | None:
-    """Return the content of `part`; None if it is not stored here."""
+    """Return the content of `part` as base64; None if the content is not stored here."""
     content = writing.blob(part.handle)
     return None if content is None else b64encode(content).decode()
 
 
 def whole_args(part: ToolCallPart, writing: WriteContext) -> dict[str, object]:
-    """Return the arguments of `part` with their bytes as base64, as the tool got them."""
+    """Return the arguments of `part` as the tool got them, with bytes as base64."""
     return restore_args(part.args, _kept_contents(part.contents, writing))
 
 
 def whole_text(part: ToolResultPart, writing: WriteContext) -> str:
-    """Return the text of `part` with its bytes as base64, as the tool gave it."""
+    """Return the text of `part` as the tool returned it, with bytes as base64."""
     return restored_text(part.text, _kept_contents(part.contents, writing))
 
 
@@ -178,13 +178,13 @@ def _kept_contents(handles: tuple[str, ...], writing: WriteContext) -> dict[str,
 
 
 def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
-    """Return the field `name` of a body, if the record names an entry at `key`."""
+    """Return the field `name` of a body if the key `key` of the record refers to an entry."""
     target = name_in(fields, key)
     return () if target is None else ((name, target),)
 
 
 def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Said:
-    """Return an unknown record as an entry of its branch, with all fields except its `envelope`."""
+    """Return an unknown record as an entry of its branch, with all its fields except `envelope`."""
     kind = text_in(fields, "type") or "record"
     data = {key: value for key, value in fields.items() if key not in envelope}
     return Said(Custom(f"{format}:{kind}", data), unknown=f"{kind!r} is stored without effect")

@@ -1,4 +1,4 @@
-"""Keys that pi and Operator share, and perdure's keys in files of either."""
+"""Keys that pi and Operator share, and the keys that perdure adds to files of both."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ OURS = "perdure."
 
 
 def dollars(usage: Usage) -> float:
-    """Return the cost of `usage` in dollars; 0 also if the cost is unknown."""
+    """Return the cost of `usage` in dollars; 0 if the cost is unknown."""
     return (usage.cost_microcents or 0) / MICROCENTS_PER_DOLLAR
 
 
 def microcents_in(cost: Fields) -> int | None:
-    """Return the cost in the ``cost`` of a record; None for 0: both formats write 0 if unknown."""
+    """Return the cost in ``cost``; None for 0, which both formats write for an unknown cost."""
     total = number_in(cost, "total")
     if total is None or not 0 < total < 10**7:
         return None
@@ -36,7 +36,7 @@ def microcents_in(cost: Fields) -> int | None:
 
 
 def usage_in(fields: Fields | None, tokens: Iterable[str]) -> Usage | None:
-    """Return reported usage, its counts at the keys `tokens`; None if nothing was counted."""
+    """Return the reported usage, with counts at the keys `tokens`; None if all counts are zero."""
     if fields is None:
         return None
     counts = counts_in(fields, tokens)
@@ -46,7 +46,7 @@ def usage_in(fields: Fields | None, tokens: Iterable[str]) -> Usage | None:
 
 
 def model_name(provider: str | None, model: str | None) -> str | None:
-    """Return ``provider:model``, or the known part of it; None if no part is known."""
+    """Return ``provider:model``, or only the part that is known; None if no part is known."""
     return ":".join(name for name in (provider, model) if name and name != NO_MODEL) or None
 
 
@@ -57,7 +57,7 @@ def provider_and_model(name: str | None) -> tuple[str, str]:
 
 
 def title_in(fields: Fields) -> SessionInfoChanged:
-    """Return the title in a ``session_info`` record, or its removal."""
+    """Return the title that a ``session_info`` record sets, or its removal."""
     name = trim_title(text_in(fields, "name"))
     return SessionInfoChanged(title=name) if name else SessionInfoChanged()
 
@@ -85,7 +85,7 @@ def with_field(body: bytes, name: bytes, value: object) -> bytes:
 
 
 def meta_of(body: bytes) -> Fields:
-    """Return the source's metadata of an imported message."""
+    """Return the metadata that the source of an imported message added to it."""
     if META_FIELD not in body:
         return {}
     try:

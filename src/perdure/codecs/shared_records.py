@@ -1,4 +1,4 @@
-"""Records that pi and Operator both have under different names, read with either's keys."""
+"""Records that pi and Operator both have under different names; one reader for both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ Reader = Callable[[Fields, Media], Said | None]
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """A tool's names for the fields of its records. `envelope` has the keys of every record."""
+    """A tool's names for the fields of records.
+
+    `envelope` contains the keys that every record has.
+    """
 
     envelope: tuple[str, ...]
     custom_type: str
@@ -52,8 +55,8 @@ class Keys(msgspec.Struct, frozen=True):
 class SharedRecords(msgspec.Struct, frozen=True):
     """The records of the tool `format`.
 
-    `usage_of` reads its usage. `shown` are types of ``custom_message`` records with a message of a
-    role that the tool lacks.
+    `usage_of` reads the usage in a record. `shown` are types of ``custom_message`` records with a
+    message of a role that the tool lacks.
     """
 
     format: str
@@ -62,7 +65,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
     shown: Mapping[str, Role]
 
     def said_by(self, readers: Mapping[str, Reader], fields: Fields, media: Media) -> Said:
-        """Return the content of the record `fields`; an unknown one only continues its branch."""
+        """Return the content of the record `fields`; an unknown record only extends its branch."""
         read = readers.get(text_in(fields, "type") or "")
         said = None if read is None else read(fields, media)
         return unknown_record(self.format, fields, self.keys.envelope) if said is None else said
@@ -123,7 +126,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
         return Said(custom_body(self.format, self.type_of(fields), fields.get("data")))
 
     def custom_message(self, fields: Fields, parts: tuple[Part, ...] | None) -> Said:
-        """Return the content of a ``custom_message`` record of `parts`."""
+        """Return the content of a ``custom_message`` record with the parts `parts`."""
         if parts is None:
             return unreadable_message(self.format, fields.get("content"), None, is_known=True)
         custom_type = self.type_of(fields)

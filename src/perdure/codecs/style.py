@@ -1,7 +1,7 @@
-"""JSON with another program's number format, so that rewriting a file changes nothing.
+"""JSON with another program's number format, so that rewriting its file changes nothing.
 
-All other JSON that msgspec writes is the same in all programs. A format's own spelling is a
-`Style`; this module does not depend on a format.
+Except for numbers, msgspec writes the same JSON as all these programs. How a format spells numbers
+is a `Style`; this module does not depend on any format.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Style(msgspec.Struct, frozen=True):
 def to_line(value: object, style: Style) -> bytes:
     """Return `value` (plain data, `msgspec.Raw` included) as one line of JSON.
 
-    Shape: for a value nested too deeply for Python, numbers are written as msgspec writes them.
+    Shape: if a value is nested too deeply for Python, numbers are written as msgspec writes them.
     """
     try:
         value = _to_plain(value, style)
@@ -48,7 +48,7 @@ def to_line(value: object, style: Style) -> bytes:
 def shallow(line: bytes) -> dict[str, object] | None:
     """Return the JSON object `line`, with values nested deeper than `LEVELS` as text.
 
-    Shape: None if there are no such values, so that the line can stay unchanged.
+    Shape: None if there are no such values, so that the line can stay as it is.
     """
     if line.count(b"[") + line.count(b"{") <= LEVELS:
         return None

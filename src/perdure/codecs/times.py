@@ -1,4 +1,4 @@
-"""Times in records of other programs: ISO 8601 texts there, Unix milliseconds here."""
+"""Times in other programs' records are ISO 8601 texts; in perdure they are Unix milliseconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _DAY_MS = 86_400_000
 
 
 def iso_time(at: int) -> str:
-    """Return `at` as ISO 8601 in UTC with milliseconds; 1970 for years outside 1 to 9999."""
+    """Return `at` as ISO 8601 in UTC with milliseconds; years outside 1 to 9999 become 1970."""
     try:
         moment = _EPOCH + timedelta(milliseconds=at)
     except OverflowError:
@@ -18,7 +18,7 @@ def iso_time(at: int) -> str:
 
 
 def time_of(text: str) -> int | None:
-    """Return the time of an ISO 8601 text; one without an offset is taken as UTC."""
+    """Return the time of an ISO 8601 text; a text without an offset is read as UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,1 +1,1 @@
-"""From a branch to a model request: messages to send, and messages to summarize. Pure."""
+"""From a branch to a model request: which messages to send, and which to summarize. Pure."""

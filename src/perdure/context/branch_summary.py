@@ -1,7 +1,7 @@
-"""The summary of an abandoned branch: its request, and its text.
+"""The summary of an abandoned branch: the request for it, and its text.
 
-The entries are those from the common ancestor (exclusive) to the abandoned leaf, in path order.
-Compactions among them do not end the range: their summaries are part of it.
+The summarized entries are those after the common ancestor, up to the abandoned leaf, in path order.
+Compactions among these entries do not end the range: their summaries are summarized, too.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def branch_summary_request(
     """Return the request to `model` for a summary of `entries`; None if the branch is empty.
 
     The request contains the newest messages that fit `budget_tokens`, without tool results. If the
-    newest message alone does not fit, it is cut.
-    Units: `budget_tokens` covers the conversation, but not perdure's instructions.
+    newest message alone is larger than `budget_tokens`, it is cut.
+    Units: `budget_tokens` limits the conversation in the request, without perdure's instructions.
     """
     told = [each for entry in entries if (each := _abandoned_text(entry)) is not None]
     if not told:
@@ -60,13 +60,13 @@ def branch_summary_request(
 
 
 def branch_summary_text(entries: Sequence[Entry], reply: str) -> str:
-    """Return the text of the branch summary: its origin, the model's `reply`, the files."""
+    """Return the text of the branch summary: an introduction, the model's `reply` and the files."""
     text = f"{prompts.BRANCH_PREAMBLE}\n\n{reply.strip()}"
     return with_file_lists(text, branch_files(entries))
 
 
 def branch_files(entries: Sequence[Entry]) -> FileLists:
-    """Return the files the branch read and changed, including the files in its summaries."""
+    """Return the files that the branch read and changed, including files named in its summaries."""
     messages: list[Message] = []
     earlier: list[FileLists] = []
     for entry in entries:

@@ -1,7 +1,7 @@
 """Build the context for a model: a window of the log as a valid history within a budget.
 
-`build_context` is the only way from the log to a request. It never raises, for any prefix of any
-log, and omits nothing silently: `dropped` and `skipped` count the omissions.
+`build_context` is the only way from the log to a request. It never raises an error, for any prefix
+of any log, and omits nothing silently: `dropped` and `skipped` count what is omitted.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from perdure.session.messages import Message
 class Context(ShortRepr, frozen=True):
     """The content of a model request.
 
-    `thinking_level` None is "off". `dropped` counts the entries before the oldest sent exchange, if
-    older exchanges were omitted to fit the budget or `max_messages`. Pinned entries, and the
-    compaction whose summary is sent, do not count. `skipped` counts the unreadable entries and
-    parts of messages after the oldest sent exchange.
-    Units: `tokens` is the expected usage of a call, from the newest reported usage and estimates
-    for the rest. If this exceeds the budget, `tokens` is the estimate of the messages alone.
+    `thinking_level` None means "off". `dropped` counts the entries before the oldest exchange that
+    is sent, if older exchanges were omitted because of the budget or `max_messages`. Pinned
+    entries, and the compaction whose summary is sent, are not counted. `skipped` counts the
+    unreadable entries and message parts after the start of the oldest exchange that is sent.
+    Units: `tokens` is the expected size of a call: the newest reported usage, plus estimates for
+    later messages. If this sum exceeds the budget, `tokens` is the estimate of the messages alone.
     Shape: `messages` are valid for every provider (``validity``); empty if there are none.
     """
 
@@ -55,7 +55,7 @@ class Trim(msgspec.Struct, frozen=True):
     """The remaining messages, the number of omitted entries, and the remaining tokens.
 
     `first` is the first message of the oldest remaining exchange, if older exchanges were omitted;
-    `spared` counts the entries of older messages that remain.
+    `spared` counts the entries whose older messages remain.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -78,12 +78,11 @@ def build_context(
 
     `model` is the model to be called; by default the branch's current one. Reasoning is never part
     of a context (`tool_pairs.repair_pairs` explains why), so it never reaches another provider.
-    With `history` "text_only", only the question and the answer of completed turns remain; the
-    current turn retains its tool calls.
-    With a budget, whole exchanges are omitted, oldest first, until the rest fits. The compaction's
-    summary, pinned entries and the newest exchange always remain. `max_messages` also omits whole
-    exchanges, but the summary and pinned messages are not counted.
-    Units: `budget_tokens` tokens, as `scale` estimates them.
+    With `history` "text_only", only the questions and the answers of completed turns remain; the
+    current turn keeps its tool calls. With a budget, whole exchanges are omitted, oldest first,
+    until the rest fits. The compaction's summary, pinned entries and the newest exchange always
+    remain. `max_messages` also omits whole exchanges; the summary and pinned messages do not count.
+    Units: `budget_tokens` is in tokens, as estimated with `scale`.
     """
     assert not window.earlier  # `window_end` handles windows read with a limit
     said = emit(window)
@@ -105,9 +104,9 @@ def build_context(
 
 
 def request_tokens(context: Context, around: float, scale: float = 1.0) -> int:
-    """Return the tokens of a request with `context`, including its instructions and tools.
+    """Return the tokens of a request with `context`, including the instructions and tools.
 
-    A count that a provider reported already includes them.
+    A count that a provider reported includes the instructions and tools already.
     Units: `around` is the tokens of the instructions and tools, as `unscaled_around` returns them.
     """
     if any(reported_tokens(each.message) for each in context.messages):
@@ -131,7 +130,7 @@ def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | No
 
 
 def _left_out(window: ContextWindow, said: Emitted, trim: Trim) -> tuple[int, int]:
-    """Return the count of entries before the first exchange of `trim`, and of later skips."""
+    """Return the entries omitted before the first exchange of `trim`, and the parts skipped."""
     assert trim.first is not None
     places = {entry.id: place for place, entry in enumerate(window.entries)}
     place = places.get(trim.first.entry_id, 0) if trim.first.entry_id else 0
@@ -159,9 +158,9 @@ def _thinking_level_of(window: ContextWindow) -> str | None:
 def text_only(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """Return `messages` without the tool calls and results of completed turns.
 
-    A turn is completed by an answer with text and without tool calls. The user messages and that
-    answer of such turns remain. The reported usage of the answer is removed, because it counted
-    omitted messages.
+    A turn is completed when it has an answer with text and without tool calls. The user messages
+    and the answer of such a turn remain. The reported usage of that answer is removed, because it
+    counted messages that are now omitted.
     """
     over = end_of_turns(messages)
     return (*texts_in(messages[:over]), *messages[over:])
@@ -174,7 +173,7 @@ def end_of_turns(messages: Sequence[ContextMessage]) -> int:
 
 
 def texts_in(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return the questions and answers in `messages`, which belong to completed turns."""
+    """Return the questions and answers in `messages`, all of which belong to completed turns."""
     return tuple(_without_usage(each) for each in messages if _is_text(each.message))
 
 
@@ -194,7 +193,7 @@ def _without_usage(each: ContextMessage) -> ContextMessage:
 def leading(
     messages: Sequence[ContextMessage], pinned: Sequence[Entry], *, has_summary: bool
 ) -> int:
-    """Return the number of messages before the conversation: the summary, and pinned messages."""
+    """Return the number of messages before the conversation: the summary and pinned messages."""
     if not pinned:
         return int(has_summary)
     ids = {entry.id for entry in pinned}
@@ -248,11 +247,11 @@ def _factor(
     pinned: int,
     max_messages: int | None,
 ) -> float:
-    """Return the correction factor for estimates, from the newest messages that fill the budget.
+    """Return the factor that corrects estimates, from the newest messages that fill the budget.
 
-    If all messages fit by their estimates, the newest reported usage corrects their sum. Otherwise
-    the usage reported between two answers corrects the estimates between them. So messages that
-    cannot be sent have no influence.
+    If all messages fit according to their estimates, the newest reported usage corrects the sum of
+    the estimates. Otherwise, the usage reported between two answers corrects the estimates of the
+    messages between them. So messages that are too old to be sent have no influence.
     """
     room, more, later, between = budget_tokens, 0, 0, 0
     for at in range(len(messages) - 1, -1, -1):
@@ -274,8 +273,8 @@ def _correction(reported: int, estimated: int) -> float:
     """Return the factor that makes the estimates match the reported usage.
 
     The factor is never less than 1, so that a provider that reports too little usage cannot disable
-    a budget. It is never more than `SCALE_MAX`, because the rest is instructions and tools, which
-    trimming cannot remove.
+    a budget. The factor is at most `SCALE_MAX`, because anything above comes from instructions and
+    tools, which trimming cannot remove.
     """
     return min(SCALE_MAX, max(1.0, reported / estimated)) if estimated else 1.0
 
@@ -283,7 +282,7 @@ def _correction(reported: int, estimated: int) -> float:
 def _first_that_fits(
     starts: Sequence[int], sizes: Sequence[int], budget: float, pinned: int
 ) -> int:
-    """Return the first of `starts` after which everything fits; the last if there is none."""
+    """Return the first of `starts` from which all messages fit; the last one if none fits."""
     left = sum(sizes)
     at = pinned
     for start in starts:
@@ -300,7 +299,7 @@ def _first_of(starts: Sequence[int], least: int) -> int:
 
 
 def _exchange_starts(messages: Sequence[ContextMessage], first: int) -> list[int]:
-    """Return the positions from `first` on where a user message follows another role."""
+    """Return the positions, from `first` on, of user messages that follow another role."""
     return [
         n
         for n in range(first, len(messages))

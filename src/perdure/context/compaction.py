@@ -1,8 +1,8 @@
-"""When to compact, and where to cut: the part to summarize and the part to keep.
+"""When to compact, and where to cut: the part to summarize, and the part to keep.
 
 This module only plans: ``summary`` converts a plan to requests and their replies to a text, and the
-engine appends the ``compaction``. Every message of the current context is then either in the kept
-part or in the summarized part. So the next compaction never loses a message that an earlier
+engine appends the ``compaction``. After a compaction, every message of the current context is
+either kept or part of the summary. So the next compaction never loses a message that an earlier
 compaction kept.
 """
 
@@ -39,12 +39,12 @@ TRIGGER = 0.8
 class CompactionPlan(msgspec.Struct, frozen=True):
     """The plan of a compaction.
 
-    `first_kept` is the start of the kept part; None: no part is kept. `history` is summarized
+    `first_kept` is the start of the kept part; None if no message is kept. `history` is summarized
     together with `previous_summary`. If the cut is inside a turn, `turn_prefix` is the part of that
     turn before the cut, summarized separately. `unanswered` is the text of the user's newest
-    message if it leaves the context unanswered.
+    message, if that message leaves the context without an answer.
     Units: `tokens_before` is the size of a request before the compaction, in tokens.
-    Shape: files are sorted; changed files are not in the list of read files.
+    Shape: files are sorted; a changed file is not also in the list of read files.
     """
 
     first_kept: EntryId | None
@@ -58,7 +58,10 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 
 
 class _Cut(msgspec.Struct, frozen=True):
-    """`at`: start of the kept part. `turn`: start of the turn that `at` splits, if any."""
+    """`at` is the start of the kept part.
+
+    `turn` is the start of the turn that `at` splits, if it splits one.
+    """
 
     at: int
     turn: int | None
@@ -73,8 +76,9 @@ def should_compact(
 ) -> bool:
     """Return True if a context of `tokens` is too full for a window of `window_tokens`.
 
-    This is the case if less than `reserve_tokens` are left; without `reserve_tokens`, if more than
-    the share `trigger` of the window is used. A window of unknown size is never too full.
+    This is so if less than `reserve_tokens` of the window are left; without `reserve_tokens`, if
+    more than the share `trigger` of the window is used. If the size of the window is unknown, the
+    result is False.
     """
     if window_tokens is None:
         return False
@@ -90,7 +94,7 @@ def plan_compaction(
     scale: float = 1.0,
     around: float = 0.0,
 ) -> CompactionPlan | None:
-    """Plan a compaction of `window` that retains about the newest `keep_recent_tokens`.
+    """Plan a compaction of `window` that keeps about the newest `keep_recent_tokens`.
 
     Returns None if there are no new messages since the last compaction, or if no message would
     leave the context. If `keep_recent_tokens` is 0, no message is retained.
@@ -122,7 +126,7 @@ def plan_compaction(
 
 
 def _summary_of(compaction: Compaction | None) -> str | None:
-    """Return the text that a model wrote in `compaction`."""
+    """Return the part of the text in `compaction` that a model wrote."""
     if compaction is None:
         return None
     return (compaction.own_summary or compaction.summary).strip() or None
@@ -134,7 +138,7 @@ def plan_node_compaction(
     """Plan a compaction of `window` to a summary of the messages since the entry `begins_at`.
 
     Earlier messages leave the context without a summary, but remain in the log. Only the user's
-    last unanswered message is retained. Without `begins_at`, and if there is no answer since it,
+    last unanswered message is retained. If `begins_at` is None, or if there is no answer after it,
     everything is summarized, together with the newest summary. Returns None if there is nothing to
     compact.
     """
@@ -166,7 +170,7 @@ def plan_node_compaction(
 
 
 def _unanswered_text(history: Sequence[Message]) -> str | None:
-    """Return the text of the user's newest message in `history`, unless it was answered."""
+    """Return the text of the user's newest message in `history` if it has no answer."""
     for message in reversed(history):
         if message.role == "assistant" and not message.tool_calls:
             return None
@@ -190,11 +194,11 @@ def _messages(shown: Sequence[Shown]) -> tuple[Message, ...]:
 
 
 class LeftContext(ShortRepr, frozen=True):
-    """The content that a compaction removed from the context.
+    """What a compaction removed from the context.
 
-    Shape: removed `entries`, root -> leaf; `roles` counts their messages, `tool_calls` the calls in
-    them. `pinned` are the entries that remain because they are pinned.
-    Units: tokens of the whole context, as stored in the compaction.
+    Shape: `entries` are the removed entries from root to leaf; `roles` counts their messages,
+    `tool_calls` the calls in them. `pinned` are the entries that remain because they are pinned.
+    Units: the token counts are of the whole context, as stored in the compaction.
     """
 
     compaction: EntryId
@@ -260,7 +264,7 @@ def _cut(
 
 
 def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) -> int | None:
-    """Return the last position with `keep_recent_tokens` after it; None with fewer tokens."""
+    """Return the last position followed by `keep_recent_tokens`; None if there are fewer tokens."""
     total = 0
     for position in range(len(shown) - 1, -1, -1):
         message = shown[position].message
@@ -271,7 +275,7 @@ def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) 
 
 
 def _candidates(shown: Sequence[Shown], retained: Sequence[Message]) -> list[int]:
-    """Return possible cuts: never before a tool result or between a call and its result."""
+    """Return the possible cuts: never before a tool result, or between a call and its result."""
     inside = _between_call_and_result(shown, retained)
     return [
         n
@@ -300,7 +304,7 @@ def _calls(message: Message) -> tuple[ToolCallPart, ...]:
 
 
 def _with_settings_before(shown: Sequence[Shown], at: int) -> int:
-    """Return `at` moved back over entries without a message: they belong to the next message."""
+    """Return `at` moved back over entries without a message, which belong to the next message."""
     while at > 0 and shown[at - 1].entry.kind not in (MESSAGE, Compaction.kind):
         at -= 1
     return at

@@ -1,9 +1,9 @@
 """Convert a window of the log to messages, in order and unmodified.
 
 The rules: first comes the summary of the newest compaction; then the pinned entries that it hides,
-the entries that it keeps, and the entries after it. Branch summaries and custom messages become
-user messages. Settings, extension state and older compactions are omitted.
-The result is not valid for a provider yet: ``tool_pairs`` and ``validity`` repair it.
+the entries that it keeps, and the entries after it. Branch summaries and custom messages are
+converted to user messages. Settings, extension state and older compactions are omitted. The result
+is not yet valid for a provider: ``tool_pairs`` and ``validity`` repair it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.session.messages import Message, UnknownPart, user
 
 
 class ContextMessage(ShortRepr, frozen=True):
-    """A message of a context and the entry it comes from.
+    """A message of a context, and the entry from which it comes.
 
     `entry_id` is None for content without an entry, such as the result of an interrupted call.
     `merged` are further entries whose content was merged into it.
@@ -50,7 +50,7 @@ class Emitted(msgspec.Struct, frozen=True):
     """The messages of a window.
 
     Shape: with `has_summary` the first of `messages` is the compaction's summary. `skips` are the
-    entries that are unreadable, or readable only in part, each with the unreadable amount.
+    entries that cannot be read, completely or in part, each with the number of unreadable pieces.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -59,15 +59,16 @@ class Emitted(msgspec.Struct, frozen=True):
 
     @property
     def skipped_count(self) -> int:
-        """Return the number of entries and message parts this version cannot read."""
+        """Return the number of entries and message parts that this version cannot read."""
         return sum(count for _, count in self.skips)
 
 
 def emit(window: ContextWindow) -> Emitted:
     """Return the messages of `window`, in the order for the model.
 
-    Reported usage remains only on answers to the current context. It is removed from answers before
-    the newest compaction, and from answers after a compaction that was undone.
+    The reported usage stays only on answers whose request had the current context. It is removed
+    from answers before the newest compaction, and from answers between a compaction and its
+    undoing.
     """
     summary = _summary_of(window)
     said = [*_pinned_messages(window), *_retained_messages(window)]
@@ -85,7 +86,7 @@ def emit(window: ContextWindow) -> Emitted:
 
 
 def stays_fresh(window: ContextWindow) -> bool:
-    """Return True if the usage of the next answers will be valid for the current context."""
+    """Return True if the usage of the next answers will match the current context."""
     at = _position(window.entries, window.state.compaction)
     return _first_undone_after(window, at) == len(window.entries)
 
@@ -93,7 +94,7 @@ def stays_fresh(window: ContextWindow) -> bool:
 def shown_entries(window: ContextWindow) -> tuple[Shown, ...]:
     """Return the entries of `window` that can still be in the context, each with its message.
 
-    Shape: all of them, except those before a compaction that retains messages instead.
+    Shape: all entries, except those before a compaction that retains messages instead of entries.
     """
     at = _position(window.entries, window.state.compaction)
     fresh_until = _first_undone_after(window, at)
@@ -106,13 +107,13 @@ def shown_entries(window: ContextWindow) -> tuple[Shown, ...]:
 
 
 def retained_messages(window: ContextWindow) -> tuple[Message, ...] | None:
-    """Return the messages that the newest compaction retained; None if it refers to an entry."""
+    """Return the messages that the newest compaction retained; None if it keeps entries instead."""
     body = compaction_of(window)
     return body.retained if body is not None else None
 
 
 def compaction_of(window: ContextWindow) -> Compaction | None:
-    """Return the body of the newest compaction that was not undone, if it is readable."""
+    """Return the body of the newest compaction that was not undone; None if it is unreadable."""
     entry = window.state.compaction
     body = readable(entry) if entry is not None else None
     return body if isinstance(body, Compaction) else None
@@ -145,7 +146,7 @@ def _pinned_messages(window: ContextWindow) -> tuple[ContextMessage, ...]:
 
 
 def message_in(entry: Entry, *, is_fresh: bool) -> Message | None:
-    """Return the message of `entry` in a context; with its reported usage only if `is_fresh`."""
+    """Return the message of `entry` for a context, with its reported usage only if `is_fresh`."""
     match readable(entry):
         case Message() as message:
             return message if is_fresh else _without_usage(message)

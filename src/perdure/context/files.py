@@ -1,4 +1,4 @@
-"""The files that a conversation read and changed, for its summary."""
+"""The files that a conversation read and changed, to be listed in its summary."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ _TAGS = ("read-files", "modified-files")
 
 
 class FileLists(msgspec.Struct, frozen=True):
-    """Paths as given to the tools. Shape: sorted; no path is in both."""
+    """Paths as the tool calls contain them.
+
+    Shape: both lists are sorted; no path is in both lists.
+    """
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
 
 
 def file_lists(messages: Iterable[Message], earlier: Iterable[FileLists] = ()) -> FileLists:
-    """Return the files that tool calls in `messages` name, and the files of `earlier` summaries."""
+    """Return the files that tool calls in `messages` name, and those of the summaries `earlier`."""
     read: set[str] = set()
     modified: set[str] = set()
     for lists in earlier:

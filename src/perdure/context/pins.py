@@ -1,7 +1,7 @@
 """Pinned entries: they remain in a context unchanged, even if other entries are dropped.
 
-A pinned result includes its call, and a pinned call includes its results: providers reject a call
-or a result alone.
+A pinned result includes its call, and a pinned call includes its results, because providers reject
+a call or a result alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.session.notes import Pin
 
 
 def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
-    """Return the entries that `notes` (in log order) pin; the last note about an entry counts."""
+    """Return the entries that `notes` (in log order) pin; the last note about an entry decides."""
     pinned: set[EntryId] = set()
     for note in notes:
         if note.kind != Pin.kind or note.about is None or note.is_erased:
@@ -37,7 +37,7 @@ def with_pins(
 ) -> ContextWindow:
     """Return `window` with the pinned entries of `path`, the branch that ends with `window`.
 
-    Shape: entries of `pins` that are only on other branches are omitted.
+    Shape: entries of `pins` that are not on this branch are omitted.
     """
     wanted = _with_partners(path, pins)
     shown = {entry.id for entry in window.entries}
@@ -85,8 +85,8 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
 def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
     """Return True if `near`, parts of a branch, contains the calls and results of `pins`.
 
-    The known part of the branch begins at the depth `end`. The results of a call follow it before
-    the next answer; the search ends when all calls have one.
+    The part of the branch that is known begins at the depth `end`. The results of a call come after
+    it and before the next answer; the search ends when every call has a result.
     """
     pieces: list[list[Placed]] = []
     for each in near:

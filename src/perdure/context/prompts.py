@@ -1,6 +1,6 @@
 """The texts of perdure that a model reads in a context or in a request for a summary.
 
-This module contains only texts; the callers insert the values. Changing a text invalidates the
+This module contains only texts; its callers insert the values. Changing a text invalidates the
 prompt cache of every session, so change texts rarely.
 """
 

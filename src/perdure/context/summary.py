@@ -1,9 +1,9 @@
 """Convert a compaction plan to model requests, and the replies to the compaction's text.
 
 There is one request for the history and, if the cut is inside a turn, another request for the start
-of that turn. The two are independent. If they do not fit into the model's window, there is one
-request per part of both, in order: each quotes the summary of the parts before it. The engine calls
-the model, rejects unusable replies, and appends the compaction.
+of that turn. The two requests are independent of each other. If they do not fit into the model's
+window, there is one request per part of both, in order: each quotes the summary of the parts before
+it. The engine calls the model, rejects unusable replies, and appends the compaction.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def summary_requests(
     """Return the requests to `model` that `plan` needs.
 
     `focus` names details that the summary must preserve.
-    Shape: one or two requests: first for the history, then for the turn prefix. Without history to
-    summarize there is no request for it: the previous summary stays unchanged.
+    Shape: one or two requests: first for the history, then for the turn prefix. If there is no
+    history to summarize, there is no request for it, and the previous summary stays unchanged.
     """
     requests: list[ModelRequest] = []
     if plan.history:
@@ -192,7 +192,7 @@ def summary_length(text: str) -> int:
 def is_usable_summary(text: str) -> bool:
     """Return True if `text`, a single reply, can replace the summarized messages.
 
-    The text must have at least `MIN_SUMMARY_CHARACTERS`, without white space and lists of files. A
-    shorter summary would remove the conversation from the context without a replacement.
+    The text must have at least `MIN_SUMMARY_CHARACTERS`, not counting white space and lists of
+    files. A shorter summary would remove the conversation from the context without a replacement.
     """
     return summary_length(text) >= MIN_SUMMARY_CHARACTERS

@@ -1,7 +1,7 @@
-"""Token counts of messages: usage reported by the provider, and estimates for the rest.
+"""Token counts of messages: usage that the provider reported, and estimates for other messages.
 
 An estimate is UTF-8 bytes / 4, times a scale that is learned per model from reported usage. So no
-tokenizer is needed, and none must be downloaded.
+tokenizer is needed or downloaded.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
     """Return the tokens of a call with `messages`: newest reported usage, plus estimates after it.
 
     Reported usage is used only if the answer was complete and the usage is not zero; it includes
-    cached tokens. Usage from before the newest compaction is for another context: `build_context`
-    removes it from the messages it returns.
+    cached tokens. Usage reported before the newest compaction describes another context:
+    `build_context` removes it from the messages that it returns.
     """
     for position in range(len(messages) - 1, -1, -1):
         reported = reported_tokens(messages[position])
@@ -93,7 +93,7 @@ def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
 
 
 def reported_tokens(message: Message) -> int:
-    """Return the usage reported with `message` if it is usable, else 0."""
+    """Return the usage reported with `message` if it can be used, else 0."""
     is_answer = message.role == "assistant" and message.stop_reason not in CUT_SHORT
     return message.usage.total_tokens if is_answer and message.usage else 0
 

@@ -1,9 +1,9 @@
 """Pair tool calls with their results, and remove content that cannot be sent from messages.
 
-After `repair_pairs`, one tool message directly follows each assistant message with calls, and
-answers every call once, in order. No result lacks a call, and no part is empty. Ids and names have
-the form that all providers accept. Each function documents its repair. This module does not merge
-or add messages to make roles alternate; ``validity`` does this.
+After `repair_pairs`, each assistant message with calls is directly followed by one tool message
+that answers every call once, in order. Every result has a call, and no part is empty. Ids and names
+have the form that all providers accept. Each function documents its repair. This module does not
+merge or add messages to make the roles alternate; ``validity`` does.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _NAME_START = re.compile(r"[A-Za-z_]")
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """The text of a person, or text that the model reads as such."""
+    """A text of a person, or a text that the model reads as such."""
 
     parts: tuple[TextPart | MediaPart, ...]
     source: EntryId | None
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """A model's answer. `message` is its source."""
+    """A model's answer. `message` is the message from which the answer comes."""
 
     texts: tuple[TextPart, ...]
     calls: tuple[ToolCallPart, ...]
@@ -63,7 +63,7 @@ _Piece = _Words | _Answer | _Result
 
 
 class _Round(msgspec.Struct, frozen=True):
-    """An answer with its sent calls, and the result of each if there is one."""
+    """An answer with those of its calls that are sent, and each call's result if it has one."""
 
     answer: _Answer
     calls: tuple[ToolCallPart, ...]
@@ -73,7 +73,8 @@ class _Round(msgspec.Struct, frozen=True):
 class Ids(msgspec.Struct, frozen=True):
     """Many ids, in layers; each layer is at least as large as the next layer. A value.
 
-    So the cost of an addition depends on the added ids, not on the existing ones.
+    So the cost of adding ids depends on the number of added ids, not on the number of existing
+    ones.
     """
 
     layers: tuple[frozenset[str], ...] = ()
@@ -92,7 +93,7 @@ class Ids(msgspec.Struct, frozen=True):
         return Ids(tuple(layers))
 
     def but_for(self, ids: frozenset[str]) -> Ids:
-        """Return these ids without `ids`."""
+        """Return these ids, except `ids`."""
         if not any(id in self for id in ids):
             return self
         return Ids(tuple(layer - ids for layer in self.layers))
@@ -163,11 +164,12 @@ class _CallIds:
 
 
 def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return `messages` with calls and results paired, without anything that cannot be sent.
+    """Return `messages` with calls and results paired, without content that cannot be sent.
 
-    Reasoning is dropped: it must not be sent to another provider. Logs do not contain the signature
-    of reasoning. Without the signature, Anthropic rejects reasoning and Google ignores it; OpenAI's
-    chat format has no place for reasoning. Roles ``system`` and ``context`` become user messages.
+    Reasoning is removed, because it must not be sent to another provider. Logs do not contain the
+    signature of reasoning. Without the signature, Anthropic rejects reasoning and Google ignores
+    it; OpenAI's chat format has no place for reasoning. Roles ``system`` and ``context`` become
+    user messages.
     Shape: roles user, assistant and tool; adjacent messages may have the same role.
     """
     whole = pair_after(messages)
@@ -184,8 +186,8 @@ def pair_after(
     """Return `messages` in the form of `repair_pairs`; `before` are the calls before them.
 
     `follower` is the next message, if there is one.
-    Shape: None if one of the messages is a result for a call in `before`: an earlier message
-    changes then.
+    Shape: None if one of the messages is a result for a call in `before`, because an earlier
+    message then changes.
     """
     pieces = [piece for each in messages for piece in _pieces(each)]
     answers = _answers_of(pieces, before)
@@ -288,8 +290,8 @@ class _Answers(msgspec.Struct, frozen=True):
 def _answers_of(pieces: Sequence[_Piece], before: Calls) -> _Answers | None:
     """Match each result with its call, at any distance.
 
-    A result belongs to the newest answer before it that has a call of its id: some models restart
-    their ids in every answer. The first result of a call counts; later results are dropped.
+    A result belongs to the newest answer before it that has a call with its id, because some models
+    restart their ids in every answer. The first result of a call counts; later results are dropped.
     """
     waiting: dict[str, deque[tuple[int, int]]] = {}
     results: dict[int, dict[int, _Result]] = {}
@@ -314,10 +316,11 @@ def _answers_of(pieces: Sequence[_Piece], before: Calls) -> _Answers | None:
 
 
 def _round(answer: _Answer, results: dict[int, _Result]) -> _Round:
-    """Return `answer` with only those of its calls that are sent.
+    """Return `answer` with only those calls that are sent.
 
-    Calls of an interrupted answer are dropped, except calls with a result: the others never ran.
-    Calls of a complete answer are always sent, with a generated result if there is none.
+    Calls of an interrupted answer are dropped unless they have a result, because calls without a
+    result never ran. Calls of a complete answer are always sent; a call without a result gets a
+    generated one.
     """
     is_whole = answer.message.stop_reason not in CUT_SHORT
     numbers = [n for n in range(len(answer.calls)) if is_whole or n in results]
@@ -365,7 +368,7 @@ def _tool_message(
 
 
 def _sendable_result(call: ToolCallPart, result: ToolResultPart | None) -> ToolResultPart:
-    """Return `result` as the answer to `call`; if None, a note that the outcome is unknown."""
+    """Return `result` as the answer to `call`; for None, a note that the outcome is unknown."""
     if result is None:
         return ToolResultPart(call.id, prompts.CALL_INTERRUPTED, is_error=True, name=call.name)
     text = result.text if result.text.strip() else prompts.NO_OUTPUT
@@ -380,7 +383,7 @@ def _as_words(result: _Result) -> ContextMessage:
 
 
 def sendable_name(name: str) -> str:
-    """Return `name` with ASCII letters, digits, ``_``, ``-`` only, and no digit first."""
+    """Return `name` with only ASCII letters, digits, ``_`` and ``-``, and no digit at the start."""
     cleaned = _UNSENDABLE.sub("_", name)
     if cleaned and not _NAME_START.match(cleaned):
         cleaned = f"_{cleaned}"

@@ -26,8 +26,8 @@ _OPENING = user(prompts.CONVERSATION_BEGINS)
 def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """Return `messages` made valid for every provider; empty only if nothing in them can be sent.
 
-    Shape: see the module. The history may end with the assistant. A request for an answer must not,
-    so its caller appends a user message first.
+    Shape: the module's docstring lists the rules. The history may end with the assistant. A request
+    for an answer must not, so its caller appends a user message first.
     """
     return alternating(repair_pairs(messages))
 

@@ -1,9 +1,9 @@
 """Build a context within a budget from the end of a window.
 
-`build_context` of the whole window defines the correct result. The end gives the same context if it
-contains everything that matters: more than the budget or `max_messages`, a call for each result,
-and all pinned entries. The result can differ only in the ids of calls: a repeated id is changed
-only if both messages were read.
+`build_context` of the whole window defines the correct result. The end of the window gives the same
+context if it contains more than the budget or `max_messages`, the call of each result, and all
+pinned entries. The result can differ only in the ids of calls: a repeated id is changed only if
+both messages were read.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def context_of_end(
 ) -> Context | None:
     """Return the context of the window that ends with `window`; None if more must be read.
 
-    `pins` are the pinned entries, on any branch; `near` has the pinned entries on the branch before
-    `from_question(window)`, with their calls and results. The other arguments are the same as for
-    `build_context`.
+    `pins` are the pinned entries on all branches; `near` are the pinned entries on the branch
+    before `from_question(window)`, with their calls and results. The other arguments are the same
+    as for `build_context`.
     """
     end = from_question(window)
     if not end.entries:
@@ -89,10 +89,10 @@ def from_question(window: ContextWindow) -> ContextWindow:
 def _with_pins(
     end: ContextWindow, pins: frozenset[EntryId], near: Sequence[Placed]
 ) -> ContextWindow:
-    """Return `end` with the pinned entries of `near`.
+    """Return `end` with the pinned entries in `near`.
 
-    Entries that a compaction hides go to `pinned`, before the window; the others become its first
-    entries.
+    Entries that a compaction hides are added to `pinned`, before the window; the other entries
+    become the first entries of the window.
     """
     path = [*(each.entry for each in near), *end.entries]
     pinned = with_pins(end, path, pins)
@@ -109,9 +109,9 @@ def _with_pins(
 def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
     """Return True if the context before the entries `known` depends on unread entries.
 
-    There are two such cases. First, a compaction retains messages instead of entries, and it is
-    among `known`, or it or one of these messages is pinned. Second, a pinned answer failed, and the
-    next answer replaces it.
+    There are two such cases. First, a compaction that retains messages instead of entries is among
+    `known`, or the compaction or one of these messages is pinned. Second, a pinned answer failed,
+    and the next answer replaces it.
     """
     compaction = joined.state.compaction
     is_inside = compaction is not None and compaction.id in known

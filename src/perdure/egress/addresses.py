@@ -1,8 +1,8 @@
-"""The internet addresses that requests may use: public ones, and none of internal networks.
+"""The internet addresses to which requests may go: public ones, not those of internal networks.
 
-Pure. Addresses that are not listed as open are blocked. For IPv6 only global unicast is open. So
-every form with an embedded IPv4 address (mapped, compatible, translated, NAT64, 6to4, Teredo,
-ISATAP) is closed for any address. Site-local, link-local, unique local and multicast addresses are
+Pure. Addresses that are not in the list of open addresses are blocked. For IPv6 only global unicast
+is open. So every IPv6 address that contains an IPv4 address (mapped, compatible, translated, NAT64,
+6to4, Teredo, ISATAP) is closed. Site-local, link-local, unique local and multicast addresses are
 closed, too.
 """
 
@@ -61,7 +61,7 @@ _METADATA = frozenset((IPv6Address("fd00:ec2::254"),))
 def is_open(address: str, *, is_local_open: bool = False) -> bool:
     """Return True if connections to `address` are allowed; False if it is not an address.
 
-    `is_local_open` opens loopback and private networks as well, and nothing else.
+    `is_local_open` also opens loopback and private networks, and nothing else.
     """
     try:
         ip = ip_address(address)

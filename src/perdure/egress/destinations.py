@@ -1,7 +1,7 @@
 """Parse the destination of a URL strictly: ambiguous URLs are rejected.
 
-Pure. Requests are built from the parsed parts and never from the original text, so the checked
-destination is the one used.
+Pure. Requests are built from the parsed parts and never from the original text, so the destination
+that was checked is the one that is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INSIDE = frozenset(
 class Destination(ShortRepr, frozen=True):
     """Destination of a request.
 
-    Shape: `host` in lower-case ASCII without a final dot, an IPv6 address without brackets;
+    Shape: `host` is in lower-case ASCII without a final dot, an IPv6 address without brackets;
     `target` starts with a slash and is ASCII.
     """
 
@@ -139,6 +139,6 @@ def _host_and_port(authority: str, default: int) -> tuple[str, int]:
 
 
 def _target(text: str) -> str:
-    """Return path and query in ASCII; characters that are not encoded yet are percent-encoded."""
+    """Return path and query in ASCII; characters that need it are percent-encoded."""
     target = text if text.startswith("/") else f"/{text}"
     return quote(target, safe=_KEPT)

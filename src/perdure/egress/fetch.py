@@ -1,4 +1,4 @@
-"""One outgoing request, with limits on its time and the size of its answer.
+"""One outgoing request, with limits on its time and on the size of the response.
 
 This module imports the HTTP library. Callers that may not need the library import this module at
 the first request.
@@ -20,9 +20,9 @@ from perdure.errors import EgressError
 async def fetch(
     asked: HttpRequest, *, resolve: Resolve = resolve_host, trust: ssl.SSLContext | None = None
 ) -> HttpResponse:
-    """Send a request and read the answer up to its size limit. Redirects are returned.
+    """Send a request, and read the response up to the size limit. Redirects are returned.
 
-    Raises: EgressDenied before anything is sent; EgressError if no answer came. Neither error
+    Raises: EgressDenied before anything is sent; EgressError if no response came. Neither error
     message contains the destination.
     """
     client = pinned_client(
@@ -76,7 +76,7 @@ def _lowered(asked: HttpRequest) -> dict[str, str]:
 
 
 def _failure_reason(error: Exception) -> str:
-    """Return the reason why no answer came, without the address."""
+    """Return the reason why no response came, without the address."""
     if isinstance(error, httpcore2.TimeoutException):
         return "the server did not answer in time"
     if isinstance(error, httpcore2.ConnectError):

@@ -1,4 +1,4 @@
-"""Select which requested headers are sent.
+"""Select which of the requested headers are sent.
 
 Pure. Headers that change the destination, the framing, or the identity of a request are dropped.
 """
@@ -33,10 +33,10 @@ _OURS_BEGIN = ("proxy-", "x-forwarded-", "sec-", "x-envoy-", "cf-")
 
 
 def sendable(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of `wanted` that may be sent, in order; the rest is dropped.
+    """Return the headers of `wanted` that may be sent, in order, without the other headers.
 
-    A value with a line break or NUL is dropped, never repaired. If one name has several spellings,
-    the first one counts.
+    A value with a line break or NUL is dropped, never repaired. If a name occurs in several
+    spellings, the first one is sent.
     """
     kept: dict[str, str] = {}
     seen: set[str] = set()

@@ -16,10 +16,12 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. Units: `timeout_s`: seconds in total; size limit: bytes of the answer's body.
+    """One request.
 
+    Units: `timeout_s` is the total time in seconds; the size limit is in bytes of the response
+    body.
     Shape: `headers` come from `headers.sendable`, except headers that the caller adds.
-    `is_local_open` allows the local network; only for an address from the configuration.
+    `is_local_open` allows the local network; set it only for an address from the configuration.
     """
 
     destination: Destination

@@ -22,7 +22,7 @@ NOT_SENT = -32097
 
 
 class RpcTransport(PinnedTransport):
-    """The pinned transport with error responses for unsent requests, and a limit on answers."""
+    """The pinned transport, with error responses for unsent requests and a response size limit."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:

@@ -1,9 +1,9 @@
 """The pinned transport: connections go only to checked addresses.
 
-A name is resolved once, all its addresses are checked, and the connection uses exactly these
-addresses; the name is not resolved again. TLS still checks the certificate against the name.
-Proxies, environment settings and Unix sockets are not used. `pinned_client` is for libraries that
-need their own client (an MCP server's, an embedder's).
+A name is resolved once, all its addresses are checked, and the connection uses only these
+addresses. TLS still checks the certificate against the name. Proxies, environment settings and Unix
+sockets are not used. `pinned_client` is for libraries that need their own client (an MCP server's,
+an embedder's).
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def pinned_client(
     trust: ssl.SSLContext | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> httpx2.AsyncClient:
-    """Return a client that uses the pinned transport and no redirects or environment settings.
+    """Return a client with the pinned transport; it ignores redirects and the environment.
 
     The caller closes it. Units: `timeout_s` seconds, for each read and write.
     """

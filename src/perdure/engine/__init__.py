@@ -1,1 +1,1 @@
-"""The engine: session turns, flows of roles, hooks, summaries and telemetry."""
+"""The engine: turns of sessions, flows of roles, hooks, summaries and telemetry."""

@@ -1,7 +1,8 @@
-"""Record episodes: in the commit that ends a session, or later if an end has no episode.
+"""Record episodes: in the commit that ends a session, or later for an end without an episode.
 
-An end and its episode are one commit, so no crash can separate them. An end in an older log, or by
-another program, has no episode. The next process that opens the namespace adds the episode, once.
+The end of a session and its episode are in one commit, so no crash can separate them. An end that
+another program or an older version wrote has no episode. The next process that opens the namespace
+adds the episode, once.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ async def with_episode(
     info: SessionInfo | None = None,
     summary: str | None = None,
 ) -> tuple[NewEntry, ...]:
-    """Return `entries`, to append after seq `head`, with the episode of the end among them.
+    """Return `entries`, which are appended after seq `head`, with the episode of an end added.
 
     Without a ``session_ended`` the entries are returned unchanged. The commit must expect `head`.
     `info` describes the session; if it is None, it is read from the store.
@@ -61,8 +62,8 @@ async def with_episode(
 async def record_open_ends(store: SessionStore, clock: Clock) -> int:
     """Record the episode of each session end without one; return the number of new episodes.
 
-    A read-only store is not changed. Any other failure is logged: it must not prevent opening a
-    store.
+    A read-only store is not changed. Any other error is only logged, because it must not prevent
+    opening a store.
     """
     found = 0
     try:

@@ -1,1 +1,1 @@
-"""A context that grows with its branch: the work for one request is reused for the next."""
+"""A context that grows with its branch: one request reuses the work done for the previous one."""

@@ -2,7 +2,8 @@
 
 A `Conversation` is an immutable value; `extend` returns a new one. Changes other than added entries
 (a moved leaf, a compaction, an undone compaction, a pin) need a new conversation. `build_context`
-is the definition: for any sequence of entries, a conversation's prompt equals its window's context.
+defines the result: for any sequence of entries, the prompt of a conversation equals the context of
+its window.
 """
 
 from __future__ import annotations

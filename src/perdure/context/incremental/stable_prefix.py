@@ -27,10 +27,10 @@ MOST_COPIED = 2_048
 
 
 class Layers(msgspec.Struct, Generic[T], frozen=True):
-    """A sequence that is often extended and rarely read from its start. A value.
+    """A sequence that is often extended, and rarely read from its start. A value.
 
-    Each layer is at least as long as the next. New items are merged with the shorter layers before
-    them, so that an item is copied once per doubling of the sequence.
+    Each layer is at least as long as the next layer. New items are merged with the shorter layers
+    before them, so an item is copied only once each time the length of the sequence doubles.
     """
 
     layers: tuple[tuple[T, ...], ...] = ()
@@ -62,7 +62,7 @@ class Layers(msgspec.Struct, Generic[T], frozen=True):
         return Joined((*self.layers, more) if more else self.layers)
 
     def after(self, place: int) -> tuple[T, ...]:
-        """Return the items after `place`; the cost depends on the result only."""
+        """Return the items after `place`; the cost depends only on the size of the result."""
         found: tuple[T, ...] = ()
         start = len(self)
         for layer in reversed(self.layers):
@@ -80,8 +80,8 @@ class Settled(msgspec.Struct, frozen=True):
     form of ``repair_pairs``. `sizes` are the unscaled tokens of `paired`, `size` is their sum.
     `messages` are in the form of ``merge_neighbours``, except `last`, which may be merged with
     later messages. `reported_at` is the index in `paired` of the newest usage that a provider
-    reported; -1 without such usage. `reported` is that usage in tokens. `handles` has the handles
-    of all media.
+    reported; -1 without such usage. `reported` is that usage in tokens. `handles` contains the
+    handles of all media.
     """
 
     said: Layers[ContextMessage] = Layers()
@@ -103,7 +103,7 @@ class Settled(msgspec.Struct, frozen=True):
     ) -> Settled:
         """Return these messages, followed by `said`, whose paired form is `paired`.
 
-        `sizes` has the sizes of the messages in `paired`, if known.
+        `sizes` are the sizes of the messages in `paired`, if they are known.
         """
         sizes = sizes_of(paired.messages) if sizes is None else sizes
         together = merge_neighbours(self.before(paired.messages))
@@ -138,7 +138,7 @@ def scaled_sum(sizes: Iterable[float], scale: float) -> int:
 
 
 def newest_reported(messages: Sequence[ContextMessage]) -> tuple[int, int]:
-    """Return index and value of the newest reported usage in `messages`; index -1 if none."""
+    """Return index and value of the newest usage reported in `messages`; index -1 if none."""
     for at in range(len(messages) - 1, -1, -1):
         reported = reported_tokens(messages[at].message)
         if reported:

@@ -1,1 +1,4 @@
-"""Flows: roles that hand work to each other. ``rules`` decide, the runner acts."""
+"""Flows: roles that hand work to each other.
+
+The modules in ``rules`` decide, and the runner executes the decisions.
+"""

@@ -1,7 +1,7 @@
-"""The last answer of a turn, joined from the parts it was cut into. Pure.
+"""The last answer of a turn, joined from its parts if it was interrupted. Pure.
 
-A process that dies during an answer leaves a part of it. The process that takes over lets the model
-continue that part, so an agent's signal may span both parts.
+A process that dies during an answer leaves a partial answer. The process that takes over lets the
+model continue the partial answer, so an agent's signal may span both parts.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from perdure.session.messages import Message, TextPart
 
 
 class AnswerText(msgspec.Struct, frozen=True):
-    """The text of an answer. `is_cut`: the next message of the session continues the answer."""
+    """The text of an answer.
+
+    `is_cut`: the answer is incomplete, and the next message of the session continues it.
+    """
 
     text: str = ""
     is_cut: bool = False
 
     def then(self, message: Message) -> AnswerText:
-        """Return the answer after `message`."""
+        """Return the answer so far, continued or replaced by `message`."""
         if message.role != "assistant":
             return self if message.role == "tool" else AnswerText()
         text = "".join(part.text for part in message.parts if isinstance(part, TextPart))

@@ -1,4 +1,4 @@
-"""The next work of a flow without a person: runnable work, or a step of its own."""
+"""What a flow can do next without a person: work of a role, or a step of the flow itself."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from perdure.session.notes import SideBody
 
 
 def can_continue(state: FlowState) -> bool:
-    """Whether there is work that needs no person: work of roles, or a step of the flow itself."""
+    """Whether some work needs no person: work of roles, or a step of the flow itself."""
     run, phase = state.run, state.run.improvement_phase
     is_busy = bool(run.running_nodes or (phase is not None and phase.running_roles))
     return bool(is_busy or runnable(state) or roles_to_look_back(state) or next_bodies(state))
 
 
 def next_bodies(state: FlowState) -> tuple[SideBody, ...]:
-    """Return the flow's own next step while no role works; () if there is none."""
+    """Return the entries of the flow's own next step if no role works; () if there is no step."""
     last = last_bodies(state)
     if last:
         return last

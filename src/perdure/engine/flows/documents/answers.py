@@ -1,4 +1,4 @@
-"""Answers of nodes as files of the record folder; the log keeps a copy."""
+"""Answers of nodes as files of the record folder; the log contains a copy of each answer."""
 
 from __future__ import annotations
 

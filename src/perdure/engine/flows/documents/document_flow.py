@@ -1,9 +1,9 @@
-"""A workflow document as a flow: its graph, its conversations, and its binding in the log.
+"""A workflow document as a flow: the graph, the conversations, and the entry in the log.
 
-A line of nodes of the same agent is one conversation, in one session. A node continues the previous
-agent node if this is the only one, both have the same agent, and no other agent node follows the
-previous one. So an exported session becomes the same conversation again, and branches run in
-parallel.
+A chain of nodes of the same agent is one conversation in one session. A node continues the
+conversation of the previous agent node if there is only one such node, both have the same agent,
+and no other agent node follows the previous one. So an exported session becomes the same single
+conversation again, and branches run in parallel.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def graph_of(workflow: Workflow) -> Graph:
 
 
 def conversations(workflow: Workflow) -> dict[str, str]:
-    """Return the role instance of each agent node.
+    """Return the role instance that runs each agent node.
 
-    Shape: in the order of the nodes; the first conversation of ``helper`` has that name, the next
-    is ``helper_2``.
+    Shape: in the order of the nodes; the first conversation of the agent ``helper`` is named
+    ``helper``, the next ``helper_2``.
     """
     agents = {node.id: node for node in workflow.nodes if isinstance(node, AgentNode)}
     before = {id: _continued_node(workflow, agents, node) for id, node in agents.items()}
@@ -69,7 +69,7 @@ def _continued_node(
 
 
 def _first(before: Mapping[str, str | None], id: str) -> str:
-    """Return the node that began the conversation of `id`; in a cycle any node of it."""
+    """Return the node that began the conversation of `id`; in a cycle, any node of the cycle."""
     seen = {id}
     while (previous := before[id]) is not None and previous not in seen:
         seen.add(previous)

@@ -1,4 +1,4 @@
-"""Check the inputs of a run of a workflow document before it begins."""
+"""Check the inputs of a workflow document before a run begins."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXPECTED: Mapping[InputType, str] = {
 def check_inputs(
     located: LocatedWorkflow, given: Mapping[str, object]
 ) -> tuple[dict[str, object], list[DocumentFault]]:
-    """Return the values of the inputs, defaults included, and their faults.
+    """Return the values of the inputs, including defaults, and the faults of the inputs.
 
     Shape: one fault for each input that is missing, unknown or of another type. A workflow that
     declares no inputs accepts any texts.
@@ -56,7 +56,7 @@ def check_inputs(
 
 
 def unfit_defaults(located: LocatedWorkflow) -> list[DocumentFault]:
-    """Return the defaults that no run could use."""
+    """Return the default values that are invalid in every run."""
     found = [
         (located.lines.inputs.get(declared.name), _unfit(declared, declared.default))
         for declared in located.workflow.inputs
@@ -66,7 +66,7 @@ def unfit_defaults(located: LocatedWorkflow) -> list[DocumentFault]:
 
 
 def from_texts(workflow: Workflow, given: Mapping[str, str]) -> dict[str, object]:
-    """Convert `given` to the declared types; values that do not fit stay text."""
+    """Convert the texts `given` to the declared types; values that do not fit remain texts."""
     types: dict[str, InputType] = {each.name: each.type for each in workflow.inputs}
     return {name: _read(text, types.get(name, "string")) for name, text in given.items()}
 
@@ -93,7 +93,7 @@ def _take_undeclared(given: Mapping[str, object]) -> tuple[dict[str, object], li
 
 
 def _unfit(declared: RunInput, value: object) -> str | None:
-    """Return why `value` is invalid for `declared`; omits a value that contains a credential."""
+    """Return why `value` is invalid for `declared`, without repeating a value with a credential."""
     if not _fits(declared.type, value):
         return f"the input {declared.name!r} has to be {_EXPECTED[declared.type]}"
     if isinstance(value, str):
@@ -117,7 +117,7 @@ def _fits(type: InputType, value: object) -> bool:
 
 
 def untold(located: LocatedWorkflow, inputs: Mapping[str, object]) -> list[DocumentFault]:
-    """Return a fault for each node without a prompt and without a predecessor."""
+    """Return a fault for each node that has neither a prompt nor a predecessor."""
     workflow, lines = located.workflow, located.lines
     entries = {node.id for node in workflow.nodes if isinstance(node, InputNode)}
     faults: list[DocumentFault] = []

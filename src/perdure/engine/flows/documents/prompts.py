@@ -1,8 +1,8 @@
 """The message that starts a node of a workflow document: its prompt, filled in.
 
-A prompt with placeholders is used as it is. Answers handed to the node that are not yet in its
-conversation follow a prompt without placeholders. A node without a prompt receives all of these
-answers.
+A prompt with placeholders is used as it is. After a prompt without placeholders, the message
+contains the answers for the node that are not yet in its conversation. A node without a prompt
+receives only these answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.workflow.substitution import Fillings, ReadFile, fill_template, tex
 
 
 def nodes_named(node: AgentNode, graph: Graph) -> tuple[str, ...]:
-    """Return the nodes whose answers `node` may receive."""
+    """Return the nodes whose answers the prompt of `node` may contain."""
     wanted = [p.name for p in _template(node).placeholders if p.root == "run.outputs"]
     return tuple(dict.fromkeys((*wanted, *graph.predecessors(node.id))))
 
@@ -33,9 +33,10 @@ def task_message(
     run_id: StreamId,
     read_file: ReadFile,
 ) -> str:
-    """Return the first message of `node`. `answers` are the agents' answers among `nodes_named`.
+    """Return the first message of `node`.
 
-    Raises: ConfigError if its prompt cannot be filled in.
+    `answers` are the answers of the agents among `nodes_named`.
+    Raises: ConfigError if a placeholder in the prompt has no value.
     """
     template = _template(node)
     fillings = Fillings(document.inputs, document.context, answers, run_id)
@@ -58,7 +59,7 @@ def _handover_lines(
     *,
     is_all: bool,
 ) -> Iterator[str]:
-    """Return the texts from its predecessors; without `is_all` only texts not received yet."""
+    """Return the texts from the predecessors; if not `is_all`, only texts not received yet."""
     roles = {each.id: each.role for each in graph.nodes}
     for source in graph.predecessors(node.id):
         if source in document.passive:

@@ -1,4 +1,4 @@
-"""Validation errors of a workflow document: its graph, its templates, its agents.
+"""Validation errors of a workflow document: in its graph, its templates and its agents.
 
 All errors are reported at once, each with its line if the file is known.
 """
@@ -30,10 +30,10 @@ def in_order(faults: Collection[DocumentFault]) -> tuple[str, ...]:
 def faults_of(
     located: LocatedWorkflow, agents: Collection[str], names: Collection[str]
 ) -> list[DocumentFault]:
-    """Return why the workflow cannot be run; empty if it can.
+    """Return the reasons why the workflow cannot be run; empty if it can be run.
 
-    `agents` are the ids of available agents besides its own; `names` are valid in ``{{ctx.name}}``
-    besides its own context.
+    `agents` are the ids of available agents that the workflow does not define; `names` are valid in
+    ``{{ctx.name}}``, in addition to the workflow's own context.
     """
     return [
         *_nodes(located),
@@ -96,7 +96,7 @@ def _agents(located: LocatedWorkflow, known: Collection[str]) -> Iterator[Docume
 
 
 class _Templates:
-    """The templates of one workflow, and the valid names for placeholders."""
+    """The templates of one workflow, and the names that are valid in placeholders."""
 
     def __init__(self, located: LocatedWorkflow, names: Collection[str]) -> None:
         self._workflow = located.workflow
@@ -156,7 +156,7 @@ class _Templates:
 
 
 def answers_before(workflow: Workflow, graph: Graph, node: str | None) -> set[str]:
-    """Return the agent nodes that have answered when `node` begins."""
+    """Return the agent nodes whose answers exist when `node` begins."""
     agents = {each.id for each in workflow.nodes if isinstance(each, AgentNode)}
     found: set[str] = set()
     waiting = [] if node is None else [node]

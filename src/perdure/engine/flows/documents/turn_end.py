@@ -1,7 +1,7 @@
-"""The effect of a finished turn on a flow that runs a workflow document.
+"""What happens in a flow of a workflow document when a turn has ended.
 
-The answer of a node goes to all nodes that follow it. Without an answer the node waits for a
-person.
+The answer of a node is handed to all nodes that follow it. If a node gives no answer, it waits for
+a person.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def input_path(node: str) -> str:
 def task_finished(
     state: FlowState, node: str, ended: Ended, answer: Artifact | None
 ) -> HandoffMade | NodeParked:
-    """Return the effect of a turn of `node` that `ended`; `answer` is None if it gave none."""
+    """Return what follows from the end of a turn of `node`; `answer` is None if it gave none."""
     known = state.graph.node(node)
     role = known.role if known is not None else node
     ended = unless_stopped(state, ended, node, role)

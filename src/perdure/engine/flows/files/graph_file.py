@@ -1,7 +1,7 @@
-"""The graph of a flow as its files define it now, and whether the flow can switch to it.
+"""The graph of a flow as its files define it now, and whether the flow can use that graph.
 
-The record's ``workflow.yaml`` may be edited while the flow runs. An edit applies as soon as it is
-read. If an edit is invalid, the flow continues with its current graph.
+People and agents may edit the record's ``workflow.yaml`` while the flow runs. An edit applies as
+soon as it is read. If an edit is invalid, the flow continues with its current graph.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Stamp = tuple[int, int, int] | None
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """The result of reading the files: a `graph`, or its faults."""
+    """The result of reading the files: a `graph`, or the faults in the files."""
 
     graph: Graph | None
     faults: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class GraphFile:
         """The last graph read, and the equal graph of the flow: compared once."""
 
     def now(self, graph: Graph | None = None) -> Drawn:
-        """Return the result of reading the files now. The call blocks during two file checks.
+        """Read the files, and return the result. The call blocks during two file checks.
 
         The record's file is not parsed if it equals the text that perdure writes for `graph`:
         parsing YAML takes a second for a thousand nodes.
@@ -60,9 +60,9 @@ class GraphFile:
         return self._drawn
 
     def change(self, state: FlowState) -> Drawn:
-        """Return the new graph of the flow, or the faults that prevent it.
+        """Return the new graph for the flow, or the faults that prevent the change.
 
-        Shape: neither a graph nor faults if the files define the current graph.
+        Shape: no graph and no faults if the files define the graph that the flow already has.
         """
         drawn = self.now(state.graph)
         if drawn.graph is None or self._is_known(drawn.graph, state.graph):
@@ -97,7 +97,7 @@ class GraphFile:
 
 
 def drawn_graph(text: str, name: str, project: Path | None) -> Graph:
-    """Return the graph of the workflow `text`, called `name`, with the graph of `project` as basis.
+    """Return the graph in `text`, a file called `name`; missing fields come from `project`.
 
     Raises: InvalidWorkflow; ConfigError if the project's file cannot be read; UnicodeDecodeError.
     """
