@@ -62,6 +62,24 @@ def test_unusable_server_reports_the_reason(world: World) -> None:
     assert "there are: fake, gone" in ended.err
 
 
+def test_chat_with_an_unusable_server_names_the_remedies(world: World) -> None:
+    file = world.folder / ".config" / "perdure" / "config.toml"
+    file.write_text(file.read_text().replace('["fake"]', '["gone", "fake"]'))
+    said = ("chat", "-p", '/tool mcp_fake_add {"a": 4, "b": 5}')
+    ended = world.run(*said)
+    assert ended.code == 1
+    assert "(`perdure mcp list` shows its source) and try `perdure mcp test gone`" in ended.err
+    assert "`perdure chat --without-mcp gone` does without it" in ended.err
+    assert world.ok("sessions", "list", "--json").json == []
+    assert "9" in world.ok(*said, "--without-mcp", "gone").out
+    (session,) = world.ok("sessions", "list", "--json").json
+    file.write_text(file.read_text().replace('"no-such-program"', '"no-program"'))
+    resumed = ("chat", "--session", session["id"], "-p", "hi")
+    assert world.ok(*resumed, "--without-mcp", "fake", "--without-mcp", "gone").out
+    unknown = world.run(*said, "--without-mcp", "other")
+    assert (unknown.code, "there are: fake, gone" in unknown.err) == (3, True)
+
+
 def test_doctor_reports_the_name_of_the_missing_program(world: World) -> None:
     ended = world.run("doctor", "--json")
     assert ended.code == 1

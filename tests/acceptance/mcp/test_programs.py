@@ -226,6 +226,7 @@ async def test_unknown_server_name_is_an_error_with_the_known_names(deeds: Path)
     [
         ("no-such-program-here", (), 60, "no such program"),
         (sys.executable, (PROGRAM, "--die-at-start"), 60, "settings.toml"),
+        (sys.executable, ("-c", "{}['shop']"), 60, r"\(it said: KeyError: 'shop'\)"),
         (sys.executable, ("-c", "print('hello')"), 60, "cannot be used"),
         (sys.executable, ("-c", "import time; time.sleep(600)"), 0.5, "not ready within 0.5 s"),
     ],

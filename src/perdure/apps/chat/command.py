@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
@@ -38,6 +39,7 @@ from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
 from perdure.apps.cli.options import (
     ModelOption,
     ScenarioOption,
+    WithoutServersOption,
     named_values,
     only_text,
     stored_path,
@@ -52,7 +54,7 @@ from perdure.apps.settings.agents import (
     require_own_agent,
 )
 from perdure.apps.settings.layers import Configuration
-from perdure.apps.settings.servers import servers_of
+from perdure.apps.settings.servers import servers_of, without_servers
 from perdure.apps.settings.store_address import NAMESPACE
 from perdure.apps.terminal.event_lines import JsonTeller, QuietTeller, Teller, TextTeller
 from perdure.apps.terminal.line_editor import line_editor
@@ -161,6 +163,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     commands: CommandsOption = None,
     domains: DomainsOption = None,
     scope: ScopeOption = None,
+    without: WithoutServersOption = None,
     display: DisplayOption = None,
     common: CommonOptions,
 ) -> int:
@@ -201,8 +204,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
     _check(wanted)
     named = _variables_in(variables or ())
-    allowed = permissions_of(os.environ, approve, commands, domains, scope, configuration=settings)
-    cast = cast_for(agent, settings, os.environ, allowed, is_permitting=typed.is_any)
+    cast = _cast_of(agent, settings, typed, without or ())
     acted = None if scenario is None else scenario_in(scenario)
     async with common.writable_store() as opened:
         answering = AnswerOptions(
@@ -460,6 +462,17 @@ def cast_for(
     lowered = frozenset(filed.id for filed in found if filed.place == "project")
     has_model = wanted is not None or configuration.model is not None
     return Cast(agent, others, configuration.prices, servers, lowered, is_model_named=has_model)
+
+
+def _cast_of(
+    named: str | None, settings: Configuration, typed: TypedPermissions, without: Sequence[str]
+) -> Cast:
+    """Return the agents of the command line, without the MCP servers `without`."""
+    asked = (typed.approve, typed.commands, typed.domains, typed.scope)
+    allowed = permissions_of(os.environ, *asked, configuration=settings)
+    cast = cast_for(named, settings, os.environ, allowed, is_permitting=typed.is_any)
+    first, *others = without_servers((cast.agent, *cast.others), without)
+    return replace(cast, agent=first, others=tuple(others))
 
 
 def _default(configuration: Configuration, allowed: Permissions) -> Agent:

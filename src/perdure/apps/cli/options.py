@@ -156,6 +156,15 @@ SessionArgument = Annotated[
         help="The session: its id, the beginning of its id, or the file it was imported from.",
     ),
 ]
+WithoutServersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without-mcp",
+        metavar="NAME",
+        help="Do without this MCP server and its tools. A session that starts without it never "
+        "gets its tools.",
+    ),
+]
 EntryArgument = Annotated[
     str,
     typer.Argument(

@@ -6,7 +6,7 @@ used only by naming the agent's file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from perdure.errors import ConfigError
 from perdure.tools.mcp.servers import McpServer
 
 if TYPE_CHECKING:
+    from perdure.client.agents.agent import Agent
     from perdure.client.agents.files.lookup import FoundAgentFile
 
 SETTINGS = "settings"
@@ -84,6 +85,25 @@ def server_named(name: str, known: Sequence[Known]) -> Known:
             f"you trust it, name the file: --agent {fitting[0].file}"
         )
     return fitting[0]
+
+
+def without_servers(agents: Sequence[Agent], names: Collection[str]) -> list[Agent]:
+    """Return `agents` without the servers `names`. Raises: ServerNotFound."""
+    known = {_name_of(each) for agent in agents for each in agent.mcp_servers}
+    for name in names:
+        if name not in known:
+            raise ServerNotFound(name, tuple(sorted(known)))
+    return [
+        msgspec.structs.replace(
+            agent,
+            mcp_servers=tuple(each for each in agent.mcp_servers if _name_of(each) not in names),
+        )
+        for agent in agents
+    ]
+
+
+def _name_of(server: str | McpServer) -> str:
+    return server if isinstance(server, str) else server.name
 
 
 def _in_agent(filed: FoundAgentFile) -> Iterator[Known]:

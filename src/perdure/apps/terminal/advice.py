@@ -56,7 +56,9 @@ ADVICE: Mapping[str, str] = {
     "the next message continues, or raise max_tool_rounds": 'send "continue" to go on, or raise '
     "max_tool_rounds in the limits of an agent file",
     "none; define one": "none; `perdure init` writes an example to .perdure/agents",
-    "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
+    "the MCP server {server!r} cannot be used: {reason}": "the MCP server {server!r} cannot be "
+    "used: {reason}; correct it (`perdure mcp list` shows its source) and try "
+    "`perdure mcp test {server}`, or `perdure chat --without-mcp {server}` does without it",
 }
 """Text of the library -> text of the command line. Fields are facts of the error."""
 

@@ -317,8 +317,12 @@ class Complaints(asyncio.Protocol):
 
     @property
     def text(self) -> str:
-        """Return the program's last output, on one line."""
-        return " ".join(self._kept.decode(errors="replace").split())
+        """Return the program's last output, on one line; of a Python traceback its error."""
+        kept = self._kept.decode(errors="replace")
+        if "Traceback (most recent call last)" in kept or '\n  File "' in kept:
+            lines = (line.strip(" |+-") for line in reversed(kept.splitlines()))
+            kept = next(filter(None, lines), kept)
+        return " ".join(kept.split())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
