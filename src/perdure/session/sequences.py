@@ -1,4 +1,4 @@
-"""Sequences composed of others, without copies."""
+"""A sequence composed of other sequences, without copies."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Joined(Sequence[T]):
         )
 
     def agrees(self, other: Joined[T], count: int) -> bool:
-        """Return True if the first `count` items are equal; cheap if the parts are identical."""
+        """Return True if the first `count` items are equal; fast if the parts are identical."""
         start = 0
         for mine, its in zip(self._parts, other._parts, strict=False):
             if mine is not its:

@@ -1,7 +1,8 @@
 """The shape of a conversation: parents, children, branches, nested nodes, turns.
 
-Works on any set of entries. An entry is a root if its parent is missing, is the entry itself, or is
-part of a cycle. So damaged or partial logs still show each of their entries, once.
+The functions accept any set of entries. An entry is a root if its parent is missing, is the entry
+itself, or is part of a cycle. So the tree of a damaged or partial log still contains each entry
+exactly once.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _encode = msgspec.json.Encoder().encode
 class TreeNode(msgspec.Struct, frozen=True, eq=False):
     """An entry with its children, oldest first (by seq), and its label if it has one.
 
-    A branch can be of any length: `repr` shows one level, and comparing, copying, pickling and
-    `to_json` use no recursion.
+    A branch can have any length, because `repr` shows only one level, and comparing, copying,
+    pickling and `to_json` use no recursion.
     """
 
     entry: Entry
@@ -84,7 +85,7 @@ def _rows_below(node: TreeNode) -> Iterator[_Row]:
 
 
 def _node_of_rows(rows: Sequence[_Row]) -> TreeNode:
-    """Return the node that `_rows_below` flattened."""
+    """Rebuild the node that `_rows_below` has flattened."""
     nodes: list[TreeNode] = []
     for entry, label, count in reversed(rows):
         children = tuple(nodes.pop() for _ in range(count))
@@ -146,7 +147,7 @@ class TreeIndex(msgspec.Struct, frozen=True):
 
 
 def index_of(entries: Iterable[Entry]) -> TreeIndex:
-    """Return the index of the tree entries among `entries` (log order, a fork's origin first)."""
+    """Return the index of the tree entries in `entries` (log order, a fork's origin first)."""
     by_id = {entry.id: entry for entry in entries if entry.lane == "tree"}
     loops = _first_of_each_cycle(by_id)
     children: dict[EntryId, list[EntryId]] = {}
@@ -195,7 +196,10 @@ def _first_of_each_cycle(by_id: Mapping[EntryId, Entry]) -> set[EntryId]:
 
 
 def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entry]:
-    """Return the entries root -> `leaf`; empty for None. Stops at a missing parent or a cycle."""
+    """Return the entries root -> `leaf`; empty for None.
+
+    The path stops at a missing parent or at a cycle.
+    """
     path: list[Entry] = []
     seen: set[EntryId] = set()
     cursor = leaf
@@ -217,7 +221,7 @@ def tree_of(entries: Sequence[Entry], labels: Mapping[EntryId, str]) -> tuple[Tr
 def _nodes_from_end(
     entries: Sequence[Entry], labels: Mapping[EntryId, str]
 ) -> tuple[TreeNode, ...] | None:
-    """Build the tree from the last entry to the first; None if an entry's parent is not before it.
+    """Build the tree from the last entry to the first; None if a parent comes after its child.
 
     The function looks up only nodes whose parent is still missing, so it reads memory in order.
     """
@@ -238,7 +242,7 @@ def _nodes_from_end(
 
 
 def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
-    """Return the tree as nested nodes, roots first; built without recursion at any depth."""
+    """Return the tree as nested nodes, roots first; it is built without recursion at any depth."""
     finished: dict[EntryId, TreeNode] = {}
     stack: list[EntryId] = list(index.by_id)  # newest on top: its children are already done
     while stack:
@@ -259,10 +263,10 @@ def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode,
 
 
 class BranchTurn(msgspec.Struct, frozen=True):
-    """Consecutive user messages, and everything that answers them.
+    """Consecutive user messages, and all messages that answer them.
 
-    Shape: `entries` are message entries in path order, `messages` are the messages in them. Before
-    the first user message of a branch there may be an unprompted turn.
+    Shape: `entries` are message entries in path order, `messages` are the messages in them.
+    Messages before the first user message of a branch form a turn without a user message.
     """
 
     entries: tuple[Entry, ...]
@@ -282,7 +286,7 @@ class BranchTurn(msgspec.Struct, frozen=True):
 
     @property
     def is_completed(self) -> bool:
-        """Return True if complete text follows the last tool call and tool result."""
+        """Return True if a complete text answer follows the last tool call and tool result."""
         is_completed = False
         for message in self.messages:
             if message.role == "tool" or message.tool_calls:

@@ -1,8 +1,8 @@
 """Upgrade old bodies to the newest version of their kind; stored bytes are never rewritten.
 
 A step converts a JSON object from version n to version n + 1. Steps work on plain dicts, because
-the classes of old versions are gone. To change a kind: raise its ``version``, add the step here,
-and put an entry of the old version into ``tests/golden``.
+the classes of old versions no longer exist. To change a kind: raise its ``version``, add the step
+here, and put an entry of the old version into ``tests/golden``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEPS: Steps = {}
 def upgrade_body(
     kind: str, version: int, current: int, body: dict[str, object], steps: Steps = STEPS
 ) -> dict[str, object]:
-    """Return `body` of `version` as a body of version `current`.
+    """Convert `body` from `version` to the version `current`.
 
     Raises: UnsupportedVersion if a newer perdure wrote the body, or if a step is missing.
     """

@@ -44,7 +44,7 @@ class Admission(msgspec.Struct, frozen=True):
     """The entries of a write and the stream's state after them.
 
     Shape: `aliases` are pairs (foreign id, entry) in order; the last pair of a foreign id applies.
-    `epoch` enters the chain hash: the lease's epoch, 0 without a lease.
+    `epoch` is part of the chain hash: it is the epoch of the lease, or 0 without a lease.
     """
 
     entries: tuple[Entry, ...]
@@ -60,8 +60,8 @@ class ForkOrigin(msgspec.Struct, frozen=True):
 
     `head` and `info` are the current values of the origin. `hash` is the hash of the origin's chain
     after the commit that contains entry ``fork.head`` (the genesis hash for -1). `messages` counts
-    the message entries that the fork shares. For scope "tree" these are the origin's up to
-    ``fork.head``, for "path" those of the path.
+    the message entries that the fork shares. With scope "tree" these are all message entries of the
+    origin up to ``fork.head``, with "path" only those on the path.
     """
 
     info: SessionInfo
@@ -71,7 +71,7 @@ class ForkOrigin(msgspec.Struct, frozen=True):
 
 
 def wants_leases(commit: Commit) -> bool:
-    """Whether `commit` acquires or releases a lease."""
+    """Return whether `commit` acquires or releases a lease."""
     return any(write.taking is not None or write.is_releasing for write in commit.writes)
 
 
@@ -131,8 +131,8 @@ def initial_state(
 ) -> StreamState:
     """Return the state of a stream before its first entry.
 
-    `genesis` is its ``chain.genesis_hash``. For a fork, `shared` is the state inherited from the
-    origin, and `sees` checks whether the origin sees an entry now.
+    `genesis` is the ``chain.genesis_hash`` of the stream. For a fork, `shared` is the state
+    inherited from the origin, and `sees` checks whether the origin sees an entry now.
     Raises: InvalidEntry if the fork's point is beyond the origin's head; InvalidParent if the
     origin did not see the fork's leaf at that point.
     """
@@ -167,12 +167,15 @@ def check_origin(origin: StreamState) -> None:
 
 
 def is_current(lease: Lease, state: StreamState) -> bool:
-    """Return True if no other owner has `lease`. It may have expired; only epochs fence writes."""
+    """Return True if no other owner has `lease`.
+
+    The lease may have expired: only epochs fence writes.
+    """
     return lease.stream == state.header.id and lease.epoch == state.epoch > 0
 
 
 def read_bodies(write: Write) -> list[Read]:
-    """Read the bodies of `write` for `plan_append`: the slow part, which needs no stream.
+    """Read the bodies of `write` for `plan_append`; this is slow, but needs no stream.
 
     `plan_append` raises the errors of the bodies, in the order of the entries.
     """
@@ -209,7 +212,7 @@ def plan_append(
 
 
 def _listed(info: SessionInfo, write: Write) -> SessionInfo:
-    """Return `info`; after an erasure, with the first text and the time that remain."""
+    """Return `info`; after an erasure, its first text and time come from the remaining entries."""
     if not isinstance(write, ErasingWrite) or write.listed is None:
         return info
     at = write.listed.updated_at
@@ -270,7 +273,7 @@ class _PlannedEntry:
         self._is_erasing = isinstance(write, ErasingWrite)
 
     def take(self, new: NewEntry, body: Read) -> None:
-        """Plan the entry `new`, which can move the leaf, or open or close a turn."""
+        """Plan the entry `new`; it can move the leaf, or open or close a turn."""
         check_form(new)
         seq = self._first + len(self.entries)
         at = self._at if new.at is None else new.at

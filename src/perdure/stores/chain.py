@@ -1,7 +1,8 @@
-"""The hash chain: one hash per commit and stream, over the previous hash and the entries' headers.
+"""The hash chain: one hash per commit and stream, over the previous hash and headers of entries.
 
-Bodies enter as salted digests: after an erasure the chain still verifies, and the digest reveals
-nothing. ``docs/log-format.md`` is the normative specification of these hashes.
+The hash includes bodies only as salted digests. So the chain can still be verified after an
+erasure, and the digest reveals nothing about the body. ``docs/log-format.md`` is the normative
+specification of these hashes.
 """
 
 from __future__ import annotations

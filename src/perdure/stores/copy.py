@@ -1,8 +1,9 @@
-"""Copy streams from one store to another, in parts; each part is checked before it is stored.
+"""Copy streams from one store to another in parts; each part is checked before it is stored.
 
-A copy covers one moment of the source; logs only grow, so writers can continue. A copy that was
-killed resumes from the state of the target. The copy of a stream has the same hashes. If the target
-cannot store the stream unchanged, the stream gets new hashes, and the report says this.
+A copy contains the state of the source at one moment. Writers can continue meanwhile, because logs
+only grow. A copy that was killed resumes from the state of the target. The copy of a stream has the
+same hashes. If the target cannot store the stream unchanged, the stream gets new hashes, and the
+report says this.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class CopiedStream(msgspec.Struct, frozen=True):
     """The result for one stream.
 
     `added` counts the new entries in the target. `hash` is the hash of the target's chain, in
-    hexadecimal. It is the source's own unless the stream was ``sealed anew``. `reason` explains new
-    hashes or the fault: with ``conflict`` the target has another session with the same id, and a
-    ``damaged`` stream was copied up to the damage. ``erased`` streams are skipped if the target
-    removes sessions completely.
+    hexadecimal. It equals the hash of the source unless the outcome is ``sealed anew``. `reason`
+    explains new hashes or the fault: with ``conflict`` the target has another session with the same
+    id, and a ``damaged`` stream was copied up to the damage. ``erased`` streams are skipped if the
+    target removes sessions completely.
     """
 
     stream: StreamId
@@ -63,7 +64,10 @@ class CopiedStream(msgspec.Struct, frozen=True):
 
 
 class CopyReport(msgspec.Struct, frozen=True):
-    """The result of a copy. `lost_contents` are those missing or damaged in the source."""
+    """The result of a copy.
+
+    `lost_contents` are the contents that are missing or damaged in the source.
+    """
 
     streams: tuple[CopiedStream, ...]
     contents: int = 0
@@ -94,7 +98,10 @@ Progress = Callable[[int, int], None]
 
 
 class StoreCopy:
-    """One copy between two stores. `whole_of` returns a stream that needs new hashes."""
+    """One copy between two stores.
+
+    `whole_of` returns a stream that needs new hashes as a `Whole`.
+    """
 
     def __init__(
         self,

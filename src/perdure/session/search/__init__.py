@@ -1,1 +1,1 @@
-"""Full-text search as defined for every backend: words, queries, matches, ranks. Pure."""
+"""The definition of full-text search for every backend: words, queries, matches, ranks. Pure."""

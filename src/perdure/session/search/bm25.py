@@ -16,7 +16,7 @@ _LENGTH_WEIGHT = 0.75
 
 
 class Candidate(NamedTuple):
-    """A matching entry: its position, the count of each phrase in it, its number of words."""
+    """A matching entry: its position, the count of each phrase in it, and its number of words."""
 
     position: int
     counts: tuple[int, ...]
@@ -35,7 +35,7 @@ def rank(candidates: Sequence[Candidate]) -> list[tuple[float, Candidate]]:
 
 
 def _weights(candidates: Sequence[Candidate]) -> list[float]:
-    """Return the weight of each phrase: the fewer candidates have it, the higher."""
+    """Return the weight of each phrase: the fewer candidates contain it, the higher the weight."""
     size = len(candidates)
     having = [sum(1 for c in counts if c) for counts in zip(*(c.counts for c in candidates))]  # noqa: B905 - all have one count per phrase
     return [log(1 + (size - number + 0.5) / (number + 0.5)) for number in having]

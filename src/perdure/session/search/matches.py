@@ -13,7 +13,7 @@ def counts_in(terms: Sequence[str], sought: Sought) -> tuple[int, ...] | None:
 
 
 def counts_by(sought: Sought, counted: Callable[[Phrase], int]) -> tuple[int, ...] | None:
-    """Return the `counted` count of each of ``sought.phrases``; None if they do not match."""
+    """Count each of ``sought.phrases`` with `counted`; return None if the query does not match."""
     if any(map(counted, sought.unwanted)):
         return None
     counts: list[int] = []

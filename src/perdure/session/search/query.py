@@ -2,10 +2,10 @@
 
 The language: all words must occur in one entry, in any order. ``"some words"`` in quotes must occur
 in that order, next to each other. ``word*`` matches every word with that prefix. ``a OR b`` matches
-either word. ``OR`` binds closer than the other operators: ``x a OR b`` means x, and a or b. ``NOT
-a`` (or ``AND NOT a``) excludes entries with a. Operators are in capitals. Everything else is a
-separator as in any text, so code and paths can be typed unchanged; an unpaired quote is ignored,
-and an operator without operands is a word.
+either word. ``OR`` binds closer than the other operators: ``x a OR b`` means x and (a or b). ``NOT
+a`` (or ``AND NOT a``) excludes entries that contain a. Operators are written in capital letters.
+All other characters separate words as in any text, so code and paths can be typed unchanged. An
+unpaired quote is ignored, and an operator without operands is a word.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Phrase(msgspec.Struct, frozen=True):
 
 
 class Sought(msgspec.Struct, frozen=True):
-    """A parsed query: one phrase of each of `clauses` must match, and none of `unwanted`."""
+    """A parsed query: one phrase of each of `clauses` must match, and no phrase of `unwanted`."""
 
     clauses: tuple[tuple[Phrase, ...], ...]
     unwanted: tuple[Phrase, ...] = ()
@@ -60,7 +60,7 @@ def sought_in(text: str) -> Sought:
 
 
 def _items(text: str) -> list[Phrase | Operator]:
-    """Return phrases and operators alternating; an operator without an operand is a word."""
+    """Return phrases and operators in alternation; an operator without an operand is a word."""
     found: list[Phrase | Operator] = []
     for quoted, star, word in _ITEM.findall(text):
         operator = _OPERATORS.get(word)

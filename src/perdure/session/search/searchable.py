@@ -1,11 +1,11 @@
-"""The searchable part of an entry: its text, its role, and the tools it names.
+"""The searchable part of an entry: its text, its role, and the tools that it names.
 
 These parts are searchable: messages (text, visible reasoning, names and arguments of tool calls,
 results, errors), summaries of compactions and branches, messages of extensions, titles and labels.
 These parts are not searchable: the turn ledger (it repeats the messages), system prompts stored
 with a session's start, media, the state of extensions, redacted reasoning, and unreadable bodies.
 
-A change here changes the content of indexes: raise ``words.VERSION``.
+A change of this module changes the content of indexes, so raise ``words.VERSION``.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _OF_TOOLS = (ToolCallPart, ToolResultPart)
 
 
 class Searchable(msgspec.Struct, frozen=True):
-    """The searchable part of an entry. `tools` are the names of the tools it calls or answers.
+    """The searchable part of an entry.
 
-    `author` is the speaker of a message, `said_at` the time when it was said; None if unknown.
+    `tools` are the names of the tools that the entry calls or answers. `author` is the speaker of a
+    message, `said_at` the time when it was said; None if unknown.
     """
 
     role: SearchRole
@@ -65,7 +66,7 @@ def searchable_of(entry: Entry) -> Searchable | None:
 
 
 def searchable_title(header: StreamHeader) -> Searchable | None:
-    """Return the title that a stream was created with, which is not in an entry; or None."""
+    """Return the title in a stream's header, which is in no entry; None if it has no title."""
     if header.kind != "session" or not header.title:
         return None
     return Searchable("title", header.title)

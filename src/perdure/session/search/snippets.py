@@ -1,4 +1,4 @@
-"""Choose the part of a text that best shows its matches, and mark them."""
+"""Choose the part of a text that best shows its matches, and mark the matches."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Span = tuple[int, int]
 
 
 class Snippet(NamedTuple):
-    """A stretch on one line; `marks`: see ``values.Hit``."""
+    """A part of a text, on one line; for `marks` see ``values.Hit``."""
 
     text: str
     marks: tuple[Span, ...]
 
 
 def snippet_of(text: str, phrases: Sequence[Phrase]) -> Snippet:
-    """Return the part of `text` with the most different phrases; its start if there are none."""
+    """Return the part of `text` with the most different phrases; without any, its start."""
     spans = sorted(_spans(text, phrases))
     start = _best_start(spans)
     begin = _word_start(text, max(start - _LEAD, 0), start)
@@ -63,7 +63,7 @@ def _best_start(spans: Sequence[tuple[int, int, int]]) -> int:
 
 
 def _word_start(text: str, begin: int, start: int) -> int:
-    """Return the first start of a word at or after `begin`, at the latest `start`."""
+    """Return the first start of a word at or after `begin`, but at most `start`."""
     if begin == 0 or text[begin - 1].isspace():
         return begin
     space = _SPACE.search(text, begin, start)
@@ -125,7 +125,7 @@ def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
 
 
 def _places(text: str, phrase: Phrase) -> Iterator[Span]:
-    """Yield start and end of `phrase` in `text`, with only a few words in memory."""
+    """Yield the start and end of each `phrase` in `text`, with only a few words in memory."""
     more, standing = words(text), list[Word]()
     while stretch := list(islice(more, _SLICE)):
         standing += stretch
@@ -136,7 +136,7 @@ def _places(text: str, phrase: Phrase) -> Iterator[Span]:
 
 
 def _may_be_in(text: str, phrase: Phrase) -> bool:
-    """Prefilter: return False if `text` cannot contain `phrase`; very long words always pass."""
+    """Prefilter: return False if `text` cannot contain `phrase`; True for very long words."""
     return len(text) > 0 and any(len(term) >= 64 for term in phrase.terms)
 
 

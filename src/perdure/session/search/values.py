@@ -1,4 +1,4 @@
-"""Arguments and results of a search."""
+"""The arguments and results of a search."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ class Hit(ShortRepr, frozen=True):
     """A matching entry.
 
     `stream` is the session whose log contains the entry, even if forks share the entry. `entry` is
-    None for the title a session was created with. `about` is the entry of a label. `is_on_branch`:
-    the entry, or the entry that it is about, is on the current branch of `stream`; True for titles.
+    None for the title with which a session was created. `about` is the entry that a label is about.
+    `is_on_branch`: the entry, or the entry that it is about, is on the current branch of `stream`;
+    True for titles.
     Units: `at` is Unix milliseconds.
     Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
-    matches in `snippet` (first character, and the one after the last).
+    matches in `snippet`: for each, the index of its first character and of the one after its last.
     """
 
     stream: StreamId

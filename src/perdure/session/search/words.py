@@ -1,6 +1,6 @@
 """Split text into searchable words and fold them.
 
-Every backend indexes and matches the words made by this module, and nothing else splits or folds
+Every backend indexes and matches the words that this module makes; no other module splits or folds
 text. So all backends find the same entries. The rules:
 
 - A word is a stretch of letters, digits and their marks; anything else separates, ``_`` too:
@@ -69,13 +69,13 @@ _HAS_ASCII = re.compile("[a-z0-9]")
 
 @cache
 def _piece() -> re.Pattern[str]:
-    """Compiled on first use: compiling takes longer than importing this whole package."""
+    """Return the pattern of a word, compiled at first use: compiling is slow."""
     return re.compile(f"[{_SINGLE}][{_VOICED}{_DROPPED}]*|[^ {_SINGLE}]+")
 
 
 @cache
 def _folded_latin() -> bytes:
-    """A table for ``bytes.translate`` of Latin-1: letters and digits folded, separators as spaces.
+    """A ``bytes.translate`` table for Latin-1: folds letters and digits, makes separators spaces.
 
     `_UNCLEAR` marks characters that do not fold to one ASCII letter or digit.
     """
@@ -92,7 +92,7 @@ def _plain_run() -> re.Pattern[str]:
 
 @cache
 def _cut() -> re.Pattern[str]:
-    """Matches the places where a word ends: separators, and between one-character words."""
+    """A pattern for places where a word ends: at separators, and between one-character words."""
     return re.compile(f"[^A-Za-z0-9\x80-\U0010ffff]|[{_PLAIN}](?=[{_PLAIN}])")
 
 
@@ -126,7 +126,7 @@ _SEPARATED = _Separated()
 
 
 class _Each(dict[str, str]):
-    """Shares equal words as one string: a long text has few distinct ones."""
+    """Stores equal words as one string: a long text has few distinct words."""
 
     def __missing__(self, word: str) -> str:
         self[word] = word
@@ -194,7 +194,7 @@ def _terms_of_part(part: str) -> Iterable[str]:
 
 
 def _slices(text: str) -> Iterator[tuple[int, int]]:
-    """Yield slices of `text`, cut between words: no `re` call blocks other threads for long."""
+    """Yield slices of `text`, cut between words, so that no `re` call blocks other threads long."""
     begin = 0
     while begin < len(text):
         found = _cut().search(text, begin + _SLICE)
@@ -216,8 +216,8 @@ def words(text: str) -> Iterator[Word]:
 def stands_for_ascii(character: str) -> bool:
     """Return True if the non-ASCII `character` can be part of a word that folds to ASCII.
 
-    ``é`` is compared as ``e``, ``ﬁ`` as ``fi``, and a soft hyphen is ignored; but a dash separates,
-    and Cyrillic letters are compared as Cyrillic ones.
+    ``é`` is compared as ``e``, ``ﬁ`` as ``fi``, and a soft hyphen is ignored. But a dash separates
+    words, and Cyrillic letters are compared as Cyrillic letters.
     """
     kept = character.translate(_SEPARATED)
     folded = _fold(kept)
@@ -228,8 +228,8 @@ def folded_runs(text: str) -> str:
     """Return the words of `text` that have non-ASCII characters, folded and uncut.
 
     Shape: in any order, each once. The result contains every word of `terms` with such characters,
-    and the prefixes of each, as substrings. This is also true if `text` is JSON, whose words are
-    only longer.
+    and the prefixes of each, as substrings. This is also true if `text` is JSON: the words in it
+    are the same or longer.
     """
     return " ".join(
         _folded_run(run) if len(run) <= LONGEST else _folded_pieces(run)
@@ -292,7 +292,8 @@ def _fold(piece: str) -> str:
 def _is_accent(character: str) -> bool:
     """Return True for marks that are ignored: Latin accents, Hebrew and Arabic vowel points.
 
-    Marks that form another letter stay: the Japanese voicing, the Indic nukta and virama, tones.
+    Marks that make a different letter stay: the Japanese voicing, the Indic nukta and virama,
+    tones.
     """
     place = unicodedata.combining(character)
     return 10 <= place <= 35 or place >= 200

@@ -1,1 +1,1 @@
-"""Access to a store: locks of other processes, forked children, event loops."""
+"""Handle concurrent access to a store: locks of other processes, forked children, event loops."""

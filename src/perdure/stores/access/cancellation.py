@@ -1,6 +1,6 @@
 """Finish work whose caller was cancelled.
 
-Such work acquires a lease, records the cost of a call, or returns a connection to its pool.
+Examples of such work: acquire a lease, record the cost of a call, return a connection to its pool.
 """
 
 from __future__ import annotations

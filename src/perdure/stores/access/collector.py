@@ -1,8 +1,8 @@
 """Pause Python's garbage collector while a long log is decoded, or modules are loaded.
 
 The collector runs after every few hundred new objects and scans them repeatedly. Decoding 100,000
-entries spends 20 to 45 % of its time in the collector, and longer logs more. None of the new
-objects is garbage.
+entries spends 20 to 45 % of its time in the collector, decoding longer logs even more. None of the
+new objects is garbage.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def collector_paused() -> Generator[None]:
 def collector_paused_to_load() -> Generator[None]:
     """Pause the collector while modules are loaded, and count their objects as old.
 
-    Modules remain loaded and contain tens of thousands of objects, which the next collection would
-    otherwise scan. Earlier garbage of other code then waits for a full collection. So use this only
-    for loading, which ends. Objects that the program froze remain frozen, and then no object is
-    counted as old.
+    Modules remain loaded and contain tens of thousands of objects. Without this function, the next
+    collection would scan all of them. Garbage that other code made before then waits for a full
+    collection. So use this function only for loading modules, which happens a limited number of
+    times. Objects that the program froze remain frozen; in that case, no object is counted as old.
     """
     with collector_paused():
         before = gc.get_count()[0]
@@ -57,7 +57,7 @@ def collector_paused_to_load() -> Generator[None]:
 
 
 def _resume_in_child() -> None:
-    """Enable the collector in a child that was forked during a pause of another thread."""
+    """Enable the collector in a child that was forked while another thread paused the collector."""
     global _pausing  # noqa: PLW0603 - the thread that holds it is not in this process
     if _pausing.locked():
         _pausing = threading.Lock()

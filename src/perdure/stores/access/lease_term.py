@@ -1,4 +1,4 @@
-"""Limit the term of leases: a forged lease or a wrong clock must not lock a session."""
+"""Limit the term of leases, so that a forged lease or a wrong clock cannot lock a session."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def lease_end(now: int, ttl_ms: int) -> int:
 
 
 def is_running(until: int, now: int) -> bool:
-    """Whether a lease that ends at `until` is valid at `now`. Units: Unix milliseconds."""
+    """Return whether a lease that ends at `until` is valid at `now`. Units: Unix milliseconds."""
     return now < until <= now + LONGEST_LEASE_MS
 
 
 def holder_at(now: int, owner: str | None, until: int) -> str | None:
-    """Return the `owner` of a lease that ends at `until`; None if it was released or expired."""
+    """Return the `owner` of a lease that ends at `until`; None if it is released or expired."""
     return owner if owner and is_running(until, now) else None

@@ -1,7 +1,7 @@
-"""Name the process that holds a file lock, if the operating system provides it.
+"""Name the process that holds a file lock, if the operating system provides this information.
 
-A lock file contains the name of the process that locked it last; its modification time is the time
-of locking. The current holders are read from ``/proc/locks`` if it exists.
+A lock file contains the name of the process that locked it last; the file's modification time is
+the time of locking. The current holders are read from ``/proc/locks`` if it exists.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def holder_of(path: Path) -> str:
 def holder_of_byte(path: Path, byte: int) -> str | None:
     """Describe the process with an exclusive lock on `byte` of the file, without opening it.
 
-    None if no process holds it, or if the operating system does not provide it.
+    Returns None if no process holds the lock, or if the operating system does not provide this
+    information.
     """
     pids = _pids(path, byte)
     return _process_names(pids) if pids else None
@@ -64,7 +65,7 @@ def _process_names(pids: list[int]) -> str:
 
 
 def _pids(path: Path, byte: int | None) -> list[int]:
-    """Return the local processes that hold a lock on the file, or on that `byte` of it."""
+    """Return the local processes that hold a lock on the file, or on its byte `byte`."""
     try:
         found = path.stat()
         lines = (_PROC / "locks").read_text().splitlines()
@@ -82,7 +83,7 @@ def _pids(path: Path, byte: int | None) -> list[int]:
 
 
 def _covers(fields: list[str], byte: int) -> bool:
-    """Whether the line is a write lock that covers `byte`."""
+    """Return whether the line of ``/proc/locks`` is a write lock that covers `byte`."""
     first, last = fields[6], fields[7]
     return fields[3] == "WRITE" and int(first) <= byte and (last == "EOF" or byte <= int(last))
 

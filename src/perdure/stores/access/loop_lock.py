@@ -1,4 +1,4 @@
-"""A lock for coroutines of several event loops, acquired in the order of the requests."""
+"""A lock for coroutines of several event loops; they acquire it in the order of their requests."""
 
 from __future__ import annotations
 

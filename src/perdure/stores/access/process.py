@@ -19,11 +19,11 @@ class OwnProcess:
 
     @property
     def is_this(self) -> bool:
-        """Whether the current process opened the store."""
+        """Return whether the current process opened the store."""
         return os.getpid() == self._pid
 
     def check(self) -> None:
-        """Raises: StoreUnavailable in a forked child, which lacks the threads and locks."""
+        """Raises: StoreUnavailable in a forked child, which lacks its threads and locks."""
         if os.getpid() != self._pid:
             raise StoreUnavailable(self._address, FORKED)
 

@@ -1,1 +1,1 @@
-"""Work that several machines share: its state in a store, outside the log."""
+"""The state of work that several machines share; a store contains it outside the log."""

@@ -1,7 +1,7 @@
 """Limits of shared work: concurrent turns, requests per minute, waiting turns.
 
 A limit has a subject: ``namespace:NAME``, ``model:PROVIDER:NAME`` or ``provider:NAME``. Limits are
-in the store, so all workers of a database apply the same ones.
+in the store, so all workers of a database apply the same limits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ KINDS = ("namespace", "model", "provider")
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of the work of `subject`; None: no limit.
 
-    `turns` run at once. `per_minute` is the number of requests to models, spaced evenly. At most
-    `waiting` turns of a namespace can wait for workers; further ones are rejected.
+    At most `turns` turns run at the same time. `per_minute` is the number of requests to models,
+    spaced evenly. At most `waiting` turns of a namespace can wait for workers; further turns are
+    rejected.
     """
 
     __repr__ = short_repr
@@ -53,10 +54,11 @@ class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Slot(msgspec.Struct, frozen=True):
     """A turn of the namespace that a worker runs, or will run once its slot is granted.
 
-    A slot that is `running` is granted regardless of the limits, because its turn began before they
-    were set. Among the other slots of a namespace, those with the lowest `rank` are granted first.
-    Shape: `id` is the `slot_id` of its worker and work; `subjects` are from `subjects_of`; `rank`
-    is one of `RANKS`.
+    A slot that is `running` is granted regardless of the limits, because its turn began before the
+    limits were set. Among the slots that are not `running`, those with the lowest `rank` are
+    granted first in each namespace.
+    Shape: `id` is the `slot_id` of the slot's worker and work; `subjects` are from `subjects_of`;
+    `rank` is one of `RANKS`.
     """
 
     id: str
@@ -89,7 +91,10 @@ class LimitService(Protocol):
         ...
 
     async def set_limit(self, limit: Limit) -> None:
-        """Replace the limit of its subject; remove it if it sets no number. Durable: on return."""
+        """Replace the limit of the subject in `limit`; remove the limit if `limit` sets no number.
+
+        Durable: on return.
+        """
         ...
 
     async def infos(self) -> Sequence[LimitInfo]:
@@ -97,7 +102,7 @@ class LimitService(Protocol):
         ...
 
     async def sync_slots(self, worker: str, slots: Sequence[Slot]) -> set[str]:
-        """Replace the slots of `worker` with `slots`; return the ids of the granted ones."""
+        """Replace the slots of `worker` with `slots`; return the ids of the granted slots."""
         ...
 
     async def permit_request(self, subjects: Iterable[str]) -> float:
@@ -115,8 +120,8 @@ class LimitService(Protocol):
     def room(self) -> AbstractAsyncContextManager[str | None]:
         """Return a context in which one turn of the store's namespace can be requested.
 
-        The turn counts as waiting from the entry on. The value is the idempotency key that the
-        commit of the request must use, or None without a limit.
-        Raises: QueueFull, on entry, if the maximum number of turns is waiting.
+        The turn counts as waiting as soon as the context is entered. The value of the context is
+        the idempotency key that the commit of the request must use, or None without a limit.
+        Raises: QueueFull, when the context is entered, if the maximum number of turns is waiting.
         """
         ...

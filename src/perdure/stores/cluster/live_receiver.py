@@ -1,4 +1,4 @@
-"""Pass the live events of other processes to the bus of this process, while it watches."""
+"""Pass live events of other processes to the bus of this process while this process watches."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _batch = msgspec.json.Decoder(Batch)
 
 
 class LiveReceiver:
-    """Registers for streams that this process watches and another process has an open call in.
+    """Registers for streams that are watched here and have an open call in another process.
 
-    `_known` maps each stream to its last event that was passed to the bus or was not meant for it:
-    the call, the event's number, and the time.
+    `_known` maps each stream to the last event that was passed to the bus or not needed there: the
+    call, the event's number, and the time.
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -88,7 +88,7 @@ class LiveReceiver:
             self._known[stream] = (of, END, _now())
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """See `Relay`. At most one round trip."""
+        """See `Relay`. Makes at most one round trip to the server."""
         behind = {
             stream: None
             for stream, of in calls
@@ -118,7 +118,7 @@ class LiveReceiver:
             self._awaited.pop(stream, None)
 
     def told(self, streams: Streams) -> None:
-        """Process a notification of new rows of `streams`."""
+        """Process a notification that `streams` have new rows."""
         if streams is None:  # perhaps the server lost its unlogged tables
             # A new registration is answered with all texts so far, and a notification of that row.
             # A read before it would take older rows, of a call that the watch did not see begin.
@@ -224,9 +224,9 @@ class LiveReceiver:
                 self._take(row)
 
     def _shown(self, rows: list[LiveRow]) -> list[LiveRow]:
-        """Return the rows to pass on. A call opened before the watch begins with all its texts.
+        """Return the rows to pass on.
 
-        If such a call has ended, its events are not shown any more.
+        A call opened before the watch starts at the row with all its texts, or at its end.
         """
         begins: dict[tuple[StreamId, int], int] = {}
         for row in rows:

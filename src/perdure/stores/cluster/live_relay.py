@@ -32,6 +32,6 @@ class LiveRelay:
         self._sender.shown(event, epoch)
 
     async def aclose(self) -> None:
-        """Pass nothing on any more."""
+        """Stop passing events on."""
         await self._sender.aclose()
         await self._receiver.aclose()

@@ -1,4 +1,4 @@
-"""Write the live events of this process, only while other processes watch."""
+"""Write the live events of this process to the table, but only while other processes watch."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ _log = logging.getLogger(__name__)
 
 
 class Batch(msgspec.Struct, array_like=True, frozen=True):
-    """The content of a row: the events from number `first` on, and sometimes all texts so far.
+    """The content of a row: the events from number `first` on, and, if needed, all texts so far.
 
-    An event is its type, its time and its text. `whole` contains all texts so far, for readers that
-    lack earlier events. `at` is the time of the newest event in `whole`. Units: Unix milliseconds.
+    Each event consists of its type, its time and its text. `whole` contains all texts so far, for
+    readers that lack earlier events. `at` is the time of the newest event in `whole`. Units: Unix
+    milliseconds.
     """
 
     first: int
@@ -56,10 +57,11 @@ class Batch(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _OpenCall:
-    """An open call of this process that other processes watch, or could watch.
+    """An open call of this process that other processes watch or may watch.
 
-    If `readers` is None, the table must be read. `written` is the number of the last written event.
-    `epoch` is the epoch of the lease under which the call is shown.
+    If `readers` is None, the readers are unknown and must be read from the table. `written` is the
+    number of the last written event. `epoch` is the epoch of the lease under which the call is
+    shown.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -86,7 +88,10 @@ class _OpenCall:
 
 
 class NamedStreams:
-    """Streams named in notifications; each is stored for `TERM_S`. Units of `now`: seconds."""
+    """The streams that notifications named; each is remembered for `TERM_S`.
+
+    Units of `now`: seconds.
+    """
 
     def __init__(self) -> None:
         self._until: dict[StreamId, float] = {}
@@ -110,8 +115,8 @@ class NamedStreams:
 class LiveSender:
     """Writes the events of calls that this process makes, at most every `FLUSH_S`.
 
-    In memory, the sender keeps the streams that notifications named. It reads the table for these
-    streams only.
+    In memory, the sender keeps the streams that notifications named. The sender reads the table for
+    these streams only.
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -163,7 +168,7 @@ class LiveSender:
                 self._cleaning = self._start(self._clean())
 
     def told(self, streams: Streams, *, is_new: bool) -> None:
-        """Process a notification that others registered for `streams`, or renewed that."""
+        """Process a notification that other handles registered for `streams`, or renewed this."""
         if streams is None:
             self._start(self._load())
             return
@@ -261,7 +266,7 @@ class LiveSender:
                 call.is_refused = key not in written
 
     def _rows(self, key: Call, call: _OpenCall) -> list[LiveRow]:
-        """Return rows of the events that readers lack; the next call omits these events."""
+        """Return rows with the events that readers lack; the next call omits these events."""
         if not call.readers or call.is_refused:
             call.pending = []
             return []
@@ -276,7 +281,7 @@ class LiveSender:
         return rows
 
     def _batch(self, key: Call, call: _OpenCall) -> tuple[Batch | None, int]:
-        """Return the events that readers lack, and the number of the last one."""
+        """Return the events that readers lack, and the number of the last of these events."""
         pending = call.pending
         first = pending[0] if pending else None
         batch = Batch(

@@ -1,6 +1,6 @@
 """The table of live events that the processes of one namespace share.
 
-The table is a channel between processes, not a record: any row may be lost, and the log has the
+The table is a channel between processes, not a record: any row may be lost, because the log has the
 outcome. A notification only wakes the process, which then reads the named rows from the table.
 """
 
@@ -28,7 +28,7 @@ Streams = Sequence[StreamId] | None
 
 
 class OnWatch(Protocol):
-    """Receives the streams that others registered for; if not `is_new`, they renewed them."""
+    """Receives the streams for which other handles registered or, if not `is_new`, renewed."""
 
     def __call__(self, streams: Streams, /, *, is_new: bool) -> None: ...
 
@@ -60,22 +60,22 @@ class LiveTable(Protocol):
         ...
 
     async def register(self, streams: Sequence[StreamId]) -> list[StreamId]:
-        """Register for events of those of `streams` that have an open turn; return these streams.
+        """Register for the events of those `streams` that have an open turn; return these streams.
 
         Durable: the registration expires after `TERM_S`.
         """
         ...
 
     async def renew(self, streams: Sequence[StreamId]) -> None:
-        """Renew the registrations of `streams`, end all others of this handle, clean the tables."""
+        """Renew this handle's registrations of `streams`, end its others, and clean the tables."""
         ...
 
     async def watched(self) -> list[StreamId]:
-        """Return the streams that other handles have registered for."""
+        """Return the streams for which other handles have registered."""
         ...
 
     async def watchers(self, streams: Sequence[StreamId]) -> Mapping[StreamId, frozenset[str]]:
-        """Return, per stream, the handles that have registered for it."""
+        """Return, for each stream, the handles that have registered for the stream."""
         ...
 
     async def write(
@@ -89,7 +89,7 @@ class LiveTable(Protocol):
         ...
 
     async def read(self, known: Mapping[StreamId, tuple[int, int]]) -> list[LiveRow]:
-        """Return rows after the known call and number, in order; none of fenced processes."""
+        """Return the rows after the known call and number, in order, without fenced processes."""
         ...
 
     async def forget(self, calls: Sequence[tuple[StreamId, int]]) -> None:

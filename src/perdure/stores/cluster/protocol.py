@@ -1,7 +1,7 @@
 """The cluster service of a store: queued work, workers and their state.
 
-The log is the truth: a ``turn_requested`` without an answer is work to do. A service stores only
-control state, which the workers can rebuild from the log.
+Only the log decides what is to be done: a ``turn_requested`` without an answer is work. A service
+stores only control state, which the workers can rebuild from the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WorkerState = Literal["alive", "draining", "dead"]
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True):
-    """A piece of work: the turn of the request at seq `request` of a session.
+    """A piece of work: the turn for the request at seq `request` of a session.
 
     Without a request, the work is the open turn that began at seq `turn`. `attempt` distinguishes
     work that is queued again because it ended without an answer.
@@ -69,9 +69,10 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class WorkerInfo(ShortRepr, frozen=True, kw_only=True):
-    """The last report of a worker. `queues` are the queues that the worker takes work from.
+    """The last report of a worker.
 
-    Units: seconds; `silent_s` is the time since the last report.
+    `queues` are the queues from which the worker takes work. Units: seconds; `silent_s` is the time
+    since the last report.
     """
 
     id: str
@@ -89,9 +90,10 @@ class WorkerInfo(ShortRepr, frozen=True, kw_only=True):
 
 
 class QueueInfo(ShortRepr, frozen=True, kw_only=True):
-    """The work of one queue. `served_by` are the workers of the queue; without any, its work waits.
+    """The work of one queue.
 
-    Units: seconds; `oldest_s` is the waiting time of the oldest work.
+    `served_by` are the workers of the queue; without a worker, the work waits. Units: seconds;
+    `oldest_s` is the waiting time of the work that has waited longest.
     """
 
     queue: str
@@ -116,7 +118,7 @@ class ClusterStatus(ShortRepr, frozen=True, kw_only=True):
 
 
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of a worker about itself. `owner` is the owner of its leases."""
+    """The report of a worker about itself. `owner` is the owner name in the worker's leases."""
 
     id: str
     owner: str
@@ -129,8 +131,8 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Liveness(Protocol):
     """The reports of one worker, from `start` to `stop`.
 
-    `dead_owners` are the owners of leases that are known to be dead. `queues` are the queues that
-    the worker takes work from, and `running` returns the number of works that it runs.
+    `dead_owners` are the owners of leases that are known to be dead. `queues` are the queues from
+    which the worker takes work, and `running` returns how many pieces of work it runs.
     """
 
     dead_owners: frozenset[str]
@@ -151,7 +153,7 @@ class Liveness(Protocol):
 
 
 class ClusterService(Protocol):
-    """Queue work and report on it, for one namespace.
+    """Queues work of one namespace, and reports on this work.
 
     The queue library connects with `conninfo`. If `conninfo` is the address of a pooler, `direct`
     is the address of the server itself.
@@ -162,11 +164,11 @@ class ClusterService(Protocol):
     limits: LimitService
 
     def liveness(self, facts: WorkerFacts) -> Liveness:
-        """Return the reports of a worker of the database, not started yet."""
+        """Return the `Liveness` of a worker of the database; its reports are not started yet."""
         ...
 
     def may_pass(self, error: BaseException) -> bool:
-        """Whether a retry may succeed after `error` of the server or its driver."""
+        """Return whether a retry may succeed after `error` of the server or its driver."""
         ...
 
     async def enqueue(self, order: Order) -> bool:
@@ -186,7 +188,7 @@ class ClusterService(Protocol):
         ...
 
     async def adopt(self) -> None:
-        """Take over waiting work of other protocol versions that no worker supports any more.
+        """Take over waiting work of those other protocol versions that no worker supports any more.
 
         So neither a rolling upgrade nor a rollback loses the work of the other version.
         """
@@ -197,18 +199,19 @@ class ClusterService(Protocol):
         ...
 
     async def limit_stalls(self) -> None:
-        """Make the server end transactions that are idle as long as a dead worker.
+        """Make the server end transactions that are idle for the time after which a worker is dead.
 
-        A worker that is stopped inside a transaction would block the sessions for other workers.
+        Otherwise, a worker that is suspended inside a transaction would block its sessions for
+        other workers.
         """
         ...
 
     async def begun(self, worker: str) -> list[Work]:
-        """Return the work that `worker` has begun and not ended, of all namespaces."""
+        """Return the work, of all namespaces, that `worker` has begun and not ended."""
         ...
 
     async def requeue(self, worker: str, works: Sequence[Work]) -> None:
-        """Requeue the `works` that `worker` has begun and not ended."""
+        """Requeue those `works` that `worker` has begun and not ended."""
         ...
 
     async def losses(self, work: Work) -> int:
@@ -222,10 +225,10 @@ class ClusterService(Protocol):
     async def take_upkeep(self, worker: str, every_s: Mapping[str, float]) -> set[str]:
         """Return the tasks of `every_s` that `worker` must do now.
 
-        No other worker receives them until `end_upkeep`, or until this worker is dead. The tasks of
-        a dead worker are due at once; other tasks are due when their seconds in `every_s` have
-        passed since they began. A task that the worker already has is returned again, because the
-        answer of an earlier call may be lost.
+        No other worker receives these tasks until `end_upkeep` is called, or until this worker is
+        dead. The tasks of a dead worker are due at once; any other task is due when its number of
+        seconds in `every_s` has passed since it last began. A task that the worker already has is
+        returned again, because the answer of an earlier call may be lost.
         """
         ...
 

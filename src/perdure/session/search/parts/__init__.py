@@ -1,1 +1,4 @@
-"""A text index in parts: each is built once from some hundred texts and queried by word. Pure."""
+"""A text index in parts: each part is built once from some hundred texts and queried by word.
+
+Pure.
+"""

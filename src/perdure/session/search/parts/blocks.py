@@ -1,9 +1,9 @@
-"""The texts of a part in blocks: several texts that follow each other in one row.
+"""Store the texts of a part in blocks: one row contains several consecutive texts.
 
-A text of a conversation has about 50 bytes of codes. A row per text would add as many bytes of
-overhead. A block has three columns: the offsets of positions and of times from the first text, and
-the lengths of the codes in bytes. Each column uses the fewest bytes per number. The codes of all
-texts are stored one after another, so one search for a phrase covers the whole block.
+A text of a conversation has about 50 bytes of codes. One row per text would add as many bytes of
+overhead. A block has three columns of numbers: the positions and the times, both as offsets from
+the first text, and the byte lengths of the codes. Each column uses the fewest bytes per number. The
+codes of all texts are stored without a gap, so one search for a phrase covers the whole block.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORMS = {0: "", 1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 class Said(NamedTuple):
-    """A text of a part, with words as codes."""
+    """A text of a part, with its words as codes."""
 
     position: int
     at: int
@@ -95,7 +95,7 @@ def _form(width: int, count: int) -> str:
 
 
 class Block:
-    """A stored block: the texts of `part` from number `first` on, before number `behind`.
+    """A stored block: the texts of `part` with the numbers from `first` to `behind` - 1.
 
     Raises: ``pages.DAMAGE`` if the block is damaged.
     """
@@ -144,7 +144,7 @@ class Block:
 
 
 class _Columns(NamedTuple):
-    """The columns of a block: offsets of positions and times, and the begins and ends of codes."""
+    """The columns of a block: offsets of positions and times, and where the codes begin and end."""
 
     position: int
     at: int

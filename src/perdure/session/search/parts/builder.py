@@ -41,7 +41,7 @@ class Text(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Texts, ascending by position, and the pages of their index."""
+    """The texts of a part, ascending by position, and the pages of the index of these texts."""
 
     said: tuple[Said, ...]
     pages: tuple[Page, ...]
@@ -70,7 +70,7 @@ def _said(texts: Sequence[Text], codes: Mapping[str, bytes]) -> Iterator[Said]:
 
 
 def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
-    """Return the numbers of the texts of each key, repeated as often as the text contains it."""
+    """Return, for each key, the numbers of its texts, each as often as the key is in the text."""
     lists = defaultdict[str, list[int]](list)
     numbers = chain.from_iterable(map(repeat, count(), map(len, keys)))
     each_list = map(lists.__getitem__, chain.from_iterable(keys))
@@ -79,9 +79,9 @@ def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
 
 
 def _repeated(steps: Sequence[int]) -> list[tuple[int, int]]:
-    """Return each repeated number's place among the distinct numbers, with its frequency.
+    """Return the index of each repeated number among the distinct numbers, and its frequency.
 
-    `steps` lead from each number to the next, and are 0 if the next number is the same.
+    `steps` are the differences between consecutive numbers; 0 means that the number is repeated.
     """
     found: list[tuple[int, int]] = []
     zeros = compress(count(), map(not_, steps))

@@ -1,10 +1,11 @@
-"""Words as short codes: a text of a part is a short byte string, so phrases are counted in C.
+"""Words as short codes: a text becomes a short byte string, in which C code counts phrases.
 
 A code is one byte below 192, followed by as many bytes of 192 or more as needed. So the codes of a
 text need no separators, and a code that is followed by a byte of 192 or more is only the beginning
-of another code. The 192 most frequent words of a part take one byte, the next 12,288 two, the
-others three or four. Codes of equal length are in the order of their words. So words with a common
-prefix have a few ranges of codes (`Range`), and one pattern finds them.
+of another code. The codes of the 192 most frequent words of a part have one byte, the next 12,288
+codes two bytes, all other codes three or four. Codes of equal length have the same order as their
+words. So words with a common prefix have a few ranges of codes (`Range`), and one pattern finds
+them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NO_CODE = _NEXT_BYTES
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """Counts a phrase in the codes of a text; they contain `stretch` if the phrase occurs."""
+    """Counts a phrase in the codes of a text; every text with the phrase contains `stretch`."""
 
     stretch: bytes
     count_in: Callable[[bytes], int]
@@ -68,7 +69,7 @@ def _codes_with(more: int) -> Iterator[bytes]:
 
 
 def code_of(number: int) -> bytes:
-    """Return the code with a number; the numbers leave no gap.
+    """Return the code with a number; the numbers are consecutive.
 
     Raises: IndexError, ValueError for a number that no code has.
     """
@@ -90,7 +91,7 @@ def number_of(code: bytes) -> int:
 
 
 def codes_in(text: bytes) -> list[bytes]:
-    """Return the codes of a text, one for each word; of a damaged text, any bytes."""
+    """Return the codes of a text, one for each word; of a damaged text, arbitrary bytes."""
     return _CODE.findall(text)
 
 
@@ -112,7 +113,7 @@ def counter(
 ) -> Counter:
     """Return a counter of `phrase` in texts of the part with these word `codes`.
 
-    `ranges` has the ranges of its last word if that is a prefix.
+    `ranges` has the ranges for the last word of the phrase if this word is a prefix.
     """
     whole = phrase.terms[:-1] if phrase.is_prefix else phrase.terms
     ending = ranges.get(phrase.terms[-1], ()) if phrase.is_prefix else ()
@@ -143,7 +144,7 @@ def _any_of(ranges: Sequence[Range]) -> bytes:
 
 
 def _between(first: bytes, last: bytes) -> Iterator[list[tuple[int, int]]]:
-    """Yield spans for each byte of the codes from `first` to `last`, which have the same length."""
+    """Yield spans for each byte of the codes from `first` to `last`, which have one length."""
     low, high, more = first[0], last[0], len(first) - 1
     if not more:
         yield [(low, high)]

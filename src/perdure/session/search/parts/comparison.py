@@ -1,4 +1,4 @@
-"""Compare an index with its expected texts: a part, or a text outside of all parts."""
+"""Compare an index with its expected texts: either a part, or a text outside of all parts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_same(kept: Text, expected: Text | None) -> bool:
 
 
 def _found_wrongly(part: Part, texts: Sequence[Text]) -> set[int]:
-    """Return the positions of texts whose index keys do not match their content."""
+    """Return the positions of those texts whose index keys do not match the content of the text."""
     again = make_part(texts)
     if _content(again) == _content(part):
         return set()
@@ -58,7 +58,7 @@ def _found_wrongly(part: Part, texts: Sequence[Text]) -> set[int]:
 
 
 def _content(part: Part) -> tuple[Sequence[Said], Sequence[tuple[str, Sequence[Kept]]]]:
-    """Return all of `part`, decompressed: other versions of zlib compress in other ways."""
+    """Return the decompressed content of `part`; compressed bytes depend on the version of zlib."""
     return part.said, [(page.first, everything(page.body)) for page in part.pages]
 
 
@@ -67,7 +67,7 @@ def _kept(part: Part) -> dict[str, Kept]:
 
 
 def _texts_differing(one: Kept | None, other: Kept | None, size: int) -> set[int]:
-    """Return the numbers of the texts in only one of two postings, or with different values."""
+    """Return the numbers of the texts that are in only one of two postings or differ in values."""
     return {number for number, _ in _occurrences(one, size) ^ _occurrences(other, size)}
 
 

@@ -1,4 +1,4 @@
-"""Find the newest matching texts in the parts of an index: the pages and texts to read next.
+"""Find the newest matching texts in the parts of an index: tell a store what to read next.
 
 A store executes `PartLookup.step` until it returns nothing. A search reads only the parts and texts
 needed for the newest matches.
@@ -21,7 +21,7 @@ READ_AT_ONCE = 1_024
 
 
 class Head(NamedTuple):
-    """A part: its number, its number of texts, the position of the last of them."""
+    """A part: its number, how many texts it has, and the position of its last text."""
 
     part: int
     size: int
@@ -29,9 +29,9 @@ class Head(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Texts to read: their part, and their numbers there, ascending.
+    """Texts to read: their part, and their numbers in the part, ascending.
 
-    Only blocks that contain `stretch` are needed, and the block of the first text.
+    Only the block of the first text is needed, and blocks that contain `stretch`.
     """
 
     part: int
@@ -40,7 +40,7 @@ class Read(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The page of a part for a key, or a page with keys that have the prefix."""
+    """A page of a part that was looked up for a key, or for a prefix of keys."""
 
     part: int
     key: str
@@ -58,7 +58,7 @@ class _Open(NamedTuple):
 
 
 class PartLookup:
-    """A search for the newest `most` matching texts; `found` are matches outside of the parts."""
+    """A search for the newest `most` matching texts; `found` are matches outside of all parts."""
 
     def __init__(
         self, asked: Asked, heads: Iterable[Head], found: Iterable[Candidate], most: int
@@ -72,7 +72,7 @@ class PartLookup:
         self._reading: dict[int, _Open] = {}
 
     def step(self) -> list[Head] | list[Read]:
-        """Return the parts to look up next, or else the texts to read next; empty when done."""
+        """Return the parts to look up next, or else the texts to read next; empty at the end."""
         newest_seen = max((each.last for each in self._seen), default=None)
         newest_unseen = self._unseen[-1].last if self._unseen else None
         newest = max((n for n in (newest_seen, newest_unseen) if n is not None), default=None)
@@ -83,7 +83,7 @@ class PartLookup:
     def look_up(
         self, heads: Sequence[Head], exact: Iterable[Looked], begun: Iterable[Looked]
     ) -> None:
-        """Add the pages of `heads` for exact keys, and the pages for prefixes."""
+        """Process the pages of `heads`: those for exact keys, and those for prefixes."""
         kept: dict[int, dict[str, Kept]] = {head.part: {} for head in heads}
         more: dict[int, dict[str, list[Kept]]] = {head.part: {} for head in heads}
         for part, key, body in exact:
@@ -96,7 +96,7 @@ class PartLookup:
             self._page_keys(head, kept[head.part], more[head.part])
 
     def read(self, blocks: Iterable[Block], first_at: int, behind_at: int) -> None:
-        """Add the requested texts of `blocks` in the time range; some may be missing."""
+        """Process the requested texts of `blocks` in the time range; some may be missing."""
         lowest: dict[int, Block] = {}
         for block in blocks:
             reading = self._reading[block.part]

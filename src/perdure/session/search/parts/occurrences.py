@@ -1,10 +1,10 @@
-"""The frequency of a word in each text of its posting, and each text's position in its session.
+"""Pack a word's frequency in each text of its posting, and each text's position in its session.
 
 Ranking weighs a text by its neighbours in the session: it needs the frequency of a word in each
-text, and the order of the texts. Both are stored as bytes next to a posting: one number for each
-text of the posting, in order. For a word, only frequencies above one are stored; most words have no
-such frequency. For a session, the numbers are the distances of each text from the previous one;
-each takes one byte.
+text, and the order of the texts. Both are stored as bytes next to a posting, with one number for
+each text of the posting, in order. For a word, only frequencies above one are stored; most words
+occur at most once in every text. For a session, the numbers are the distances of each text from the
+previous one; each takes one byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MORE = 3
 
 
 def pack_frequencies(repeated: Iterable[tuple[int, int]]) -> bytes:
-    """Pack the frequencies above one: index in the posting (ascending) and frequency."""
+    """Pack the frequencies above one: pairs of index in the posting (ascending) and frequency."""
     found = bytearray()
     before = 0
     for place, frequency in repeated:
@@ -53,7 +53,7 @@ def pack_places(places: Sequence[int]) -> bytes:
 
 
 def frequencies(word: Kept, size: int) -> tuple[Sequence[int], list[int]]:
-    """Return the texts of `word` in a part of `size` texts, and its frequency in each.
+    """Return the texts of `word` in a part of `size` texts, and the word's frequency in each text.
 
     Raises: IndexError, ValueError if it is damaged.
     """

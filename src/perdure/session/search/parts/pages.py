@@ -1,9 +1,9 @@
-"""The sorted words of a part in pages: for each its code and the texts that contain it.
+"""Store the sorted words of a part in pages: for each word, its code and its texts.
 
-A page is found by its first key. Keys are words and filters. Filters start with a character that no
-word contains, and sort before all words. Each key is stored with its code (for a word), its posting
-(bytes that ``postings`` reads), and numbers (``occurrences``): the frequencies of a word, or the
-positions of the texts of a session. A page is compressed as a whole.
+A page is found by its first key. A key is a word or a filter. Filters start with a character that
+no word contains, and sort before all words. Each key is stored with its code (for a word), its
+posting (bytes that ``postings`` reads), and numbers (``occurrences``): the frequencies of a word,
+or the positions of the texts of a session. A page is compressed as a whole.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _WINDOW = -12
 
 
 class Page(NamedTuple):
-    """A page, and the first of its keys."""
+    """A page, and the first key on it."""
 
     first: str
     body: bytes
 
 
 class Kept(NamedTuple):
-    """The data of `key`; `code` is empty if it is not a word. `values`: see ``occurrences``."""
+    """The data of `key`; `code` is empty if `key` is not a word. `values`: see ``occurrences``."""
 
     key: str
     code: bytes
@@ -59,11 +59,11 @@ class Kept(NamedTuple):
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True):
-    """The content of a page: keys, one per line, with the code, posting and values of each.
+    """The content of a page: keys, one per line, and the code, posting and values of each key.
 
-    `groups` has for each word the bytes of its code. Codes of equal length follow each other in a
-    part: `firsts` are the first codes of the page with 1, 2 and more bytes. `lengths` are the
-    lengths of all postings, then of all values, in `width` bytes each.
+    `groups` has, for each word, the number of bytes of its code. Codes of equal length follow each
+    other in a part: `firsts` are the first codes of the page with 1, 2 and more bytes. `lengths`
+    are the lengths of all postings, then of all values, in `width` bytes each.
     """
 
     keys: str
@@ -128,7 +128,7 @@ def _page(held: list[Kept]) -> Page:
 
 
 def _grouped(codes: Iterable[bytes]) -> tuple[bytes, tuple[int, int, int]]:
-    """Return the group of each of `codes`, and the number of the first of each group."""
+    """Return the group of each of `codes`, and the number of the first code of each group."""
     found = list(filter(None, codes))
     groups = bytes([min(len(code), 3) for code in found])
     one, two, three = (groups.find(group) for group in (1, 2, 3))
@@ -147,7 +147,7 @@ def _read(body: bytes) -> tuple[_Body, list[str]]:
 
 
 def kept_in(body: bytes, key: str) -> Kept | None:
-    """Return the data of `key` in a page; None if there is none."""
+    """Return the data of `key` in a page; None if the page does not have the key."""
     page, keys = _read(body)
     place = bisect_left(keys, key)
     if place == len(keys) or keys[place] != key:
@@ -158,7 +158,7 @@ def kept_in(body: bytes, key: str) -> Kept | None:
 def beginning(
     body: bytes, prefix: str, is_wanted: Callable[[str], bool] | None = None
 ) -> list[Kept]:
-    """Return the data of the wanted keys in a page that begin with `prefix`."""
+    """Return the data of those wanted keys in a page that begin with `prefix`."""
     page, keys = _read(body)
     first, behind = bisect_left(keys, prefix), bisect_left(keys, after(prefix))
     if is_wanted is None:

@@ -1,8 +1,8 @@
 """The query of a part: the keys to look up, and the texts that may match.
 
-No match is missed. A phrase of several words can select texts that do not match. A block without
-the codes of a phrase is therefore skipped as a whole, and each text is checked by its codes
-(`PartAnswer.counts`).
+The query misses no match, but a phrase of several words can select texts that do not match. So the
+codes are checked: a block without the codes of a phrase is skipped, and each text in other blocks
+is tested (`PartAnswer.counts`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Asked:
 
 
 class PartAnswer:
-    """The answer of a part. `texts` are the numbers of possible matches, ascending."""
+    """The answer of a part to a query. `texts` are the numbers of possible matches, ascending."""
 
     def __init__(
         self,

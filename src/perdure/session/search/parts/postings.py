@@ -1,9 +1,10 @@
 """Sets of texts of a part, as bytes and as integers.
 
-As an integer, bit i is the text number i. The bytes have one of three forms: the integer itself, if
-no other form is shorter; an even number of bytes, two for each step from one number to the next; an
-odd number of bytes, one for each step, where 255 only continues a step. Steps repeat more often
-than numbers, so a page compresses better.
+As an integer, bit i is 1 if the set contains the text with the number i. The bytes have one of
+three forms. The first is the integer itself, used if no other form is shorter. The second is an
+even number of bytes: two for each step from one number to the next. The third is an odd number of
+bytes: one for each step, where 255 means that the step continues in the next byte. Steps repeat
+more often than numbers, so a page compresses better.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def bits(posting: bytes, size: int) -> int:
 
 
 def listed(posting: bytes, size: int) -> Sequence[int]:
-    """Return the numbers in a packed posting; of a damaged one, any numbers."""
+    """Return the numbers in a packed posting; for a damaged one, the result is arbitrary."""
     if len(posting) == (size + 7) // 8:
         return numbers(int.from_bytes(posting, "little"))
     return _iterate(posting)

@@ -1,4 +1,4 @@
-"""Sizes shared by all indexes: texts per part, and texts that a search reads unindexed.
+"""Sizes used by all indexes: texts per part, and unindexed texts that a search may read.
 
 The sizes are read at each use, so that a test can make them small.
 """
@@ -31,5 +31,5 @@ def is_due(behind: int, loose: int) -> bool:
 
 
 def is_enough(texts: int, words: int) -> bool:
-    """Return True if there are enough texts for a part; a text too long for any stays loose."""
+    """Return True if there are enough texts for a part; a text too long for one stays outside."""
     return words <= MOST_WORDS and (texts >= MOST_LOOSE or words >= MOST_LOOSE_WORDS)
