@@ -3,9 +3,9 @@
     with perdure.blocking.open("sqlite:///agents.db") as store:
         session = store.create(title="Trip")
 
-A store runs an event loop on its own thread; all handles of the store use that loop, and any number
-of threads may use the handles. ``await turn`` is ``turn.result()`` here. Flows are those of
-``Flows(runtime)``.
+Each store runs an event loop on a thread of its own; all handles of the store use that loop, and
+any number of threads may use the handles.
+``turn.result()`` replaces ``await turn``. ``Flows(runtime)`` provides the flows.
 """
 
 from __future__ import annotations
@@ -51,10 +51,13 @@ def __getattr__(name: str) -> object:
 
 
 class Store(handles.Store):
-    """One namespace of a store. Created by `open`; its loop ends with it."""
+    """One namespace of a store. It is created by `open`; its event loop stops when it is closed."""
 
     def close(self) -> None:
-        """Finish running work, close the store, and stop its loop. May be called twice."""
+        """Finish running work, close the store, and stop its loop.
+
+        Calling `close` twice is allowed.
+        """
         self.portal.close()
 
     def __exit__(self, *_: object) -> None:  # pyrefly: ignore[bad-override] # given by position
@@ -67,7 +70,10 @@ P = ParamSpec("P")
 def _without_async(opening: Callable[P, StoreOpening]) -> Callable[P, Store]:
     @wraps(opening, assigned=("__qualname__", "__annotations__"))
     def open(*args: P.args, **kwargs: P.kwargs) -> Store:
-        """Open a store until its ``with`` block ends or `Store.close`; see `perdure.open`."""
+        """Open a store; the end of its ``with`` block or `Store.close` closes it.
+
+        See `perdure.open`.
+        """
 
         async def opened() -> AsyncStore:
             return await opening(*args, **kwargs)

@@ -1,7 +1,8 @@
-"""The composition root: models and tools of the agents of the command line.
+"""The composition root: provides the models and tools for the agents of the command line.
 
-Besides ``store_access``, which opens stores, only this module picks concrete adapters; all layers
-below take them as arguments. A provider's package is loaded at its first call.
+Apart from ``store_access``, which opens stores, only this module chooses concrete adapters; all
+layers below receive them as arguments. The package of a provider is loaded when a model of the
+provider is first called.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ REMEMBERED = MemoryConfig(episodic_top_k=0)
 
 
 class ScenarioNotFound(ConfigError):
-    """A file with a scenario does not exist."""
+    """The file for a scenario does not exist."""
 
     code = "scenario_not_found"
 
 
 def models(scenario: Scenario | None = None) -> ModelRouter:
-    """Return the available models: those with keys in the environment, or only `scenario`."""
+    """Return the available models: those whose keys are in the environment, or only `scenario`."""
     clock = SystemClock()
     if scenario is not None:
         return ModelRouter({"scripted": ScriptedModel(scenario, clock=clock)})
@@ -59,7 +60,7 @@ def models(scenario: Scenario | None = None) -> ModelRouter:
 
 
 def require_providers(names: Iterable[str | None]) -> None:
-    """Raises: ConfigError for a model of an unknown provider; its key is not needed."""
+    """Raises: ConfigError if a model has an unknown provider; the provider's key is not needed."""
     router = models()
     for name in names:
         if name is not None:
@@ -67,10 +68,10 @@ def require_providers(names: Iterable[str | None]) -> None:
 
 
 def scenario_in(file: Path) -> Scenario:
-    """Read the scenario in a YAML file. The YAML library is loaded only here.
+    """Read the scenario in a YAML file. The YAML library is loaded only by this function.
 
-    Raises: ScenarioNotFound; ConfigError if the file cannot be read, or has errors (listed with
-    their lines).
+    Raises: ScenarioNotFound; ConfigError if the file cannot be read or has errors (each is reported
+    with its line).
     """
     if not file.exists():
         raise ScenarioNotFound(f"there is no scenario {file}: name its file after --scenario")
@@ -85,8 +86,8 @@ def chat_agent(
 ) -> Agent:
     """Return the agent of ``perdure chat``: its model, the built-in tools and `tools`.
 
-    Without a `model`, the agent can only resume sessions that have a model. Tools that
-    `permissions` make useless are not offered. `settings` are other fields of `Agent`.
+    Without a `model`, the agent can only resume sessions that already have a model. Tools that
+    cannot be used with `permissions` are not offered. `settings` are further fields of `Agent`.
     """
     allowed = permissions or Permissions()
     return Agent(
@@ -101,7 +102,7 @@ def chat_agent(
 
 
 def model_choices(environment: Mapping[str, str]) -> str:
-    """Describe the models to choose from; models that are set up come first."""
+    """Describe the models that can be chosen; models whose provider is set up come first."""
     states = [state for state in provider_states(environment) if state.name != "scripted"]
     ready = [state.name for state in states if state.status == "configured"]
     others = [state.name for state in states if state.name not in ready]
@@ -110,7 +111,7 @@ def model_choices(environment: Mapping[str, str]) -> str:
 
 
 def builtin_tools(permissions: Permissions) -> tuple[ToolSpec, ...]:
-    """Return the built-in tools that `permissions` make usable."""
+    """Return the built-in tools that can be used with `permissions`."""
     names = [*READING, *CHANGING]
     if permissions.allowed_commands or permissions.allowed_command_globs:
         names.append("run_command")

@@ -1,1 +1,1 @@
-"""Bounds on outside input: limits, bounded reading of files, guarded callbacks."""
+"""Bounds on outside input: limits, reading of files up to a limit, guarded callbacks."""

@@ -1,7 +1,8 @@
-"""Call functions of the program; anything they raise becomes an ordinary error.
+"""Calls functions of the program, and turns anything they raise into an ordinary error.
 
 A callback may raise CancelledError without being cancelled, or an exception that is not an
-`Exception`. Either would otherwise look like a stopped turn, and leave the turn open.
+`Exception`. Without this module, either would look like a stopped turn, and the turn would stay
+open.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ class CallbackFailed(Exception):
 
 
 async def run_guarded(work: Awaitable[T]) -> T:
-    """Await `work` of a callback.
+    """Await `work`, which is a call of a callback.
 
-    In the main thread, KeyboardInterrupt and the SystemExit of a signal's handler propagate. Any
-    other SystemExit is an error of the callback: `argparse` raises it for arguments it rejects.
+    In the main thread, KeyboardInterrupt is raised unchanged, and so is a SystemExit from a signal
+    handler. Any other SystemExit becomes an error of the callback, because `argparse` raises it for
+    arguments that it rejects.
     Raises: CancelledError if the calling task is cancelled; CallbackFailed; any error of `work`.
     """
     task = asyncio.current_task()
@@ -44,7 +46,10 @@ async def run_guarded(work: Awaitable[T]) -> T:
 
 
 def run_plain_callback(callback: Callable[..., T], *arguments: object) -> T:
-    """Call the plain function `callback`. Raises: as `run_guarded`, but no CancelledError."""
+    """Call the plain function `callback`.
+
+    Raises: the errors of `run_guarded`, except CancelledError.
+    """
     try:
         return callback(*arguments)
     except Exception:
@@ -56,7 +61,7 @@ def run_plain_callback(callback: Callable[..., T], *arguments: object) -> T:
 
 
 async def run_callback(callback: Callable[..., Any], *arguments: object) -> Any:
-    """Call `callback`, a plain or an async function. Raises: as `run_guarded`."""
+    """Call `callback`, which is a plain or an async function. Raises: as `run_guarded`."""
 
     async def work() -> Any:
         given: object = callback(*arguments)
@@ -74,7 +79,7 @@ def _ends_program(error: BaseException) -> bool:
 
 
 def _is_of_signal(error: SystemExit) -> bool:
-    """Whether the handler of a signal raised `error`."""
+    """Whether a signal handler raised `error`."""
     handlers = {_code_of(signal.getsignal(each)) for each in signal.valid_signals()} - {None}
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code in handlers for frame, _ in frames)

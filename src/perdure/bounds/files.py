@@ -1,8 +1,8 @@
-"""Read files named by a person or a received folder: regular files only, within a limit.
+"""Reads files that a person or a received folder names: regular files only, within a limit.
 
-A FIFO or a device is never opened for reading, because that may block or never end. A symbolic link
-is followed, because a person may name a link. ``stores.regular`` rejects links among the files of a
-store.
+A FIFO or a device is never opened for reading, because opening may block and reading may never end.
+Symbolic links are followed, because a person may name a link. For files of a store,
+``stores.regular`` rejects links.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0
 
 
 def open_named(path: Path) -> BinaryIO:
-    """Open the regular file at `path`, unbuffered; links are followed. The caller closes it.
+    """Open the regular file at `path`, unbuffered; links are followed. The caller closes the file.
 
-    Raises: OSError, also for anything but a regular file.
+    Raises: OSError, also if it is not a regular file.
     """
     _require_regular(os.stat(path), path)  # noqa: PTH116 - the same question as of a descriptor
     descriptor = os.open(path, _FLAGS | getattr(os, "O_BINARY", 0))
@@ -37,9 +37,9 @@ def open_named(path: Path) -> BinaryIO:
 def read_named(path: Path, limit: str = "document_bytes", what: str | None = None) -> bytes:
     """Return the content of the regular file at `path`, up to `limit` bytes.
 
-    `what` is the name of the file in errors, by default its path.
+    `what` is the name of the file in error messages; the default is its path.
 
-    Raises: OSError, also for anything but a regular file; LimitExceeded.
+    Raises: OSError, also if it is not a regular file; LimitExceeded.
     """
     most: int = getattr(limits(), limit)
     with open_named(path) as file:

@@ -1,7 +1,7 @@
 """The `repr` of values: one short line for any content.
 
-Contents never appear in full: long text is cut, bytes are counted, and a mapping shows only its
-keys. Environments, headers and arguments of tools may contain secrets.
+Long contents are never shown in full: long text is cut, bytes are only counted, and a mapping shows
+only its keys. The reason is that environments, headers and tool arguments may contain secrets.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PASSWORD = re.compile(r"(://[^/:@\s]*:)[^/@\s]*@")
 
 
 def short_repr(self: object) -> str:
-    """Return the class of the value `self` with the fields that differ from their defaults.
+    """Return the class name of the value `self`, and the fields that differ from their defaults.
 
-    Shape: at most about 300 characters on one line; ``Message(role='user', parts=(…))``.
+    Shape: one line of at most about 300 characters, such as ``Message(role='user', parts=(…))``.
     """
     value = cast("msgspec.Struct", self)
     shown: list[str] = []
@@ -73,18 +73,18 @@ def _shown(given: object) -> str:
 
 
 def _listed(items: Sequence[str], count: int | None = None) -> str:
-    """Return the first of `items`, and the number of omitted ones; `count` is the total."""
+    """Return the first of `items`, and how many were left out; `count` is the total."""
     more = (len(items) if count is None else count) - _ITEMS
     return ", ".join([*items[:_ITEMS], *([f"… {more} more"] if more > 0 else [])])
 
 
 def _kinds(items: Sequence[object]) -> str:
-    """Return the name of the class of `items`, or "items" for several classes."""
+    """Return the class name of `items`, or "items" if they have several classes."""
     names = {type(item).__name__ for item in items}
     return names.pop() if len(names) == 1 else "items"
 
 
 class ShortRepr(msgspec.Struct, frozen=True):
-    """Base of values whose `repr` is `short_repr`."""
+    """Base class of values whose `repr` is `short_repr`."""
 
     __repr__ = short_repr

@@ -1,4 +1,4 @@
-"""The locations of a user's files: the folders of the XDG base directories."""
+"""The locations of a user's files, according to the XDG base directory specification."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from perdure.errors import ConfigError
 
 
 def user_folder(variable: str, default: str, environment: Mapping[str, str]) -> Path:
-    """Return the folder ``perdure`` of the user, which may not exist.
+    """Return the user's folder ``perdure``; the folder may not exist.
 
-    `variable` names the environment variable of the base folder; a relative value is ignored, as
-    the specification says. `default` is the base folder below the home folder. If no variable
-    contains an absolute path of the home folder, the account's home folder is used.
-    Raises: ConfigError without a home folder.
+    `variable` is the environment variable that names the base folder; a relative value is ignored,
+    as the specification requires. `default` is the base folder if the variable is not set, relative
+    to the home folder. If no environment variable contains the home folder as an absolute path, the
+    account's home folder is used.
+    Raises: ConfigError if there is no home folder.
     """
     chosen = environment.get(variable, "")
     if chosen and Path(chosen).is_absolute():

@@ -1,1 +1,1 @@
-"""The handles users hold."""
+"""The objects that users of the library work with."""

@@ -1,4 +1,4 @@
-"""The lines of a tree: drawing, selection, folding, and moving to search matches."""
+"""The lines of a tree: drawing, selecting, folding, and moving between search matches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TreeLines(OptionList):
 
     @property
     def entry(self) -> Entry | None:
-        """The selected entry; None: a count is selected."""
+        """The selected entry; None if the selected line is a count of folded rows."""
         line = self.line
         return line.line.entry if line is not None and isinstance(line.line, Row) else None
 
@@ -74,7 +74,7 @@ class TreeLines(OptionList):
         return line.line.entry.id if isinstance(line.line, Row) else line.hidden[0]
 
     def select(self, entry: EntryId | None) -> None:
-        """Move to `entry`, or to the count that hides it."""
+        """Select `entry`; if it is folded, select the line with the count that includes it."""
         for place, each in enumerate(self._visible):
             is_row = isinstance(each.line, Row) and each.line.entry.id == entry
             if is_row or entry in each.hidden:
@@ -84,7 +84,7 @@ class TreeLines(OptionList):
     # ------------------------------------------------------------ folding and search
 
     def fold(self) -> None:
-        """Fold the branch or the run of the selected entry."""
+        """Fold the branch of the selected entry, or the run of rows around it."""
         if (line := self.line) is not None:
             closed = self.state.closed
             self._redraw(folded_at(self.state, line))
@@ -92,19 +92,19 @@ class TreeLines(OptionList):
                 self.select(branch)
 
     def unfold(self) -> None:
-        """Unfold the entries that the selected line hides."""
+        """Show the entries that the selected line hides."""
         if (line := self.line) is not None:
             self._redraw(unfolded(self.state, line))
 
     def seek(self, text: str) -> None:
-        """Store the entries that contain `text` as matches."""
+        """Find the entries that contain `text`, and store them as matches."""
         self._found = matches(self.state, text)
 
     def go_to_match(self, step: int) -> tuple[int, int] | None:
-        """Select the next match, or the previous match if `step` is negative.
+        """Select the next match; if `step` is negative, the previous match.
 
-        Returns the number of the match from 1 on, and the number of all matches; None without a
-        match.
+        Returns the number of the match, from 1 on, and the number of all matches; None if there is
+        no match.
         """
         if not self._found:
             return None

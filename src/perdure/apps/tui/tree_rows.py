@@ -1,4 +1,4 @@
-"""The rows of the tree navigator: the folded rows, and the matches of a search. Pure."""
+"""The rows of the tree navigator: which rows are folded, and which match a search. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Visible(msgspec.Struct, frozen=True):
 
 
 def tree_state(roots: Sequence[TreeNode], leaf: EntryId | None) -> TreeState:
-    """Return the first state: messages of people are visible, the steps between are folded."""
+    """Return the first state: messages of people are visible, the steps between them are folded."""
     rows = tuple(rows_of(roots, leaf))
     said = frozenset(row.entry.id for row in rows if who_of(row.entry)[0] == "user")
     return TreeState(rows, said)
@@ -93,7 +93,10 @@ def unfolded(state: TreeState, at: Visible) -> TreeState:
 
 
 def folded_at(state: TreeState, at: Visible) -> TreeState:
-    """Return `state` with the branch of `at` closed; on the first branch, with its run folded."""
+    """Return `state` with the branch of `at` closed.
+
+    On the first branch, the run is folded instead.
+    """
     if not isinstance(at.line, Row):
         return state
     place = next(n for n, row in enumerate(state.rows) if row.entry.id == at.line.entry.id)
@@ -118,7 +121,7 @@ def _run_around(rows: Sequence[Row], place: int) -> Iterator[Row]:
 
 
 def with_visible(state: TreeState, entry: EntryId) -> TreeState:
-    """Return `state` with `entry` visible."""
+    """Return `state` with `entry` made visible."""
     place = next(n for n, row in enumerate(state.rows) if row.entry.id == entry)
     closed = {
         row.entry.id

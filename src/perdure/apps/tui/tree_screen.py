@@ -1,4 +1,4 @@
-"""The navigator of a session's tree: move, fold, search, label, branch, fork, compare."""
+"""The navigator of a session's tree: move, fold, search, label, branch, fork and compare."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ Obey = Callable[[str], Awaitable[None]]
 
 
 class TreeScreen(ModalScreen[str | None]):
-    """The tree of `session`. Returns the command that the user chose; None: no choice."""
+    """The tree of `session`.
+
+    Returns the command that the user chose; None if the user chose none.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "edit", "Edit"),
@@ -90,7 +93,7 @@ class TreeScreen(ModalScreen[str | None]):
         self._show_title()
 
     def _show_title(self, match: tuple[int, int] | None = None) -> None:
-        """Show the number of `match`, the marked entry, or the number of entries that were read."""
+        """Show the number of `match`, or the marked entry, or how many entries were read."""
         read = len(self.lines.state.rows)
         more = "; + reads earlier ones" if read >= self._limit else ""
         title = f"{read} entries of {self._session.id}{more}"
@@ -125,7 +128,7 @@ class TreeScreen(ModalScreen[str | None]):
     # ------------------------------------------------------------ keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return False for the keys of the tree while text is typed."""
+        """Return False for the keys of the tree while the user types text."""
         return not self._asks or action == "leave"
 
     def action_leave(self) -> None:
@@ -136,7 +139,7 @@ class TreeScreen(ModalScreen[str | None]):
             self.dismiss(None)
 
     def action_go(self, command: str) -> None:
-        """Continue at the selected entry, or in a fork of it."""
+        """Continue at the selected entry, or in a fork that ends there."""
         entry = self.lines.entry
         if entry is None:
             self.lines.unfold()
@@ -144,7 +147,7 @@ class TreeScreen(ModalScreen[str | None]):
             self.dismiss(f"{command} {entry.id}")
 
     def action_edit(self) -> None:
-        """Continue before the selected message of the user, which is edited."""
+        """Continue before the user's selected message, and let the user edit the message."""
         entry = self.lines.entry
         if entry is not None and role_of(entry) == "user":
             self.dismiss(f"edit {entry.id}")
@@ -152,19 +155,19 @@ class TreeScreen(ModalScreen[str | None]):
             self._hint("only your own messages can be edited")
 
     def action_fold(self, is_folded: bool) -> None:  # noqa: FBT001 - a binding passes it by position
-        """Fold or unfold at the selected line."""
+        """Fold or unfold the selected line."""
         if is_folded:
             self.lines.fold()
         else:
             self.lines.unfold()
 
     async def action_more(self) -> None:
-        """Read more of a long session."""
+        """Read more entries of a long session."""
         self._limit *= 4
         await self._read()
 
     async def action_compare(self) -> None:
-        """Mark an entry; if another entry is marked, show how both branches differ."""
+        """Mark an entry; if another entry is marked already, show how both branches differ."""
         entry = self.lines.entry
         if entry is None:
             return
@@ -186,7 +189,7 @@ class TreeScreen(ModalScreen[str | None]):
     # ------------------------------------------------------------ labels and search
 
     def action_ask(self, what: str) -> None:
-        """Ask for a label or a text to find; "" closes the text field."""
+        """Ask for a label, or for a text to find; "" closes the text field."""
         if what == "label" and self.lines.entry is None:
             return
         self._asks = what
@@ -198,7 +201,7 @@ class TreeScreen(ModalScreen[str | None]):
         (field if what else self.lines).focus()
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Label the entry, or go to the first match."""
+        """Label the entry, or select the first match."""
         what, value = self._asks, event.value.strip()
         self.action_ask("")
         entry = self.lines.entry
@@ -211,7 +214,7 @@ class TreeScreen(ModalScreen[str | None]):
             self.action_next(1)
 
     def action_next(self, step: int) -> None:
-        """Go to the next or the previous match of the search."""
+        """Select the next or the previous match of the search."""
         match = self.lines.go_to_match(step)
         if match is None:
             told = "nothing found" if self._sought else "nothing was searched yet; / searches"

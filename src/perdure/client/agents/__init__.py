@@ -1,1 +1,1 @@
-"""Sessions in which agents answer: agents, chats, turns, and the runtime that runs them."""
+"""Sessions in which agents answer: agents, chats, turns, and the runtime that runs turns."""

@@ -70,7 +70,7 @@ class Fallback(ShortRepr, frozen=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of an agent besides its tools: plain data, stored in every session it starts."""
+    """The settings of an agent, without its tools: plain data, stored in each session it starts."""
 
     name: str | None = None
     """The name that people see."""
@@ -138,7 +138,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParameters):
     """A model with instructions and tools.
 
-    Raises: ConfigError for two tools or two MCP servers of one name, and for an unknown tool;
+    Raises: ConfigError if two tools or two MCP servers have the same name, or if a tool is unknown;
     WrongArgument for an id that is not kebab-case, for a model that is not ``provider:name``, for
     an output without a schema, for an unknown keyword, and for a value of the wrong type.
     """
@@ -199,12 +199,12 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
     @property
     def own_retry(self) -> RetryPolicy:
-        """The retry policy of `model` itself."""
+        """The retry policy for the agent's own model."""
         return self.retry or (RETRY_IN_CHAIN if self.fallbacks else RETRY_ALONE)
 
     @property
     def registry(self) -> ToolRegistry:
-        """Its tools by name."""
+        """The agent's tools by name."""
         return registry_of(_resolve_tools(self.tools))
 
     @takes_declared
@@ -214,10 +214,10 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Agent[OutputT]:
-        """Return the agent with only the named tools and commands, and a scope within its own.
+        """Return the agent with only the named tools and commands, and with a narrower scope.
 
         None changes nothing.
-        Raises: ConfigError for a tool or permission that the agent lacks: a session can only
+        Raises: ConfigError if the agent lacks a tool or permission, because a session can only
         restrict its agent.
         """
         agent = self
@@ -232,7 +232,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
         return msgspec.structs.replace(self, tools=tuple(tools))
 
     def snapshot(self) -> dict[str, object]:
-        """Return the agent as plain data, with tools as names and hashes of their schemas."""
+        """Return the agent as plain data; tools are names and hashes of their schemas."""
         registry = self.registry
         described = [
             {"name": name, "schema_hash": registry.schema_hash(name)} for name in registry.names
@@ -244,9 +244,10 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
     @takes_declared
     def system_prompt(self, workspace: Workspace) -> str | None:
-        """Return the instructions with ``{{ctx.name}}`` replaced from the workspace, once.
+        """Return the instructions; ``{{ctx.name}}`` is replaced once, by values of the workspace.
 
-        None if they are blank. A reference to a secret stays as it is, and a warning is logged.
+        Returns None if the instructions are blank. A reference to a secret is not replaced, and a
+        warning is logged.
         Raises: ConfigError for a name the workspace does not have.
         """
         place = f"the instructions of agent {self.id!r}"
@@ -257,7 +258,9 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
     @takes_declared
     def tools_in(self, workspace: Workspace) -> ToolRegistry:
-        """Return its tools, with placeholders in descriptions replaced as in `system_prompt`.
+        """Return the agent's tools.
+
+        Placeholders in descriptions are replaced as in `system_prompt`.
 
         Raises: ConfigError for a name the workspace does not have.
         """
@@ -267,7 +270,10 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
 
 def _resolve_tools(tools: Tools) -> tuple[ToolSpec | Callable[..., Any], ...]:
-    """Return `tools` with each name replaced by its built-in tool; load no other tools."""
+    """Return `tools` with each name replaced by the built-in tool.
+
+    Only the named tools are loaded.
+    """
     chosen = tuple(tools)
     if any(isinstance(each, str) for each in chosen):
         return importlib.import_module(_CATALOGUE).with_names(chosen)
@@ -299,7 +305,7 @@ def _filled_below(schema: Any, names: Mapping[str, str], place: str) -> Any:
 
 
 class _Snapshot(AgentSettings, frozen=True, kw_only=True):
-    """A stored agent; fields of later versions are ignored."""
+    """A stored agent; fields that later versions added are ignored."""
 
     id: str
     tools: tuple[dict[str, str], ...] = ()
@@ -307,11 +313,11 @@ class _Snapshot(AgentSettings, frozen=True, kw_only=True):
 
 
 def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
-    """Return the agent of `snapshot`, with the tools of the agent that are in `tools`.
+    """Return the agent in `snapshot`, with those of the agent's tools that are in `tools`.
 
-    A tool whose name or schema changed is not bound: calls of it are answered as calls of an
-    unknown tool.
-    Raises: ConfigError when the snapshot cannot be read.
+    A tool whose name or schema changed is not bound: calls of the tool are answered like calls of
+    an unknown tool.
+    Raises: ConfigError if the snapshot cannot be read.
     """
     try:
         stored = msgspec.convert(dict(snapshot), _Snapshot)

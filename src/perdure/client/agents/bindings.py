@@ -1,8 +1,8 @@
-"""Find the agent in force in a session, or bind one.
+"""Finds the agent in force in a session, or binds one.
 
-Every binding is an entry. A session of this user continues with the agent that it started with.
-Imported sessions get a current agent. In an untrusted store, sessions that this user's perdure did
-not write also get one.
+Every binding is stored as an entry. A session of this user continues with the agent with which it
+was started. Imported sessions get a current agent. In an untrusted store, sessions that this user's
+perdure did not write also get one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WIDENED = ("permissions", "tools", "mcp_servers", "max_agents", "max_depth")
 
 
 class _Planned(msgspec.Struct, frozen=True):
-    """An MCP server in a snapshot that lacks its tools."""
+    """An MCP server in a snapshot that does not contain the server's tools yet."""
 
     name: str
     tools: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 class Bindings:
-    """Finds and creates the bindings of one runtime's sessions."""
+    """Finds and creates the agent bindings of the sessions of one runtime."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -63,7 +63,7 @@ class Bindings:
         self._clock = host.store.outside.clock
 
     async def grant(self, session: StreamId, given: Agent, by: str) -> None:
-        """Give the session the permissions and tools of `given`, by decision of `by`.
+        """Give the session the permissions and tools of `given`; `by` is who decided it.
 
         Raises: TurnOpen while a turn is open; ConfigError; McpUnavailable.
         """
@@ -84,7 +84,7 @@ class Bindings:
     ) -> None:
         """Record the session's own agent with the permissions and tools of `given`.
 
-        The MCP servers of a planned session that are missing in `given` stay planned.
+        MCP servers that are still planned and missing in `given` stay planned.
         """
         place = kept_workspace(bound.workspace)
         whole = self.snapshot(await self._host.servers.equip(given, place.working_dir))
@@ -107,9 +107,9 @@ class Bindings:
         *,
         is_planned: bool = False,
     ) -> str | None:
-        """Create the session of `header` under `agent`, and return its system prompt.
+        """Create the session of `header` with `agent`, and return the system prompt.
 
-        With `is_planned`, its MCP servers are connected when the session is resumed.
+        With `is_planned`, the agent's MCP servers are connected only when the session is resumed.
         Raises: ConfigError; SecretPasted; SessionExists.
         """
         self._host.require_models(agent)
@@ -123,12 +123,12 @@ class Bindings:
         return prompt
 
     def snapshot(self, agent: Agent) -> dict[str, object]:
-        """Return the snapshot of `agent` and of the offers of its MCP servers."""
+        """Return a snapshot of `agent` that includes the tools that its MCP servers offer."""
         report = self._host.servers.report(agent)
         return {**agent.snapshot(), "mcp_servers": report} if report else agent.snapshot()
 
     def _planned(self, agent: Agent) -> dict[str, object]:
-        """Return the snapshot of `agent` whose MCP servers are not connected yet."""
+        """Return a snapshot of `agent` for MCP servers that are not connected yet."""
         names = self._host.servers.names_of(agent)
         servers = [_Planned(name) for name in names]
         snapshot = agent.snapshot()
@@ -137,11 +137,11 @@ class Bindings:
     async def in_force(
         self, session: StreamId, given: Agent | None, workspace: Workspace | None
     ) -> Binding:
-        """Return the agent in force in the session; bind `given` if there is none.
+        """Return the agent in force in the session; if there is none, bind `given`.
 
-        If `workspace` differs from the current one, the session moves there.
-        Raises: ConfigError if no agent is in force and none is given; TurnOpen for a move during a
-        turn; InvalidTransition if the runtime was closed.
+        If `workspace` differs from the current workspace, the session moves to it.
+        Raises: ConfigError if no agent is in force and none is given; TurnOpen for a move while a
+        turn is open; InvalidTransition if the runtime was closed.
         """
         self._host.require_open("resume")
         store = self._store
@@ -177,10 +177,12 @@ class Bindings:
                     await self._bind(session, given, place, state, narrowing=snapshot)
 
     async def _connected(self, session: StreamId, bound: Binding, given: Agent | None) -> Binding:
-        """Return `bound`; for a planned one, add and record the tools of its MCP servers.
+        """Return `bound`.
 
-        The tools come from the runtime's current agent. If `given` is another agent, nothing is
-        recorded: it only restricts its own chat.
+        If it has planned MCP servers, add the tools of these servers and record them.
+
+        The added tools come from the agent that the runtime has now. If `given` is a different
+        agent, nothing is recorded, because it only restricts its own chat.
         Raises: AgentNotFound; McpUnavailable; TurnOpen; HeadConflict.
         """
         planned = {each["name"] for each in _planned_servers(bound)}
@@ -204,10 +206,10 @@ class Bindings:
         return connected
 
     async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:
-        """Return `bound` in `workspace`, and record the change if there is one.
+        """Return `bound` in `workspace`; record the workspace if it changed.
 
-        Raises: TurnOpen; HeadConflict; ConfigError for a wider scope, or if the workspace lacks a
-        name that the instructions use; SecretPasted.
+        Raises: TurnOpen; HeadConflict; ConfigError if the scope is wider, or if the workspace lacks
+        a name that the instructions use; SecretPasted.
         """
         agent_of(bound.agent or {}, ToolRegistry(())).restrict(scope=workspace.scope)
         place = merge_workspace(kept_workspace(bound.workspace), workspace)
@@ -221,10 +223,10 @@ class Bindings:
         return in_workspace(bound, change)
 
     async def _list_in(self, session: StreamId, place: Workspace) -> None:
-        """Make lists show the session in the folder that it works in.
+        """Make lists show the session in the folder in which it works.
 
-        An import that was resumed without a folder works in the program's folder, but lists show it
-        in its own folder.
+        If an import was resumed without a folder, it works in the program's folder, but lists show
+        it in the import's own folder.
         """
         state = await self._store.state(session)
         cwd = _cwd_after(state, place)
@@ -243,7 +245,7 @@ class Bindings:
     ) -> None:
         """Record `given`, restricted by a snapshot, as the session's agent.
 
-        If `workspace` names a folder, lists show the session in it.
+        If `workspace` names a folder, lists show the session in this folder.
         """
         place = detect_workspace(workspace)
         cwd = _cwd_after(state, place) if workspace.working_dir else None
@@ -259,7 +261,7 @@ class Bindings:
         await self._record(session, bound, state.head, cwd)
 
     async def _bind_again(self, session: StreamId, bound: Binding, head: int) -> None:
-        """Record the session's own agent again: later bindings are not in force."""
+        """Record the session's own agent again, because later bindings are not in force."""
         again = AgentBound(bound.agent or {}, bound.workspace, bound.system_prompt)
         await self._record(session, again, head)
 
@@ -278,7 +280,7 @@ class Bindings:
 
 
 def _planned_servers(bound: Binding) -> list[dict[str, object]]:
-    """Return the MCP servers of the agent that are connected when its session is resumed."""
+    """Return the agent's MCP servers that are to be connected when its session is resumed."""
     servers = (bound.agent or {}).get("mcp_servers")
     listed = cast("list[object]", servers) if isinstance(servers, list) else []
     found = (cast("dict[str, object]", each) for each in listed if isinstance(each, dict))
@@ -288,9 +290,9 @@ def _planned_servers(bound: Binding) -> list[dict[str, object]]:
 def _with_offers(
     kept: Mapping[str, object], whole: Mapping[str, object], planned: Collection[object]
 ) -> dict[str, object]:
-    """Return a snapshot's tools and servers, plus those of the `planned` servers from `whole`.
+    """Return a snapshot's tools and servers, and those of the `planned` servers from `whole`.
 
-    Tools of the snapshot keep their stored parameters.
+    Tools of the snapshot keep the parameters that were stored.
     """
     servers = [each for each in _listed(whole, "mcp_servers") if each["name"] in planned]
     offered = {name for each in servers for name in cast("list[str]", each["tools"])}
@@ -308,7 +310,7 @@ def _listed(snapshot: Mapping[str, object], field: str) -> list[dict[str, object
 
 
 def _first_place(known: Authority, given: Workspace | None) -> Workspace:
-    """Return the workspace of a first binding: `given`, or else the fork's folder."""
+    """Return the workspace for a session's first binding: `given`, or else the fork's folder."""
     place = given or Workspace()
     if known.workspace is None:
         return place
@@ -317,7 +319,7 @@ def _first_place(known: Authority, given: Workspace | None) -> Workspace:
 
 
 def _cwd_after(state: StreamState, place: Workspace) -> SessionInfoChanged | None:
-    """Return the entry that makes lists show the session in the folder of `place`."""
+    """Return an entry which makes lists show the session in the folder of `place`."""
     folder = place.working_dir
     return None if state.info.cwd == folder else SessionInfoChanged(cwd=folder)
 

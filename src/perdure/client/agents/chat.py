@@ -56,7 +56,7 @@ from perdure.tools.output import OutputT, output_of
 
 
 class Services(Protocol):
-    """The parts of the runtime that a chat needs."""
+    """The services of the runtime that a chat needs."""
 
     @property
     def runner(self) -> Runner:
@@ -73,7 +73,7 @@ ChatStatus = Literal["idle", "running", "closed"]
 
 @takes_all_declared
 class Chat(Generic[OutputT]):
-    """One session with its agent. Made by `Runtime.start` and `Runtime.resume`.
+    """One session with its agent. `Runtime.start` and `Runtime.resume` create it.
 
     One turn runs at a time. `turn` is the newest turn of this handle, None before the first.
     """
@@ -107,7 +107,7 @@ class Chat(Generic[OutputT]):
 
     @property
     def workspace(self) -> Workspace:
-        """The current workspace, including changes by `send`."""
+        """The current workspace, including changes made by `send`."""
         return self._place.place
 
     @property
@@ -134,17 +134,17 @@ class Chat(Generic[OutputT]):
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
-        The turn runs in the session's folder, even if another handle has moved it. `active_file`,
-        `selection` and `variables` change the workspace from this message on, and ``{{ctx.name}}``
-        in the instructions and tool descriptions. A file without one clears the selection; the
-        file "" clears the file. A selection alone activates its file.
-        With `at` (a time, or Unix milliseconds) the message waits in the log until then;
-        ``await turn.stored()`` returns once it cannot be lost. Among turns that wait for workers,
-        turns of a higher `priority` begin first; turns of one session stay in order. With
+        The turn runs in the folder of the session, even if another handle changed it. From this
+        message on, `active_file`, `selection` and `variables` change the workspace, and with it
+        ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
+        clears the selection; the file "" clears the file. A selection alone activates its file.
+        With `at` (a time, or Unix milliseconds), the message waits in the log until then;
+        `Turn.stored` returns once the message cannot be lost. Among turns that wait for workers,
+        those with a higher `priority` begin first; turns of one session stay in order. With
         `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as the turn
-        waits for a person. The turn stays open: answer its question, then await it again.
-        With `idempotency_key` the message waits in the log while the session has another turn. A
-        repeated call in the session, also by another process, follows the turn of the first call.
+        waits for a person. The turn stays open: answer its question, then await it again. With
+        `idempotency_key`, the message waits in the log while the session has another turn. A
+        repeated call, also by another process, follows the turn of the first call.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
         raises LeaseHeld if another process has begun a turn meanwhile; TurnOpen if a turn was
@@ -172,11 +172,11 @@ class Chat(Generic[OutputT]):
         return self._turn(work, while_waiting, is_later=is_later, is_due=due_at is None)
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
-        """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
+        """Resume the interrupted turn; if another process runs it, follow it (`Turn.held`).
 
-        If `turn`, the seq of the turn, is given, the reply is returned even if the turn has ended
+        If `turn` (the seq of the turn) is given, its reply is returned even if the turn has ended
         meanwhile.
-        Raises: as `send`; the turn raises InvalidTransition when no turn is open.
+        Raises: the errors of `send`; the turn raises InvalidTransition if no turn is open.
         """
         _require_idle(self, self._host, "recover")
         return self._turn(partial(self._recover, turn))
@@ -199,8 +199,8 @@ class Chat(Generic[OutputT]):
     async def follow_up(self, said: Said | InFlightMessage) -> Entry:
         """Queue a message that the running turn answers before it ends.
 
-        Durable: when this returns. Raises: InvalidTransition when no turn is open; WrongArgument
-        for a message without text and media.
+        Durable: when this returns. Raises: InvalidTransition if no turn is open; WrongArgument if
+        the message has neither text nor media.
         """
         async with _screened(self._order, said, self.agent.on_pasted) as (message, contents):
             body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
@@ -210,17 +210,17 @@ class Chat(Generic[OutputT]):
         return queued
 
     async def abort(self) -> None:
-        """Abort the running turn; its messages remain stored. No effect without a running turn.
+        """Abort the running turn; its messages remain stored. Does nothing if no turn is running.
 
-        A closed handle aborts no turn of another chat.
-        Raises: LeaseHeld if another process runs the turn: only that process can abort it.
+        If this handle is closed, it aborts no turn that another chat runs.
+        Raises: LeaseHeld if another process runs the turn, because only that process can abort it.
         """
         await _abort(self, self._running.environment, None if self._is_closed else self._follow)
 
     async def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get ``session:cancelled``, and no event after it. A second call does
+        Durable: observers get ``session:cancelled``, and no events after it. A second call does
         nothing.
         """
         if self._is_closed:
@@ -240,7 +240,7 @@ class Chat(Generic[OutputT]):
             await self.turn.stop()
 
     async def end(self, reason: str | None = None) -> None:
-        """Abort the open turn and close the session; its next turn opens it again.
+        """Abort the open turn and close the session; a later turn opens the session again.
 
         A turn that was suspended is aborted too. Raises: LeaseHeld while another process runs it.
         """
@@ -259,9 +259,9 @@ class Chat(Generic[OutputT]):
         return await spent_in(self._running.environment.store, self.id)
 
     async def questions(self) -> list[OpenQuestion]:
-        """List the open questions of the chat and of agents that it invoked, oldest first.
+        """List the open questions of the chat and of the agents it invoked, oldest first.
 
-        Answer each question with `Store.answer`, also questions of other sessions.
+        Answer each of them with `Store.answer`, also those of other sessions.
         """
         environment = self._running.environment
         below = await asked_below(environment.store, self.id, environment.clock.now_ms())
@@ -285,7 +285,7 @@ class Chat(Generic[OutputT]):
     ) -> Entry | None:
         """Summarise older messages; `focus` names details that the summary must contain.
 
-        Shape: None if there is nothing to summarise. Raises: HeadConflict if the head is not
+        Returns None if there are no messages to summarise. Raises: HeadConflict if the head is not
         `expected_head` before the model call; InvalidTransition; TurnOpen; LeaseHeld; TurnFailed.
         """
         _require_idle(self, self._host, "compact")
@@ -303,7 +303,7 @@ class Chat(Generic[OutputT]):
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
         `with_summary`: the model summarises the messages that are left; `focus` names details.
-        Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
+        Shape: None if `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
         _require_idle(self, self._host, "branch")
         if not with_summary:
@@ -345,7 +345,7 @@ class Chat(Generic[OutputT]):
 
 
 async def _is_led_beside(environment: Environment) -> bool:
-    """Whether another chat of this process runs a turn of the session.
+    """Whether another chat in this process runs a turn of the session.
 
     Raises: LeaseHeld if another process runs a turn.
     """
@@ -383,7 +383,7 @@ async def _unless_rejected(
 
 
 def _in_order(work: TurnWork, before: Written | None) -> TurnWork:
-    """Return `work`, delayed until the call `before` has written or failed."""
+    """Return `work`, delayed until the earlier call `before` has written its entries or failed."""
 
     async def in_order(signals: Signals) -> TurnState:
         await wait_for_call(before)
@@ -393,7 +393,7 @@ def _in_order(work: TurnWork, before: Written | None) -> TurnWork:
 
 
 async def _ended(turn: Turn, agent: Agent, environment: Environment) -> None:
-    """Wait until `turn`, which is ending, and the agents it invoked have ended."""
+    """Wait until `turn`, which is ending, and the turns of agents it invoked have ended."""
     await turn.settled()
     if INVOKE_AGENT in agent.registry.names:
         await abandon_invoked(environment.store, environment.clock, environment.stream)
@@ -402,7 +402,7 @@ async def _ended(turn: Turn, agent: Agent, environment: Environment) -> None:
 async def _abort(
     chat: Chat[Any], environment: Environment, follow: Callable[[], Turn[Any]] | None
 ) -> None:
-    """Abort the chat's running turn; with `follow` also a turn of another chat of the process."""
+    """Abort the chat's running turn; with `follow`, also a turn of another chat in this process."""
     if follow is not None and not chat.is_running and await _is_led_beside(environment):
         follow()
     turn = chat.turn
@@ -417,9 +417,10 @@ async def _abort(
 async def steer_open(
     store: LogReader, chat: Chat[Any], said: Said | InFlightMessage
 ) -> Entry | None:
-    """Add a message to the open turn, which answers it; return None if no turn is open.
+    """Add a message to the open turn, which will answer it; return None if no turn is open.
 
-    While the chat still works, its turn can have ended, or another process can compact.
+    Even while the chat seems to work, its turn may have ended, or another process may be
+    compacting.
     """
     while (state := await store.state(chat.id)).open_turn is not None:
         with suppress(HeadConflict):
@@ -458,9 +459,9 @@ async def _id_of(session: Session, entry: EntryRef | None) -> EntryId | None:
 async def _screened(
     order: CallOrder, said: Said | InFlightMessage, policy: PastePolicy
 ) -> AsyncGenerator[tuple[Message, tuple[bytes, ...]]]:
-    """Yield the message and its contents when the calls before it are stored.
+    """Yield the message and its media when the calls before it are stored.
 
-    Raises: SecretPasted if `policy` refuses credentials.
+    Raises: SecretPasted if the message contains a credential and `policy` refuses credentials.
     """
     durable, contents = prepare_input(said)
     message = message_of(durable, policy)

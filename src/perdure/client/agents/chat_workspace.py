@@ -1,4 +1,4 @@
-"""The workspace of a chat: the session's, with changes by messages and other handles."""
+"""The workspace of a chat: that of the session, with changes by messages and other handles."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Record = Callable[[], Awaitable[None]]
 
 
 class ChatWorkspace:
-    """The workspace of a chat's turns. `place` is the workspace within the chat's scope.
+    """The workspace of a chat's turns. `place` is the workspace, restricted to the chat's scope.
 
-    Before a turn, the session's workspace is read again if another handle has appended. Changes
-    from messages sent during a turn are recorded before the next turn.
+    Before each turn, the session's workspace is read again if another handle has appended to the
+    session. Changes by messages that are sent during a turn are recorded before the next turn.
     `kept` is the session's own workspace, read up to the seq `seen`.
     """
 
@@ -53,11 +53,13 @@ class ChatWorkspace:
         self.place = self._narrowed(kept)
 
     def show(self, shown: Shown, *, is_later: bool, key: str | None) -> Record:
-        """Apply `shown` to the workspace from the next turn on; return a function that records it.
+        """Apply `shown` to the workspace from the next turn on.
 
-        For a message with a `key`, only the returned function applies the change, because the
+        Returns a function that records `shown`.
+
+        For a message with a `key`, the change is applied only by the returned function, because the
         message may be a repetition.
-        Raises: WrongArgument if the change belongs to a message that is sent later.
+        Raises: WrongArgument if the change belongs to a message that will be sent later.
         """
         if shown and is_later:
             raise WrongArgument(
@@ -73,7 +75,7 @@ class ChatWorkspace:
         return self.record
 
     def take_back(self, shown: Shown) -> None:
-        """Undo `show` for a rejected message, unless `shown` was already recorded."""
+        """Undo `show` for a message that was rejected, unless `shown` was already recorded."""
         if any(each is shown for each in self._unrecorded):
             self._unrecorded = [each for each in self._unrecorded if each is not shown]
             self._adopt()
@@ -81,7 +83,7 @@ class ChatWorkspace:
     async def record(self, shown: Shown | None = None) -> None:
         """Record changes by messages, unless a turn is open or another process has the lease.
 
-        `shown` is the change by a message with a key. Durable: when this returns.
+        `shown` is the change that a message with a key made. Durable: when this returns.
         """
         environment = self._running.environment
         claim = environment.claim
@@ -115,7 +117,7 @@ class ChatWorkspace:
             self._unrecorded.clear()
 
     async def follow(self, head: int) -> None:
-        """Use the workspace of the session, whose newest entry is `head`."""
+        """Use the workspace of the session as of its newest entry `head`."""
         if head <= self._seen:
             return
         store, stream = self._running.environment.store, self._running.environment.stream
@@ -133,7 +135,7 @@ class ChatWorkspace:
             self._adopt()
 
     def _adopt(self) -> None:
-        """Run later turns in the session's workspace with the changes by messages."""
+        """Run later turns in the session's workspace, with the changes that messages made."""
         self.place = self._narrowed(self._current_workspace())
         self._running.adopt(self._staged(self.place, self._prompt_in(self.place)))
 
@@ -160,7 +162,7 @@ class ChatWorkspace:
 
 
 def _is_held_elsewhere(lease: Lease | None, claim: Claim) -> bool:
-    """Whether another live process has the session's `lease`."""
+    """Whether another process that is alive has the session's `lease`."""
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
         return False
     return is_running(lease.until, claim.clock.now_ms())

@@ -1,4 +1,4 @@
-"""Create chats from a session and the agent in force in it."""
+"""Creates chats from a session and the agent in force in the session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Chats:
-    """Creates the chats of one runtime; `running` contains its running turns."""
+    """Creates the chats of one runtime; `running` contains the runtime's running turns."""
 
     def __init__(self, host: Host, running: set[Turn]) -> None:
         self._host = host
@@ -41,10 +41,10 @@ class Chats:
         given: Agent | None,
         narrowed: Callable[[Agent], Agent],
     ) -> Chat:
-        """Return a chat of a session under the agent `bound` in it.
+        """Return a chat of a session with the agent `bound` in the session.
 
-        The chat's agent is restricted by `given` (or the runtime's agent of the same id) and by
-        `narrowed`. Raises: ConfigError; McpUnavailable.
+        The chat's agent is restricted by `given` (or else by the runtime's agent with the same id),
+        and by `narrowed`. Raises: ConfigError; McpUnavailable.
         """
         snapshot = bound.agent or {}
         name = str(snapshot.get("id", ""))
@@ -66,7 +66,7 @@ class Chats:
         )
 
     def _warn(self, session: str, text: str) -> None:
-        """Log `text` once: many sessions may have the same older version of an agent."""
+        """Log `text` only once: many sessions may have the same older version of an agent."""
         if text and text not in self._told:
             self._told.add(text)
             _log.warning("session %s: %s", session, text)
@@ -105,7 +105,10 @@ class Chats:
 
 
 def _changes_text(snapshot: Mapping[str, object], today: Agent | None, tools: ToolRegistry) -> str:
-    """Return how the agent of `snapshot` differs from its version in this runtime, or ""."""
+    """Return how the agent in `snapshot` differs from its version in this runtime.
+
+    Returns "" if it does not differ.
+    """
     name, names = snapshot.get("id"), tool_names(snapshot)
     if today is None:
         lost = f"this runtime has no agent {name!r}, so {', '.join(names)} cannot be called"
@@ -121,7 +124,7 @@ def _folder_text(folder: str) -> str:
 
 
 def _as_of_today(agent: Agent, today: Agent) -> Agent:
-    """Return `agent` with the timeouts of `today`, which do not belong to the session."""
+    """Return `agent` with the timeouts of `today`, because timeouts are not part of a session."""
     return msgspec.structs.replace(
         agent,
         first_byte_timeout_s=today.first_byte_timeout_s,

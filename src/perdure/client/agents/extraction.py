@@ -1,7 +1,7 @@
-"""Extract facts from the sessions that ended: in the background, once for each end.
+"""Extracts facts from sessions that ended, in the background, once for each end of a session.
 
-The commit of an end records that facts are due; the commit of the facts records that they are
-captured. So a crash between the two commits loses nothing, and no fact is stored twice.
+The commit that ends a session records that facts are due; the commit of the facts records that they
+are captured. So a crash between the two commits loses no facts, and no fact is stored twice.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ class ExtractionModels(msgspec.Struct, frozen=True):
 
 
 class Extraction:
-    """Runs the extractors of one runtime's agents, one episode at a time.
+    """Runs the extractors of the agents of one runtime, one episode at a time.
 
-    Episodes of unknown agents are skipped; a runtime with these agents extracts their facts.
+    Episodes of agents that the runtime does not know are skipped; another runtime that knows the
+    agents extracts their facts.
     """
 
     def __init__(
@@ -83,13 +84,13 @@ class Extraction:
         self._is_asked = False
 
     def know(self, agent: Agent) -> None:
-        """Register `agent`: if it has an extractor, the extractor runs after its sessions."""
+        """Register `agent`: if it has an extractor, the extractor runs after its sessions end."""
         extractor = None if agent.memory is None else agent.memory.extractor
         if extractor is not None and extractor != "program":
             self._agents[agent.id] = agent
 
     def follow(self, agent: Agent) -> None:
-        """Add `agent`, and extract the facts that are due."""
+        """Register `agent`, and extract the facts that are due."""
         self.know(agent)
         self.wake()
 
@@ -102,13 +103,13 @@ class Extraction:
             self._task = asyncio.create_task(self._run())
 
     async def settle(self) -> None:
-        """Extract all facts that are due, and wait for the end."""
+        """Extract all facts that are due, and wait until this is done."""
         self.wake()
         while self._task is not None and not self._task.done():
             await asyncio.wait((self._task,))
 
     async def stop(self) -> None:
-        """Stop at once; facts that are not captured stay due."""
+        """Stop at once; facts that were not captured stay due."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -168,7 +169,10 @@ class Extraction:
     async def _found(
         self, episode: Episode, agent: Agent
     ) -> tuple[list[fact_writes.NewFact], FactsCaptured]:
-        """Return the facts in `episode`, and the outcome. A failure is in the outcome."""
+        """Return the facts in `episode`, and the outcome.
+
+        If the extraction fails, the outcome contains the error.
+        """
         assert agent.memory is not None
         extractor, asked = agent.memory.extractor, None
         model = agent.model if extractor == "model" else None
@@ -205,7 +209,7 @@ class Extraction:
 async def _entries_of(
     store: SessionStore, found: Sequence[fact_writes.NewFact], agent: str
 ) -> list[tuple[fact_writes.NewFact, NewEntry]]:
-    """Return each storable fact with its entry."""
+    """Return each fact that can be stored, with the entry that stores it."""
     kept: list[tuple[fact_writes.NewFact, NewEntry]] = []
     for new in found:
         try:

@@ -1,4 +1,4 @@
-"""Scan a person's messages for credentials before they are stored."""
+"""Scans a person's messages for credentials before the messages are stored."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _log = logging.getLogger(__name__)
 
 
 def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
-    """Return the message of `said` under `policy`; a warning goes to the log of the program.
+    """Return `said` as a message, checked under `policy`; a warning goes to the program's log.
 
     A long message is not scanned here: `screen_message` scans it before it is stored.
-    Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, for a
-    message with neither text nor media, and for anything other than text or a valid message.
+    Raises: SecretPasted if `policy` is ``refuse``; WrongArgument for a message of another role, for
+    a message with neither text nor media, and for anything other than text or a valid message.
     """
     message = user(said) if isinstance(said, str) else said
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
@@ -45,9 +45,11 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
 
 
 async def screen_message(message: Message, policy: PastePolicy) -> Message:
-    """Apply `policy` to `message`, the result of `message_of`. Scans long messages in a thread.
+    """Apply `policy` to `message`, the result of `message_of`.
 
-    Raises: SecretPasted under ``refuse``.
+    Long messages are scanned in a thread.
+
+    Raises: SecretPasted if `policy` is ``refuse``.
     """
     if not _is_long(message):
         return message
@@ -74,7 +76,7 @@ def _screened(message: Message, policy: PastePolicy) -> Message:
 
 
 def credentials_in(said: Said) -> tuple[str, ...]:
-    """Return the kinds of credentials in `said`, sorted, each once."""
+    """Return the kinds of credentials in `said`, sorted, without repeats."""
     message = user(said) if isinstance(said, str) else said
     texts = (part.text for part in message.parts if isinstance(part, TextPart))
     return tuple(

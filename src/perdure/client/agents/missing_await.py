@@ -1,4 +1,4 @@
-"""Explains a missing ``await``: coroutines have a method `send`, as chats do."""
+"""Explains a missing ``await``: coroutines have a method `send`, just as chats do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Unawaited(Coroutine[Any, Any, T]):
-    """The coroutine of a call of `name`, whose result has to be awaited before it is used."""
+    """The coroutine of a call to `name`; its result must be awaited before it is used."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], name: str) -> None:
         self._coroutine = coroutine
@@ -25,7 +25,7 @@ class Unawaited(Coroutine[Any, Any, T]):
         return self._coroutine.__await__()
 
     def send(self, value: Any, /) -> Any:
-        """Continue the coroutine. Raises: TypeError for a message to a chat."""
+        """Continue the coroutine. Raises: TypeError if the argument is a message for a chat."""
         if value is not None and inspect.getcoroutinestate(self._coroutine) == "CORO_CREATED":
             raise TypeError(self._advice())
         return self._coroutine.send(value)
@@ -48,7 +48,7 @@ class Unawaited(Coroutine[Any, Any, T]):
 
 
 def explains_missing_await(*names: str) -> Callable[[C], C]:
-    """Let the coroutine methods `names` of a class return an `Unawaited`."""
+    """Make the coroutine methods `names` of a class return an `Unawaited`."""
 
     def explained(known: C) -> C:
         for name in names:

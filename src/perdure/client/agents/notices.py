@@ -1,4 +1,4 @@
-"""Notifications of a runtime: questions of turns, models without a price."""
+"""Notifications of a runtime: about questions of turns, and about models without a known price."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CONSEQUENCES: dict[OnExceed, str] = {
 
 
 class QuestionCalls:
-    """Calls `on_question` for the turns of one runtime, concurrently with the turns."""
+    """Calls `on_question` for the turns of one runtime; the turns continue meanwhile."""
 
     def __init__(self, store: Store, on_question: OnQuestion | None) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class QuestionCalls:
         self._running: set[asyncio.Task[None]] = set()
 
     def call(self, session: StreamId, question: EntryId) -> None:
-        """Call `on_question` for `question`, unless it is answered meanwhile."""
+        """Call `on_question` for `question`, unless the question is answered meanwhile."""
         if self._on_question is None:
             return
         task = asyncio.ensure_future(self._called(session, question, self._on_question))
@@ -50,7 +50,7 @@ class QuestionCalls:
         task.add_done_callback(self._running.discard)
 
     async def aclose(self) -> None:
-        """Cancel the calls that still run, except one that closes its own runtime."""
+        """Cancel the calls that still run, except a call that closes its own runtime."""
         running = tuple(self._running - {asyncio.current_task()})
         for task in running:
             task.cancel()
@@ -69,7 +69,7 @@ class QuestionCalls:
 
 
 def _line(error: BaseException) -> str:
-    """Return the type, the text and the place of `error` in one line, every secret masked."""
+    """Return type, text and location of `error` in one line, with every secret masked."""
     frames = traceback.extract_tb(error.__traceback__)
     file = frames[-1].filename.replace("\\", "/").rpartition("/")[2] if frames else ""
     place = f" ({file}:{frames[-1].lineno})" if frames else ""
@@ -78,7 +78,7 @@ def _line(error: BaseException) -> str:
 
 
 def unpriced_warning(agent: Agent, budget: Budget, cost: Cost) -> str | None:
-    """Return a warning if `agent` has models without a price under a limited `budget`."""
+    """Return a warning if `agent` has a limited `budget` and models without a known price."""
     known = guarded_cost(cost)
     models = dict.fromkeys(link.model for link in agent.chain)
     unpriced = [model for model in models if known(model, Usage(1, 1)) is None]

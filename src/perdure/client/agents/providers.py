@@ -1,7 +1,7 @@
-"""The default models of a program, by provider and loaded lazily.
+"""The default models of a program: selected by provider, loaded at first use.
 
-Address, key and package of a provider are looked up at the first use of its models.
-`provider_states` reports them for all providers without loading any.
+The address, the key and the package of a provider are looked up when its models are first used.
+`provider_states` reports these for all providers without loading any provider.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Readiness = Literal[
 
 
 class ProviderState(msgspec.Struct, frozen=True):
-    """The set-up of a provider. `key` is the source of the provider's key, or None."""
+    """How a provider is set up. `key` is where the provider's key comes from, or None."""
 
     name: str
     title: str
@@ -55,7 +55,7 @@ def default_models(
 ) -> ModelRouter:
     """Return a client of all models that `environment` and `keyring` give access to.
 
-    ``scripted:`` works offline; all other providers are those of `models.catalogue`. A provider's
+    ``scripted:`` works offline; all other providers are listed in `models.catalogue`. A provider's
     library is loaded, and its key is looked up, at its first call.
     """
 
@@ -73,7 +73,7 @@ def default_models(
 def provider_states(
     environment: Mapping[str, str], *, keyring: Lookup = in_keyring
 ) -> tuple[ProviderState, ...]:
-    """Return the set-up of every provider, in the order of the catalogue. Makes no request."""
+    """Return how every provider is set up, in the order of the catalogue. Makes no request."""
     offline = ProviderState("scripted", "Scripted (offline)", "configured", "offline", None, "")
     found = [state_of(each, environment, keyring=keyring) for each in PROVIDERS.values()]
     return (offline, *found)
@@ -82,7 +82,7 @@ def provider_states(
 def state_of(
     provider: Provider, environment: Mapping[str, str], *, keyring: Lookup = in_keyring
 ) -> ProviderState:
-    """Return the set-up of `provider`; the status reports a key file that cannot be used."""
+    """Return how `provider` is set up; the state reports a key file that cannot be used."""
     address = provider.address(environment)
     try:
         key = find_key(provider, environment, keyring)
@@ -130,7 +130,7 @@ def _client(provider: Provider, environment: Mapping[str, str], keyring: Lookup)
 
 
 def _is_installed(package: str) -> bool:
-    """Whether `package` and its library are installed; loads neither."""
+    """Whether `package` and its library are installed; neither is loaded."""
     for name in ("pydantic_ai", package):
         try:
             if importlib.util.find_spec(name) is None:

@@ -1,7 +1,7 @@
-"""The places where turns and flows run: this process, or another one that takes queued work.
+"""Where turns and flows run: in this process, or in another process that takes queued work.
 
-A `Runner` receives the turns of one session and a message. Every runner writes the turn to the log;
-`TurnState` is the fold of its entries.
+A `Runner` is given the turns of one session, and a message. Every runner writes the turn to the
+log; `TurnState` is computed from the entries of the turn.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _QUEUED = "perdure.client.cluster.runner"
 class NewTurn:
     """A message that begins a turn; `contents` are the media that the message names.
 
-    `follow` applies the settings of the session up to an entry. `record` stores the workspace
-    changes of a message before the message. For a message with a key, `record_keyed` stores the
-    changes after it. The turn does not begin before `due_at`. Waiting turns of a higher `priority`
-    begin before this turn. Another message with the same `key` is the same message. Units: Unix
-    milliseconds.
+    `follow` applies the session's settings up to a given entry. `record` stores the workspace
+    changes of a message before the message is stored. If the message has a key, `record_keyed`
+    stores the changes after the message. The turn does not begin before the time `due_at`. Among
+    waiting turns, those with a higher `priority` begin first. A message with the same `key` as an
+    earlier message counts as the same message. Units: Unix milliseconds.
     """
 
     message: Message
@@ -74,31 +74,33 @@ class Runner(Protocol):
     """Runs the turns of sessions, or lets other processes run them."""
 
     def require(self, store: SessionStore) -> None:
-        """Raises: ConfigError if turns of `store` cannot run here."""
+        """Raises: ConfigError if turns of `store` cannot run with this runner."""
         ...
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
-        """Return the state of the turn that `new` begins, once it has ended.
+        """Return the state of the turn that `new` begins, after the turn has ended.
 
-        Raises: as `SessionTurns.new_turn`; the errors of `room`, before anything is written.
+        Raises: the errors of `SessionTurns.new_turn`; the errors of `room`, before anything is
+        written.
         """
         ...
 
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
-        """Return a context that reserves a place for one waiting turn of a session of `store`.
+        """Return a context that reserves a place in the queue for one turn of a session of `store`.
 
-        The first turn that is requested inside uses the place, so a session can be created before.
-        Raises: QueueFull, on entry, if the maximum number of turns of the namespace wait for
-        workers.
+        The first turn requested inside the context uses the place, so a session can be created
+        before its turn.
+        Raises: QueueFull on entry, if as many turns of the namespace wait for workers as is
+        allowed.
         """
         ...
 
     async def lost_turn(
         self, turns: SessionTurns, signals: Signals, turn: int | None = None
     ) -> TurnState:
-        """Return the state of the open turn of the session, once it has ended.
+        """Return the state of the session's open turn, after the turn has ended.
 
-        `turn` is the seq of the turn, if known; the turn can have ended since. Raises: as
+        `turn` is the seq of the turn, if it is known; the turn may have ended since. Raises: as
         `SessionTurns.lost_turn`.
         """
         ...
@@ -113,7 +115,7 @@ class Runner(Protocol):
     ) -> int | None:
         """Request that workers run `flow` to completion, as in `wanted`, and also with `agents`.
 
-        Return the seq of the open request; None if flows run in this process. Durable: on return.
+        Returns the seq of the open request; None if flows run in this process. Durable: on return.
         Units: `at` is Unix milliseconds.
         """
         ...
@@ -124,7 +126,7 @@ _ANSWERED: ContextVar[tuple[StreamId, int] | None] = ContextVar("answered", defa
 
 @contextmanager
 def answering(stream: StreamId, request: int) -> Generator[None]:
-    """Let the turn that is sent to `stream` in this context answer the request at seq `request`."""
+    """Within this context, a turn that is sent to `stream` answers the request at seq `request`."""
     token = _ANSWERED.set((stream, request))
     try:
         yield
@@ -133,10 +135,10 @@ def answering(stream: StreamId, request: int) -> Generator[None]:
 
 
 class EmbeddedRunner:
-    """Runs turns in this process. The log is the only journal."""
+    """Runs turns in this process. The only journal of these turns is the log."""
 
     def require(self, store: SessionStore) -> None:
-        """Accept every store: its turns run in this process."""
+        """Accept every store, because its turns run in this process."""
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment
@@ -161,7 +163,7 @@ class EmbeddedRunner:
         return await turn_when_due(environment, signals, request, new.due_at, begin)
 
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
-        """Return a context that does nothing: turns of this process wait for no worker."""
+        """Return a context that does nothing: turns of this process do not wait for workers."""
         return nullcontext()
 
     async def request_flow(
@@ -172,12 +174,12 @@ class EmbeddedRunner:
         agents: Iterable[Agent],
         at: int,
     ) -> int | None:
-        """Return None: the caller runs the flow."""
+        """Return None, because the caller runs the flow."""
 
     async def lost_turn(
         self, turns: SessionTurns, signals: Signals, turn: int | None = None
     ) -> TurnState:
-        """Run the turn, or follow it while another process runs it."""
+        """Run the turn; if another process runs it, follow it."""
         environment = turns.environment
         state = await environment.store.state(environment.stream)
         turn = state.open_turn if turn is None else turn
@@ -187,9 +189,9 @@ class EmbeddedRunner:
 
 
 def runner_of(name: RunnerName | None, environ: Mapping[str, str] = os.environ) -> Runner:
-    """Return the runner `name`; None: the runner that $PERDURE_RUNNER names, or the embedded one.
+    """Return the runner `name`; without a name, that of $PERDURE_RUNNER, or else the embedded one.
 
-    Raises: ConfigError for an unknown name in the environment.
+    Raises: ConfigError if the environment names an unknown runner.
     """
     chosen = name or environ.get(RUNNER) or "embedded"
     if chosen not in get_args(RunnerName):

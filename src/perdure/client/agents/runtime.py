@@ -55,21 +55,21 @@ else:
 class Runtime:
     """Runs turns of sessions in one store.
 
-    `agents` can be started by id; resumed sessions get their tools. `models` is the client of all
-    models (default: by provider, from the environment). `prices`, by model name (or
-    ``provider:*``), override every price list. `budget` overrides that of the agents; so does each
-    field of `limits` that is not the default.
-    `renew_credentials` is called at most once a turn for another key if a provider rejects the
-    current one. Agents may name `mcp_servers`, which stop with the runtime. Sessions without a
-    message for `idle_timeout_s` are closed by `end_idle` and when they are resumed.
-    `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT).
-    `on_question` is called, beside the turn, with each `OpenQuestion` that a turn here waits for,
-    and again if the turn is resumed unanswered. The question stays open if `on_question` raises.
-    With `runner` "workers", processes of `perdure worker` run turns and flows; None:
-    $PERDURE_RUNNER, or "embedded". Flows use `host`. A closed Runtime runs no turn.
-    Leaving its ``async with`` waits for running turns, but never for people: a turn that waits for
-    a person is suspended. If the block fails, all are. Another Runtime can resume suspended turns.
-    Raises: ConfigError for two agents with one id, and for "workers" if the store is not on
+    `agents` can be started by id, and resumed sessions get the tools of these agents. `models` is
+    the client for all models (default: by provider, from the environment). `prices`, by model name
+    (or ``provider:*``), override every price list. `budget` overrides the budgets of the agents; so
+    does each field of `limits` that is not the default. `renew_credentials` is called for another
+    key if a provider rejects the current key, at most once a turn. Agents may use `mcp_servers` by
+    name; the servers stop with the runtime. Sessions without a message for `idle_timeout_s` are
+    closed by `end_idle` and when they are resumed. `has_traced_content` adds message texts to
+    traces (None: $PERDURE_OTEL_CONTENT). `on_question` is called with each `OpenQuestion` that a
+    turn here waits for, while the turn waits, and again if the turn is resumed unanswered. The
+    question stays open if `on_question` raises. With `runner` "workers", processes of `perdure
+    worker` run turns and flows; None: $PERDURE_RUNNER, or "embedded". Flows use `host`. A closed
+    Runtime runs no turn. Leaving its ``async with`` waits for running turns, but never for people:
+    a turn that waits for a person is suspended. If the block raises, all running turns are
+    suspended. Another Runtime can resume suspended turns.
+    Raises: ConfigError if two agents have the same id, or for "workers" if the store is not on
     PostgreSQL; WrongArgument for a bad name in prices, and for callbacks with a wrong signature.
     """
 
@@ -130,17 +130,18 @@ class Runtime:
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Chat[OutputT]:
-        """Start a session under `agent`. It stores a snapshot of the agent.
+        """Start a session under `agent`. The session stores a snapshot of the agent.
 
-        `subject` names the person the session is about or with; `Store.recent` and `Store.erase`
-        select by it. `metadata` is for the program. `tools`, `allowed_commands` and `scope` (or the
-        workspace's) restrict the agent's tools, commands and the paths of its file tools.
+        `subject` names the person that the session is about or with; `Store.recent` and
+        `Store.erase` can select by `subject`. `metadata` is for the program. `tools`,
+        `allowed_commands` and `scope` (or the workspace's scope) restrict the agent's tools,
+        commands and the paths of its file tools.
         Durable: when this returns.
         Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
         the agent's, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
         variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for the title;
-        WrongArgument for an invalid id, an empty subject, text with a NUL, and metadata that is
-        not JSON.
+        WrongArgument for an invalid id, an empty subject, text with a NUL, and metadata that is not
+        JSON.
         """
         self.host.require_open("start")
         require_header(subject=subject, metadata=metadata)
@@ -173,20 +174,20 @@ class Runtime:
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Chat[OutputT]:
-        """Continue a session under the agent it was started under.
+        """Continue a session with the agent with which it was started.
 
-        Tools are bound again by name and schema. Limits come from the runtime, or from the agent
-        that is given or that the runtime has under this id. The session never gets more than that
-        agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
-        interrupted turn continues at once, as ``chat.turn``; a turn that another process runs is
-        followed (`Turn.held`). With a `workspace` the session moves there permanently: its folder,
-        file tools and instructions. Variables, file and selection that `workspace` omits stay
-        unchanged; its scope can only restrict.
-        A session without an agent in force needs a given agent, which is recorded. This applies to
-        imports and, in an untrusted store, to sessions that this user's perdure did not write.
-        Their own agent can only restrict the new agent, an open turn ends as interrupted, and they
-        run in `workspace` (default: the current folder).
-        Durable: a move, when this returns.
+        The session's tools are bound again by name and schema. Limits come from the runtime, or
+        from the agent: the one given, or the runtime's with this id. The session never gets more
+        than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in
+        `start`. An interrupted turn continues at once, as ``chat.turn``; if another process runs
+        the turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it
+        permanently: folder, file tools and instructions. Variables, file and selection that
+        `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
+        force needs the argument `agent`, and the agent is recorded. This is the case for imports
+        and, in an untrusted store, for sessions that this user's perdure did not write. The own
+        agent of such a session can only restrict the new agent, an open turn ends as interrupted,
+        and the session runs in `workspace` (default: the current folder).
+        Durable: a move to a workspace, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         more permissions than the agent's; McpUnavailable when a server of its tools is missing;
         TurnOpen when the session would move in the middle of a turn; FlowRefusal for the role of a
@@ -218,11 +219,10 @@ class Runtime:
         """Resume every session with an interrupted turn, newest activity first.
 
         Each turn continues as ``chat.turn``; a turn that waits for an answer waits again. Sessions
-        whose turn runs in another process or in this runtime are skipped. Roles of flows and
+        whose turn runs, in another process or in this runtime, are skipped. Roles of flows and
         invoked agents are skipped, too: their flow or invoker resumes them. `on_error` gets the id
-        and the error of a session that cannot be resumed, for example ConfigError when no agent is
-        in force;
-        without it a warning is logged. Reads the sessions with an open turn only.
+        and the error of a session that cannot be resumed, for example ConfigError if no agent is in
+        force; without `on_error`, a warning is logged. Only sessions with an open turn are read.
         """
         return await resume_interrupted(self._store.backend, self.host.claim, self.resume, on_error)
 
@@ -239,17 +239,17 @@ class Runtime:
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
         """Run `hook` at the point `name` in every session used through this store.
 
-        ``docs/guides/hooks.md`` lists its arguments and answers.
+        ``docs/guides/hooks.md`` lists the arguments and answers of each hook.
         Shape: returns a function that removes the hook.
-        Raises: ValueError for an unknown point.
+        Raises: ValueError if the point is unknown.
         """
         return self._store.hooks.on(name, hook, is_guard=is_guard)
 
     async def close(self) -> None:
-        """Wait for the running turns, and suspend turns that wait for a person or are not due.
+        """Wait for running turns; suspend turns that wait for a person or are not due yet.
 
         `resume` continues a suspended turn. For turns that workers run, `close` waits only until
-        they cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
+        the turns cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
         """
         runs_here = isinstance(self.host.runner, EmbeddedRunner)
         while running := tuple(self._running):
@@ -267,9 +267,9 @@ class Runtime:
         await self._let_go()
 
     async def end_idle(self) -> list[str]:
-        """Close the sessions that exceed `idle_timeout_s`; return their ids.
+        """Close the sessions that were idle for more than `idle_timeout_s`; return their ids.
 
-        A session with an open turn, even one that waits for an answer, is not idle. Imported ones
+        A session with an open turn is not idle, even if the turn waits for an answer. Imported ones
         and ones without a turn do not end. Turns whose question has expired are closed first.
         """
         ended: list[str] = []
@@ -305,7 +305,10 @@ class Runtime:
 
 
 async def _recovered(chat: Chat, claim: Claim) -> None:
-    """Continue the open turn, or follow it; on return it is known which of the two happens."""
+    """Continue the open turn, or follow it.
+
+    When this returns, it is known which of the two happens.
+    """
     state = await claim.store.state(claim.stream)
     if state.open_turn is None:
         return
@@ -316,7 +319,7 @@ async def _recovered(chat: Chat, claim: Claim) -> None:
 
 
 def _has_to_wait(turn: Turn) -> bool:
-    """Whether `turn` waits for a person, its start time, or another process."""
+    """Whether `turn` waits for a person, for its start time, or for another process."""
     return turn.is_waiting or turn.is_scheduled or turn.held is not None
 
 
@@ -326,7 +329,7 @@ async def _stop(turns: Iterable[Turn]) -> None:
 
 
 async def _stop_stored(turns: Iterable[Turn]) -> None:
-    """Stop `turns` once no turn can be lost, and wait until the turns have stopped."""
+    """Wait until no turn can be lost, then stop `turns`, and wait until they have stopped."""
     for turn in turns:
         with suppress(PerdureError):  # awaiting the turn raises it
             await turn.stored()
@@ -354,8 +357,8 @@ async def resume_interrupted(
 ) -> list[Chat]:
     """Call `resume` for each session with an open turn that no process runs; return the chats.
 
-    Each turn has started when this returns. `on_error` gets the id and the error of a session that
-    cannot be resumed; without it a warning is logged.
+    When this returns, each turn has started. `on_error` gets the id and the error of a session that
+    cannot be resumed; without `on_error`, a warning is logged.
     """
     resumed: list[Chat] = []
     for info, holder in await sessions_with_open_turn(store, "listed"):

@@ -1,6 +1,6 @@
-"""The shared services of a runtime: store, models, agents, prices, limits and keys.
+"""The services that the sessions of a runtime share: store, models, agents, prices, limits, keys.
 
-Sessions without a chat, such as the sessions of a flow's roles, use these services, too.
+Sessions without a chat, such as those of a flow's roles, use these services, too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 class Host:
     """See `Runtime` for the arguments.
 
-    Raises: ConfigError for two agents with the same id; WrongArgument for a callback with another
+    Raises: ConfigError if two agents have the same id; WrongArgument if a callback has another
     signature.
     """
 
@@ -121,7 +121,7 @@ class Host:
             self.extraction.know(agent)
 
     def agent(self, agent: Agent | str) -> Agent:
-        """Return `agent`, or the agent with the id `agent`.
+        """Return `agent`; if it is an id, the agent with this id.
 
         Raises: AgentNotFound, which lists the known agents.
         """
@@ -143,7 +143,7 @@ class Host:
                 self._router.provider_of(link.model)
 
     def claim(self, stream: StreamId) -> Claim:
-        """Return this process's claim to the lease of `stream`."""
+        """Return the claim of this process to the lease of `stream`."""
         store, clock = self.store.backend, self.store.outside.clock
         return Claim(store, stream, clock, self.owner, self._lease_ttl_ms, self.is_gone)
 
@@ -152,7 +152,7 @@ class Host:
         return self._budget or agent.budget
 
     async def unpriced_warning(self, agent: Agent, budget: Budget) -> str | None:
-        """Return a warning if `agent` has models without a price under a limited `budget`."""
+        """Return a warning if `agent` has a limited `budget` and models without a known price."""
         if not budget.max_cost_microcents:
             return None
         if self._own_models is None:
@@ -161,14 +161,14 @@ class Host:
         return await asyncio.to_thread(unpriced_warning, agent, budget, self._cost)
 
     def call_order(self, session: str) -> CallOrder:
-        """Return the call order of `session`, shared by all its chats in this runtime."""
+        """Return the order of calls for `session`, shared by all its chats in this runtime."""
         order = self._call_orders.get(session)
         if order is None:
             order = self._call_orders[session] = CallOrder()
         return order
 
     def _observer(self) -> Observer:
-        """Return the observer of a session's turns."""
+        """Return the observer of the turns of a session."""
         return chosen_observer(
             os.environ,
             self.store.outside.clock,
@@ -237,7 +237,7 @@ class Host:
             await self._own_models.aclose()
 
     def _extraction_client(self, agent: Agent, session: StreamId) -> ModelClient:
-        """Return the client of the models for the extractor of `agent`, with its hooks."""
+        """Return the model client for the extractor of `agent`, with the agent's hooks."""
         return HookedModels(self.paced(self.models), Hooks(self.store.hooks, agent.hooks), session)
 
     async def _renewed(self, provider: str) -> bool:
@@ -260,7 +260,7 @@ def _by_id(agents: Iterable[Agent]) -> dict[str, Agent]:
 def _turns(
     environment: Environment, agent: Agent, hooks: Hooks, prompt: str | None, caps: Caps
 ) -> SessionTurns:
-    """Return the turns in `environment`, with `hooks` around models and tools."""
+    """Return the object that runs turns in `environment`, with `hooks` around models and tools."""
     models = HookedModels(environment.models, hooks, environment.stream)
     hooked = replace(environment, models=models, hooks=hooks)
     return SessionTurns(hooked, terms_of(agent, hooked, prompt, caps))
@@ -273,9 +273,9 @@ _OFFERED = "perdure.tools.mcp.server_tools"
 
 
 class Servers:
-    """`known` are the servers that agents may name; `vault` contains their secrets.
+    """`known` are the MCP servers that agents may name; `vault` contains their secrets.
 
-    Raises: ConfigError for two servers with the same name.
+    Raises: ConfigError if two servers have the same name.
     """
 
     def __init__(self, known: Iterable[McpServer], vault: Vault) -> None:
@@ -291,11 +291,11 @@ class Servers:
     async def equip(
         self, agent: Agent, working_dir: str, wanted: Collection[str] | None = None
     ) -> Agent:
-        """Return `agent` with the tools of its servers after its own.
+        """Return `agent` with the tools of its MCP servers after its own tools.
 
-        `wanted` are the names of the tools to use (None: all); a server without any of these tools
-        is not connected. Offered tools that `agent` does not get are logged.
-        Raises: McpUnavailable; ConfigError for an unknown server.
+        `wanted` are the names of the tools to use (None: all); a server that has none of these
+        tools is not connected. Offered tools that `agent` does not get are named in the log.
+        Raises: McpUnavailable; ConfigError if a server is unknown.
         """
         tools = agent.registry.tools
         offers: list[Offer] = []

@@ -1118,7 +1118,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
 
     @property
     def workspace(self) -> Workspace:
-        """The current workspace, including changes by `send`."""
+        """The current workspace, including changes made by `send`."""
 
     @property
     def is_running(self) -> bool:
@@ -1142,17 +1142,17 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
-        The turn runs in the session's folder, even if another handle has moved it. `active_file`,
-        `selection` and `variables` change the workspace from this message on, and ``{{ctx.name}}``
-        in the instructions and tool descriptions. A file without one clears the selection; the
-        file "" clears the file. A selection alone activates its file.
-        With `at` (a time, or Unix milliseconds) the message waits in the log until then;
-        ``await turn.stored()`` returns once it cannot be lost. Among turns that wait for workers,
-        turns of a higher `priority` begin first; turns of one session stay in order. With
+        The turn runs in the folder of the session, even if another handle changed it. From this
+        message on, `active_file`, `selection` and `variables` change the workspace, and with it
+        ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
+        clears the selection; the file "" clears the file. A selection alone activates its file.
+        With `at` (a time, or Unix milliseconds), the message waits in the log until then;
+        `Turn.stored` returns once the message cannot be lost. Among turns that wait for workers,
+        those with a higher `priority` begin first; turns of one session stay in order. With
         `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as the turn
-        waits for a person. The turn stays open: answer its question, then await it again.
-        With `idempotency_key` the message waits in the log while the session has another turn. A
-        repeated call in the session, also by another process, follows the turn of the first call.
+        waits for a person. The turn stays open: answer its question, then await it again. With
+        `idempotency_key`, the message waits in the log while the session has another turn. A
+        repeated call, also by another process, follows the turn of the first call.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
         raises LeaseHeld if another process has begun a turn meanwhile; TurnOpen if a turn was
@@ -1163,11 +1163,11 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
-        """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
+        """Resume the interrupted turn; if another process runs it, follow it (`Turn.held`).
 
-        If `turn`, the seq of the turn, is given, the reply is returned even if the turn has ended
+        If `turn` (the seq of the turn) is given, its reply is returned even if the turn has ended
         meanwhile.
-        Raises: as `send`; the turn raises InvalidTransition when no turn is open.
+        Raises: the errors of `send`; the turn raises InvalidTransition if no turn is open.
         """
 
     def steer(self, said: Said | InFlightMessage, *, expected_head: int | None = None) -> Entry:
@@ -1181,21 +1181,21 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def follow_up(self, said: Said | InFlightMessage) -> Entry:
         """Queue a message that the running turn answers before it ends.
 
-        Durable: when this returns. Raises: InvalidTransition when no turn is open; WrongArgument
-        for a message without text and media.
+        Durable: when this returns. Raises: InvalidTransition if no turn is open; WrongArgument if
+        the message has neither text nor media.
         """
 
     def abort(self) -> None:
-        """Abort the running turn; its messages remain stored. No effect without a running turn.
+        """Abort the running turn; its messages remain stored. Does nothing if no turn is running.
 
-        A closed handle aborts no turn of another chat.
-        Raises: LeaseHeld if another process runs the turn: only that process can abort it.
+        If this handle is closed, it aborts no turn that another chat runs.
+        Raises: LeaseHeld if another process runs the turn, because only that process can abort it.
         """
 
     def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get ``session:cancelled``, and no event after it. A second call does
+        Durable: observers get ``session:cancelled``, and no events after it. A second call does
         nothing.
         """
 
@@ -1203,7 +1203,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """Stop running the turn here; it stays open and `Runtime.resume` continues it."""
 
     def end(self, reason: str | None = None) -> None:
-        """Abort the open turn and close the session; its next turn opens it again.
+        """Abort the open turn and close the session; a later turn opens the session again.
 
         A turn that was suspended is aborted too. Raises: LeaseHeld while another process runs it.
         """
@@ -1212,9 +1212,9 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """Return the model usage of the session, from the calls in its own log."""
 
     def questions(self) -> list[OpenQuestion]:
-        """List the open questions of the chat and of agents that it invoked, oldest first.
+        """List the open questions of the chat and of the agents it invoked, oldest first.
 
-        Answer each question with `Store.answer`, also questions of other sessions.
+        Answer each of them with `Store.answer`, also those of other sessions.
         """
 
     def set_model(self, model: str) -> Entry:
@@ -1229,7 +1229,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def compact(self, focus: str | None = None, expected_head: int | None = None) -> Entry | None:
         """Summarise older messages; `focus` names details that the summary must contain.
 
-        Shape: None if there is nothing to summarise. Raises: HeadConflict if the head is not
+        Returns None if there are no messages to summarise. Raises: HeadConflict if the head is not
         `expected_head` before the model call; InvalidTransition; TurnOpen; LeaseHeld; TurnFailed.
         """
 
@@ -1244,7 +1244,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
         `with_summary`: the model summarises the messages that are left; `focus` names details.
-        Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
+        Shape: None if `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
 
 class Runtime(Handle[AsyncRuntime]):
@@ -1283,17 +1283,18 @@ class Runtime(Handle[AsyncRuntime]):
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Chat[OutputT]:
-        """Start a session under `agent`. It stores a snapshot of the agent.
+        """Start a session under `agent`. The session stores a snapshot of the agent.
 
-        `subject` names the person the session is about or with; `Store.recent` and `Store.erase`
-        select by it. `metadata` is for the program. `tools`, `allowed_commands` and `scope` (or the
-        workspace's) restrict the agent's tools, commands and the paths of its file tools.
+        `subject` names the person that the session is about or with; `Store.recent` and
+        `Store.erase` can select by `subject`. `metadata` is for the program. `tools`,
+        `allowed_commands` and `scope` (or the workspace's scope) restrict the agent's tools,
+        commands and the paths of its file tools.
         Durable: when this returns.
         Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
         the agent's, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
         variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for the title;
-        WrongArgument for an invalid id, an empty subject, text with a NUL, and metadata that is
-        not JSON.
+        WrongArgument for an invalid id, an empty subject, text with a NUL, and metadata that is not
+        JSON.
         """
 
     def resume(
@@ -1306,20 +1307,20 @@ class Runtime(Handle[AsyncRuntime]):
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Chat[OutputT]:
-        """Continue a session under the agent it was started under.
+        """Continue a session with the agent with which it was started.
 
-        Tools are bound again by name and schema. Limits come from the runtime, or from the agent
-        that is given or that the runtime has under this id. The session never gets more than that
-        agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
-        interrupted turn continues at once, as ``chat.turn``; a turn that another process runs is
-        followed (`Turn.held`). With a `workspace` the session moves there permanently: its folder,
-        file tools and instructions. Variables, file and selection that `workspace` omits stay
-        unchanged; its scope can only restrict.
-        A session without an agent in force needs a given agent, which is recorded. This applies to
-        imports and, in an untrusted store, to sessions that this user's perdure did not write.
-        Their own agent can only restrict the new agent, an open turn ends as interrupted, and they
-        run in `workspace` (default: the current folder).
-        Durable: a move, when this returns.
+        The session's tools are bound again by name and schema. Limits come from the runtime, or
+        from the agent: the one given, or the runtime's with this id. The session never gets more
+        than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in
+        `start`. An interrupted turn continues at once, as ``chat.turn``; if another process runs
+        the turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it
+        permanently: folder, file tools and instructions. Variables, file and selection that
+        `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
+        force needs the argument `agent`, and the agent is recorded. This is the case for imports
+        and, in an untrusted store, for sessions that this user's perdure did not write. The own
+        agent of such a session can only restrict the new agent, an open turn ends as interrupted,
+        and the session runs in `workspace` (default: the current folder).
+        Durable: a move to a workspace, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         more permissions than the agent's; McpUnavailable when a server of its tools is missing;
         TurnOpen when the session would move in the middle of a turn; FlowRefusal for the role of a
@@ -1332,11 +1333,10 @@ class Runtime(Handle[AsyncRuntime]):
         """Resume every session with an interrupted turn, newest activity first.
 
         Each turn continues as ``chat.turn``; a turn that waits for an answer waits again. Sessions
-        whose turn runs in another process or in this runtime are skipped. Roles of flows and
+        whose turn runs, in another process or in this runtime, are skipped. Roles of flows and
         invoked agents are skipped, too: their flow or invoker resumes them. `on_error` gets the id
-        and the error of a session that cannot be resumed, for example ConfigError when no agent is
-        in force;
-        without it a warning is logged. Reads the sessions with an open turn only.
+        and the error of a session that cannot be resumed, for example ConfigError if no agent is in
+        force; without `on_error`, a warning is logged. Only sessions with an open turn are read.
         """
 
     def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
@@ -1351,25 +1351,25 @@ class Runtime(Handle[AsyncRuntime]):
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
         """Run `hook` at the point `name` in every session used through this store.
 
-        ``docs/guides/hooks.md`` lists its arguments and answers.
+        ``docs/guides/hooks.md`` lists the arguments and answers of each hook.
         Shape: returns a function that removes the hook.
-        Raises: ValueError for an unknown point.
+        Raises: ValueError if the point is unknown.
         """
 
     def close(self) -> None:
-        """Wait for the running turns, and suspend turns that wait for a person or are not due.
+        """Wait for running turns; suspend turns that wait for a person or are not due yet.
 
         `resume` continues a suspended turn. For turns that workers run, `close` waits only until
-        they cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
+        the turns cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
         """
 
     def suspend(self) -> None:
         """Stop running turns at once; they stay open in the log and `resume` continues them."""
 
     def end_idle(self) -> list[str]:
-        """Close the sessions that exceed `idle_timeout_s`; return their ids.
+        """Close the sessions that were idle for more than `idle_timeout_s`; return their ids.
 
-        A session with an open turn, even one that waits for an answer, is not idle. Imported ones
+        A session with an open turn is not idle, even if the turn waits for an answer. Imported ones
         and ones without a turn do not end. Turns whose question has expired are closed first.
         """
 

@@ -1,7 +1,7 @@
 """Invoke another agent: open its session once, run its turn to the end, return its answer.
 
-The session's id is computed from the call, so a call repeated after a crash finds that session and
-continues it.
+The session's id is computed from the call, so that a call repeated after a crash finds the session
+and continues it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WAIT_S = 0.2
 
 
 class InvocationHost(Protocol):
-    """The part of `Host` that invocations need."""
+    """The part of `Host` that invocations use."""
 
     store: Store
     agents: dict[str, Agent]
@@ -68,14 +68,14 @@ class InvocationHost(Protocol):
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
-        """Return the runner of a session's turns."""
+        """Return the object that runs a session's turns."""
         ...
 
 
 class AgentInvoker:
-    """The `Delegation` of one session: its restricted `agent` invokes agents of `host`.
+    """The `Delegation` of one session: the session's restricted `agent` invokes agents of `host`.
 
-    `budget` is the session's budget; each child gets the rest of it.
+    `budget` is the session's budget; each child can spend what is left of it.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class AgentInvoker:
     # ------------------------------------------------------------ opening
 
     async def _open(self, child: StreamId, call: ToolCall, named: str) -> None:
-        """Open the session of `child`, unless another process already opened it.
+        """Open the session of `child`, unless another process has already opened it.
 
-        Raises: ToolError for an unknown agent, a reached limit, or an exhausted budget.
+        Raises: ToolError if the agent is unknown, a limit is reached, or the budget is spent.
         """
         state = await self._store.state(self._stream)
         agent = await self._narrowed(call.tool, named, state)
@@ -169,7 +169,7 @@ class AgentInvoker:
     async def _ended(
         self, child: StreamId, tool: str, said: str, is_aborted: Callable[[], bool]
     ) -> TurnState:
-        """Start or continue the child's turn, and return it when it has ended."""
+        """Start or continue the child's turn, and return the turn when it has ended."""
         clock = self._host.store.outside.clock
         while (ended := await first_turn(self._store, child)) is None:
             running = await self._running(child, tool)
@@ -207,7 +207,11 @@ class AgentInvoker:
 async def _performed(
     work: Callable[[Signals], Coroutine[Any, Any, TurnState]], is_aborted: Callable[[], bool]
 ) -> None:
-    """Run a turn. Cancelling this call aborts the turn if `is_aborted`, else only stops it here."""
+    """Run a turn.
+
+    Cancelling this call aborts the turn if `is_aborted`; otherwise, it only stops running the turn
+    here.
+    """
     signals = Signals()
     task = asyncio.ensure_future(work(signals))
     try:
@@ -235,7 +239,7 @@ def _filled(tool: str, agent: Agent, workspace: Workspace) -> str | None:
 
 
 def _child_output(agent: str, ended: TurnState, below: Delegated | None) -> ToolOutput:
-    """Return the result of the turn of `agent` for its invoker."""
+    """Return the result of the turn of `agent`, in the form for the agent that invoked it."""
     finished, answer = ended.finished, ended.answer
     text = "" if answer is None else answer.text
     assert finished is not None

@@ -1,4 +1,4 @@
-"""Questions of invoked agents; the agent that invoked them waits, too."""
+"""Questions of invoked agents; the agent that invoked them also waits for the answers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from perdure.stores.protocol import LogReader
 
 
 class AskedBelow(msgspec.Struct, frozen=True):
-    """A question in the session of an invoked agent, with that agent."""
+    """A question in the session of an invoked agent, and the agent that asks it."""
 
     question: OpenQuestion
     child: Child
 
     @property
     def asker(self) -> str:
-        """The displayed name of the agent that asked."""
+        """The displayed name of the agent that asks the question."""
         return self.child.agent or "an agent"
 
 
 async def asked_below(store: LogReader, session: StreamId, at: int) -> list[AskedBelow]:
     """Return the open questions of all agents that `session` invoked, at any depth.
 
-    Shape: oldest first. Units: `at`, the time now, is Unix milliseconds.
+    Shape: oldest first. Units: `at` is the current time in Unix milliseconds.
     """
     found: list[AskedBelow] = []
     waiting = [session]
@@ -41,8 +41,8 @@ async def asked_below(store: LogReader, session: StreamId, at: int) -> list[Aske
 async def awaited_sessions(store: LogReader, stream: StreamId, at: int) -> set[StreamId]:
     """Return the sessions whose questions the open turn of `stream` waits for.
 
-    These are the session itself and the sessions of the agents that it invoked. Shape: empty if the
-    turn can continue, or was requested to stop. Units: `at` is Unix milliseconds. Raises:
+    These are the session itself and the sessions of the agents that it invoked. The result is empty
+    if the turn can continue, or if it was asked to stop. Units: `at` is Unix milliseconds. Raises:
     SessionNotFound.
     """
     turn = (await store.state(stream)).open_turn

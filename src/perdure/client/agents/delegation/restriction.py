@@ -1,4 +1,4 @@
-"""Restrict an invoked agent by its parent, or a session's agent by its current version.
+"""Restricts an invoked agent by its parent, and a session's agent by its current version.
 
 Pure. A child never has more tools, permissions or budget than its parent, so no agent gains
 permissions by invoking another one. A session never gets more than the agent that it is resumed
@@ -60,7 +60,7 @@ def within(child: Permissions, parent: Permissions) -> Permissions:
 
 
 def is_within(child: Permissions, parent: Permissions) -> bool:
-    """Whether `parent` has all permissions of `child`."""
+    """Whether `parent` has all permissions that `child` has."""
     both = within(child, parent)
     lists = ("roots", "allowed_commands", "allowed_command_globs", "allowed_domains")
     return all(
@@ -72,7 +72,7 @@ def is_within(child: Permissions, parent: Permissions) -> bool:
 
 
 def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
-    """Return the commands in `these` that `others` also allow."""
+    """Return those commands in `these` that `others` also allow."""
     for line in these.allowed_commands:
         argv = rule_words(line, is_glob=False)
         if is_allowed(argv, others.allowed_commands, others.allowed_command_globs):
@@ -80,14 +80,14 @@ def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
 
 
 def _globs(child: tuple[str, ...], parent: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the globs in both; `ANY_COMMAND` in one covers all globs of the other."""
+    """Return the globs that both contain; `ANY_COMMAND` in one includes all globs of the other."""
     if ANY_COMMAND in parent:
         return child
     return parent if ANY_COMMAND in child else tuple(glob for glob in child if glob in parent)
 
 
 def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
-    """Return the folders that both can reach; ``full`` can reach every folder."""
+    """Return the folders that both can access; ``full`` gives access to every folder."""
     if parent.scope == "full":
         return child.roots
     if child.scope == "full":
@@ -96,9 +96,9 @@ def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
 
 
 def resumed_agent(kept: Agent, today: Agent) -> Agent:
-    """Restrict `kept`, the agent of a session, to `today`, the agent it is resumed with.
+    """Restrict `kept`, the agent of a session, to `today`, the agent that resumes the session.
 
-    Its tools come from `today`, so no other code runs.
+    The tools come from `today`, so that no other code runs.
     """
     names = set(kept.registry.names)
     return msgspec.structs.replace(
@@ -113,10 +113,10 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
 
 
 def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolRegistry) -> str:
-    """Return the parts of `today`, the current agent, that a session with `snapshot` lacks.
+    """Return the parts of `today`, the agent as it is now, that a session with `snapshot` lacks.
 
-    `tools` contains the tools of `today`. Shape: "" if only tools that were added later are
-    missing.
+    `tools` contains the tools of `today`. Shape: "" if only tools are missing that were added
+    later.
     """
     hashes = tool_hashes(snapshot)
     lost = [
@@ -137,7 +137,7 @@ def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolReg
 def local_agent(today: Agent, snapshot: Mapping[str, object] | None) -> Agent:
     """Restrict `today` by the snapshot of a session whose own agent is not in force here.
 
-    A snapshot that is unreadable, or never valid here, restricts nothing.
+    A snapshot that cannot be read, or was never valid here, restricts nothing.
     """
     if snapshot is None:
         return today
@@ -159,11 +159,10 @@ def _same(child: Mapping[str, str], parent: Mapping[str, str]) -> dict[str, str]
 
 
 def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Budget | None:
-    """Return the budget of an invoked agent: the rest of its parent's budget, or its own if lower.
+    """Return the budget of an invoked agent: the rest of its parent's, or its own if that is lower.
 
-    `limit` is the parent's current limit (0: none). The part of the budget that the child does not
-    spend stays with the parent.
-    Shape: None if nothing is left.
+    `limit` is the current limit of the parent (0: no limit). The part of the budget that the child
+    does not spend stays with the parent. Returns None if nothing is left.
     Units: micro-cents.
     """
     if not parent.max_cost_microcents:

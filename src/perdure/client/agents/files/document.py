@@ -1,4 +1,4 @@
-"""The format of an agent file: the type of a decoded file, and the source of its JSON Schema.
+"""The format of an agent file: the type of a decoded file, from which its JSON Schema is generated.
 
 The keys of Relavium's ``agent.yaml`` come first, then perdure's own.
 """
@@ -82,7 +82,7 @@ class FiledDelegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Settings for shortening long conversations and for recalling earlier ones.
 
-    Raises: ConfigError for a window without a size, and for a size without a window.
+    Raises: ConfigError if a window has no size, or a size has no window.
     """
 
     type: Annotated[
@@ -123,7 +123,7 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     @property
     def working(self) -> MemoryConfig | None:
-        """The settings of memory; None if the file has none."""
+        """The memory settings; None if the file has none."""
         names = MemoryConfig.__struct_fields__
         found = {name: value for name in names if (value := getattr(self, name)) not in (None, ())}
         return MemoryConfig(**found) if found else None
@@ -160,7 +160,7 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 class AgentFile(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """An agent file as written."""
+    """The content of an agent file, as it was written."""
 
     id: Annotated[str, Meta(pattern=KEBAB, description="a-z, 0-9 and single hyphens.")]
     model: Annotated[Text, Meta(description="provider:name, or a name with `provider`.")]

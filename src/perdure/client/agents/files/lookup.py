@@ -1,6 +1,6 @@
-"""Find agents by id: first in the files of a project, then in the files of the user.
+"""Finds agents by id: first in the files of a project, then in the files of the user.
 
-An id names one agent. If two files have the same id, or a file is invalid, only requests for that
+Each id names one agent. If two files have the same id, or a file is invalid, only requests for this
 id fail.
 """
 
@@ -21,7 +21,7 @@ AgentPlace = Literal["project", "user"]
 
 
 class FoundAgentFile(msgspec.Struct, frozen=True):
-    """A found agent file. Shape: either `agent` or `error` is set."""
+    """An agent file that was found. Shape: exactly one of `agent` and `error` is set."""
 
     file: Path
     place: AgentPlace
@@ -30,12 +30,15 @@ class FoundAgentFile(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The agent's id; for an invalid file, the id in its name."""
+        """The agent's id; if the file is invalid, the id in the file name."""
         return self.file.name.removesuffix(SUFFIX) if self.agent is None else self.agent.id
 
 
 def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ...]:
-    """Return every agent file in `folders`, sorted by name within each; a folder may be missing."""
+    """Return every agent file in `folders`, sorted by name in each folder.
+
+    A folder may be missing.
+    """
     found: list[FoundAgentFile] = []
     for place, folder in folders.items():
         for file in sorted(folder.glob(f"*{SUFFIX}")):
@@ -47,10 +50,10 @@ def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ..
 
 
 def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
-    """Return the file of `found` whose agent has the id `id`.
+    """Return the file in `found` whose agent has the id `id`.
 
-    Raises: AgentNotFound; ConfigError for an id that two files have (a project's agent does not
-    replace the user's); the error of the file.
+    Raises: AgentNotFound; ConfigError if two files have this id (a project's agent does not replace
+    the user's); the error of the file.
     """
     claimed = [filed for filed in found if filed.id == id]
     if not claimed:
@@ -69,8 +72,8 @@ def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
 def load_agents(*folders: Path | str) -> tuple[Agent, ...]:
     """Return the agents in the files ``*.agent.yaml`` of `folders`, for a `Runtime`.
 
-    Raises: ConfigError when a file is invalid, with every error and its line, or when two files
-    have the same id.
+    Raises: ConfigError if a file is invalid, with every error and its line, or if two files have
+    the same id.
     """
     agents: dict[str, Path] = {}
     loaded: list[Agent] = []

@@ -1,7 +1,7 @@
-"""Read agent files strictly, and report every error with its line.
+"""Reads agent files strictly, and reports every error with its line.
 
-Features of Relavium's format that perdure lacks are errors; nothing is ignored silently. A file
-with a credential is rejected before anything else.
+A feature of Relavium's format that perdure lacks is an error; nothing is ignored silently. A file
+that contains a credential is rejected before anything else is checked.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _STAND_INS: Mapping[str, Any] = {"id": "agent", "model": ECHO, "system_prompt": 
 def agent_in(file: Path) -> Agent:
     """Return the agent in `file`.
 
-    Raises: InvalidAgentFile with every error and its line; ConfigError for an unreadable file.
+    Raises: InvalidAgentFile, which lists every error with its line; ConfigError if the file cannot
+    be read.
     """
     try:
         content = read_named(file)
@@ -66,9 +67,9 @@ def agent_in(file: Path) -> Agent:
 
 @takes_declared
 def agent_of_text(text: str, name: str = "the agent file") -> Agent:
-    """Return the agent in the YAML `text`; `name` names the text in errors.
+    """Return the agent in the YAML `text`; errors call the text `name`.
 
-    Raises: InvalidAgentFile with every error and its line.
+    Raises: InvalidAgentFile, which lists every error with its line.
     """
     secrets = tuple(_secrets(text))
     if secrets:
@@ -88,13 +89,16 @@ def agent_of_text(text: str, name: str = "the agent file") -> Agent:
 
 
 def _secrets(text: str) -> Iterator[str]:
-    """Return the places of credentials in `text`, never the values."""
+    """Return where `text` contains credentials, never the credentials themselves."""
     for line, kind in credentials_in(text):
         yield f"line {line}: it holds what looks like a credential ({kind}); take it out"
 
 
 def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
-    """Return `root` without the keys that perdure does not support; report them as errors."""
+    """Return `root` without keys that perdure does not support.
+
+    These keys are reported as errors.
+    """
     kept: list[tuple[YamlNode, YamlNode]] = []
     for key, value in root.pairs:
         if key.text in _NOT_YET:
@@ -112,7 +116,7 @@ def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
 
 
 def _server_name(server: YamlNode) -> YamlNode:
-    """Return the name of the server in ``{ref: name}``, the form of Relavium."""
+    """Return the name of the server in ``{ref: name}``, which is Relavium's form."""
     if len(server.pairs) == 1 and server.pairs[0][0].text == "ref":
         return server.pairs[0][1]
     return server
@@ -131,7 +135,10 @@ def _without_retry_on(nodes: YamlReader, node: YamlNode) -> YamlNode:
 
 
 class _Binding:
-    """Converts the valid values of an agent file to an agent; errors have the line of their key."""
+    """Converts the valid values of an agent file to an agent.
+
+    Each error has the line of its key.
+    """
 
     def __init__(
         self, nodes: YamlReader, places: Mapping[str, YamlNode], given: Mapping[str, Any]
@@ -146,7 +153,10 @@ class _Binding:
         return make_checked(Agent, self._arguments(filed), self._report, ("id", "model"))
 
     def _arguments(self, filed: AgentFile) -> dict[str, Any]:
-        """Return the arguments of `Agent`; errors of what the file's own keys mean are reported."""
+        """Return the arguments for `Agent`.
+
+        Wrong combinations of the file's own keys are reported.
+        """
         parts = filed.delegation, filed.budget
         own = [msgspec.structs.asdict(part) for part in parts if part is not None]
         arguments: dict[str, Any] = {
@@ -185,7 +195,7 @@ class _Binding:
         self._nodes.fault(item_of(place, item), str(error))
 
     def _made(self, key: str, make: Callable[[], T]) -> T | None:
-        """Return the result of `make`; an error is one of `key`."""
+        """Return the result of `make`; if it raises an error, report it for `key`."""
         try:
             return make()
         except (ConfigError, WrongArgument) as error:
@@ -193,7 +203,7 @@ class _Binding:
             return None
 
     def _own_model(self, filed: AgentFile) -> str:
-        """Return the agent's model; a stand-in if the keys that name it have errors."""
+        """Return the agent's model; if the keys that name it have errors, a placeholder."""
         is_read = "model" in self._given and (
             filed.provider is not None or "provider" not in self._places
         )
@@ -209,7 +219,7 @@ class _Binding:
         return tuple(self._fallback(place, link) for place, link in links if link is not None)
 
     def _model(self, place: YamlNode, name: str, provider: str | None) -> str:
-        """Return ``provider:name``; an unknown provider is an error."""
+        """Return ``provider:name``; report an error if the provider is unknown."""
         named, colon, _ = name.partition(":")
         known = ("scripted", *PROVIDERS)
         if provider is None:

@@ -1,4 +1,4 @@
-"""Write an agent as a file that reads as an equal agent; equal agents give equal bytes."""
+"""Writes an agent as a file from which an equal agent is read; equal agents give equal bytes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from perdure.yaml.writer import yaml_of
 def agent_text(agent: Agent) -> str:
     """Return `agent` as the text of an agent file.
 
-    Raises: ConfigError for a tool that is not built in (a file cannot name it), and for text that
-    looks like a credential (a reader rejects it).
+    Raises: ConfigError for a tool that is not built in, because a file cannot name it, and for text
+    that looks like a credential, because reading the file would reject it.
     """
     own = [spec.name for spec in agent.registry.tools if BUILTIN.get(spec.name) != spec]
     if own:
