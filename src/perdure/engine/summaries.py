@@ -53,10 +53,10 @@ async def compact(
     *,
     expected_head: int | None = None,
 ) -> Entry | None:
-    """Summarize the messages that can leave the context now; return None if there are none.
+    """Summarize the messages that can now leave the context; return None if there are none.
 
-    `model` writes this summary; default: the session's model. With `expected_head`, the model is
-    called only if the first commit finds that head.
+    `model` is the model that writes this summary; default: the session's model. With
+    `expected_head`, the model is called only if this is still the head at the first commit.
     Raises: LeaseHeld; TurnOpen; HeadConflict; TurnFailed if the model returned no usable summary.
     """
     async with leading(environment.claim) as leadership:
@@ -155,7 +155,7 @@ async def _record_intent(
     *,
     expected_head: int | None = None,
 ) -> tuple[Entry, Spending]:
-    """Log the intent of a summary call; also return the amount that was spent before.
+    """Log the intent of a summary call; return the intent, and the amount spent before the call.
 
     Raises: TurnFailed if the call could exceed the session's budget.
     """

@@ -1,9 +1,9 @@
 """The switches of model and thinking level that are in force on a branch.
 
-Switches of an imported file are history: the agent that is bound to the session here brings its own
-model. Some formats record switches, and others only the model of each answer. So otherwise a
-session would continue with another model for each format. The file may also continue a session that
-was written here.
+A switch from an imported file is history only: the agent that is bound to the session here has its
+own model. Some formats record switches, and others only the model of each answer. Otherwise, the
+model with which a session continues would depend on the format. The file may also continue a
+session that was first written here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BINDINGS = (SessionStarted.kind, AgentBound.kind)
 
 
 class Switches:
-    """The switches of the branches of one session, as far as they were requested."""
+    """The switches on the branches of one session, as far as they were requested."""
 
     def __init__(self, log: LogReader) -> None:
         self._log = log
@@ -49,7 +49,7 @@ class Switches:
 async def _newest_own(log: LogReader, switch: Entry) -> Entry | None:
     """Return the newest switch made here on the branch that ends with `switch`.
 
-    A file that another program continued also contains later switches.
+    A file that another program has continued also contains later switches of that program.
     """
     found: Entry | None = switch
     while found is not None and not await _is_before_agent(log, found):

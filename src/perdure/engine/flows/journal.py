@@ -1,9 +1,9 @@
 """Follow a flow's log: read new entries into the state, and append decisions.
 
-The journal reads only new entries, and no entries that this process appended, so the cost does not
-depend on the length of the log. Each decision uses the state to which it is appended. If another
-process appended first, the decision is made again. So a decision to append may be based on the
-cached state.
+The journal reads only new entries, except those that this process has appended, so the cost does
+not depend on the length of the log. Each decision is made for the state to which it is appended. If
+another process appended first, the decision is made again. So a decision may be based on the cached
+state at first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Journal:
 
     @property
     def latest(self) -> FlowState | None:
-        """The state at the last read or append; None before the first."""
+        """The state at the last read or append; None before the first read."""
         return self._state
 
     async def state(self) -> FlowState:
@@ -79,7 +79,7 @@ class Journal:
         return state
 
     async def latest_or_read(self) -> FlowState:
-        """Return the state at the last read or append; read it if there was none.
+        """Return the state at the last read or append; if there was none, read the log.
 
         Raises: as `state`.
         """
@@ -88,8 +88,8 @@ class Journal:
     def follow(self, entries: Iterable[Entry]) -> None:
         """Process `entries`, which were appended to the flow.
 
-        Known entries are skipped, since another task may have read further. Entries after a gap are
-        skipped, too.
+        Entries that are already known are skipped, because another task may have read further.
+        Entries after a gap are skipped, too.
         """
         if self._state is not None:
             told = ((entry, body_of(entry)) for entry in _following(self._state.head, entries))
@@ -101,9 +101,9 @@ class Journal:
         return Write(stream=self.flow, entries=entries, expected_head=state.head)
 
     async def append(self, decide: Decide) -> FlowState:
-        """Append the bodies that `decide` returns for the state of the flow at the append.
+        """Append the entries that `decide` returns for the state to which they are appended.
 
-        Durable: on return. Raises: the errors of `decide`; then nothing was appended.
+        Durable: on return. Raises: the errors of `decide`; in this case, nothing is appended.
         """
         while True:
             state = await self.state()
@@ -123,7 +123,7 @@ class Journal:
 
 
 def _following(head: int, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield the `entries` that follow seq `head` without a gap."""
+    """Yield those of `entries` that follow seq `head` without a gap."""
     for entry in entries:
         if entry.seq == head + 1:
             head = entry.seq

@@ -22,7 +22,7 @@ async def require_there(store: SessionStore, session: StreamId) -> None:
 
 
 async def why_lost(store: SessionStore, session: StreamId) -> str | None:
-    """Return why the role of `session`, which has begun, cannot continue; None if it can."""
+    """Return why the begun role of `session` cannot continue; None if it can continue."""
     try:
         if (await store.state(session)).info.status != "erased":
             return None

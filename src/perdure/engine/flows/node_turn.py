@@ -1,7 +1,7 @@
-"""A turn of a flow: claims its node in its first commit and finishes it in its last.
+"""A turn of a flow: it claims its node in its first commit, and finishes it in its last commit.
 
-Each attempt to commit uses the newest state of the flow. If another process has changed the claimed
-work, the turn is abandoned before anything is appended.
+Each attempt to commit is based on the newest state of the flow. If another process has changed the
+claimed work, the turn is abandoned before anything is appended.
 """
 
 from __future__ import annotations
@@ -45,12 +45,15 @@ LastAnswer = Callable[[], Awaitable[AnswerText]]
 
 
 class NodeClaimLost(Exception):
-    """The work changed or another process has claimed it."""
+    """The work has changed, or another process has claimed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowContext:
-    """The common context of a flow's turns. `drawing` are the editable files of its graph."""
+    """What all turns of a flow share.
+
+    `drawing` are the files that define the flow's graph and that may be edited.
+    """
 
     journal: Journal
     record: RecordFolder
@@ -60,7 +63,7 @@ class FlowContext:
 
 
 class NodeTurn:
-    """A ``CommitParticipant``: one turn of `part`, or of the `repair` that was requested."""
+    """A ``CommitParticipant`` for one turn of `part`, or of the `repair` that was requested."""
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class NodeTurn:
         """Whether the outcome of the last commit to the flow is unknown."""
 
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
-        """Return the claim for the turn's first commit, and the outcome for its last commit.
+        """Return the claim for the turn's first commit, or the outcome for its last commit.
 
         Raises: NodeClaimLost.
         """
@@ -114,17 +117,17 @@ class NodeTurn:
             self._ground.journal.follow(share)
 
     async def _stands(self, *, is_begun: bool) -> FlowState:
-        """Return the flow's cached state: a commit based on an outdated state is rejected.
+        """Return the cached state of the flow; a commit based on an outdated state is rejected.
 
-        The state is read again after a rejection, and for a repair: its first commit writes nothing
-        to the flow and so cannot be rejected.
+        The state is read again after a rejection, and also for a repair, because the first commit
+        of a repair writes nothing to the flow and so cannot be rejected.
         """
         is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
         journal = self._ground.journal
         return await (journal.state() if is_doubtful else journal.latest_or_read())
 
     async def _check_recovered(self) -> None:
-        """Reject an open turn of another part: its process died after it had finished this part.
+        """Reject an open turn of a part that was already finished before its process died.
 
         Raises: NodeClaimLost.
         """
@@ -132,7 +135,7 @@ class NodeTurn:
             raise NodeClaimLost(self._part.role)
 
     async def _listen(self, entries: Sequence[NewEntry]) -> None:
-        """Remember the answer, which decides the effect of the turn's end."""
+        """Remember the answer, which decides what follows from the end of the turn."""
         if self._said is None:
             is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
             self._said = AnswerText() if is_begun else await self._last_answer()
@@ -156,7 +159,7 @@ class NodeTurn:
         return (claim,)
 
     def _entry_markers(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
-        """Return the marker of a node's start in its session: a role may enter it repeatedly."""
+        """Return the marker of a node's start in its session; a role may enter it repeatedly."""
         part = self._part
         if not isinstance(part, NodePart) or state.at_node.get(part.role) == part.node:
             return ()
@@ -173,7 +176,7 @@ class NodeTurn:
         return Ended(finished.end, self._next_said.text, finished.error, is_denied)
 
     async def _read_files(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
-        """Return the graph as edited by the owner (other roles cannot fix it), and the files."""
+        """Return the graph, with edits of the owner (other roles cannot fix it), and the files."""
         ground, part = self._ground, self._part
         is_drawing = isinstance(part, NodePart) and base_role(part.role) == OWNER
         drawing = ground.drawing if is_drawing else None

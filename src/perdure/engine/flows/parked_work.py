@@ -1,7 +1,7 @@
 """Park nodes and roles that cannot continue until a person answers.
 
-A node that could not begin retains its queued reply for another process. This process retries the
-work only after its reply or its configuration has changed.
+If a node could not begin, its reply stays queued, so that another process can begin the node. This
+process tries the work again only after its reply or its configuration has changed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class ParkedWork:
         """Node or role that could not begin here -> the attempt."""
 
     def is_unable(self, state: FlowState, work: Work | RoleWork) -> bool:
-        """Whether `work` could not begin here and nothing has changed since."""
+        """Whether this process could not begin `work` and nothing has changed since then."""
         return self._unable.get(work.target) == _attempt(state, work)
 
     async def park(self, state: FlowState, body: Parked) -> None:
-        """Park, unless the flow has changed since `state`; after a change the next pass decides."""
+        """Park the work, unless the flow has changed since `state`; then the next pass decides."""
         head = state.head
         await self._journal.append(lambda now: (body,) if now.head == head else ())
 

@@ -1,4 +1,4 @@
-"""Requests of flows: programs append them, workers run the flow until it is completed.
+"""Requests for flows: programs append a request, and workers run the flow until it is completed.
 
 A request is open until a ``flow_request_closed`` refers to it. A later request replaces an earlier
 one.
@@ -31,7 +31,7 @@ async def open_requests(log: LogReader, flow: StreamId) -> list[Entry]:
 async def store_flow_request(
     store: SessionStore, flow: StreamId, wanted: FlowRequested, at: int
 ) -> int:
-    """Store the request `wanted`, unless an equal one is open; return its seq.
+    """Store the request `wanted`, unless an equal request is open; return the seq of the request.
 
     Durable: on return. Units: `at` is Unix milliseconds.
     """

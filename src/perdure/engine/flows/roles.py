@@ -1,4 +1,4 @@
-"""The interface through which a flow runs its roles: sessions, turns, and messages."""
+"""The interface through which a flow runs its roles: their sessions, turns and messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from perdure.session.ids import StreamId
 
 
 class Unconfigured(ConfigError):
-    """A person has to configure a role before it can work. `offers` are the options."""
+    """A person has to configure a role before it can work.
+
+    `offers` are the models and skills from which the person can choose.
+    """
 
     def __init__(self, told: str, offers: Offers) -> None:
         super().__init__(told)
@@ -23,12 +26,12 @@ class Unconfigured(ConfigError):
 
 
 class Roles(Protocol):
-    """The role sessions of one flow. Safe to call from several tasks at once."""
+    """The role sessions of one flow. You may call it from several tasks at once."""
 
     async def session(self, state: FlowState, role: str) -> StreamId:
         """Return the session of a role instance; create it with its system prompt if needed.
 
-        A model may first have to choose the role's configuration, in a separate session.
+        In a separate session, a model may first have to choose the role's configuration.
         Raises: ConfigError if the role cannot work: no agent, or a required reading is missing;
         Unconfigured if a person has to choose its configuration; LeaseHeld, LeaseLost if another
         process runs the selector.
@@ -44,16 +47,16 @@ class Roles(Protocol):
         ...
 
     async def is_open(self, session: StreamId) -> bool:
-        """Return whether a turn of the session is open, here or in a dead process.
+        """Return whether a turn of the session is open, in this process or after a crash.
 
         Raises: ConfigError if the session was erased.
         """
         ...
 
     async def end_foreign_turn(self, session: StreamId) -> bool:
-        """End as interrupted an open turn of an imported log; return whether there was one.
+        """End an open turn of an imported log as interrupted; return whether there was such a turn.
 
-        Raises: LeaseHeld while a process runs it.
+        Raises: LeaseHeld while a process runs the turn.
         """
         ...
 
@@ -62,7 +65,7 @@ class Roles(Protocol):
         ...
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """Run the turn that `message` begins, until it has ended with any outcome.
+        """Run the turn that `message` begins, until the turn has ended, successfully or not.
 
         Raises: LeaseHeld when another process runs a turn; the errors of `companion`.
         """
@@ -71,10 +74,10 @@ class Roles(Protocol):
     async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
         """Run the open turn of a dead process to its end; do nothing if no turn is open.
 
-        Raises: LeaseHeld while that process lives; the errors of `companion`.
+        Raises: LeaseHeld while the process of the turn is alive; the errors of `companion`.
         """
         ...
 
     async def stop(self, session: StreamId) -> None:
-        """Abort the turn that runs here; do nothing if there is none."""
+        """Abort the turn that runs in this process; do nothing if no turn runs here."""
         ...

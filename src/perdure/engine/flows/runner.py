@@ -1,7 +1,8 @@
-"""The scheduler of one flow: each pass starts all runnable work; then it sleeps until woken.
+"""The scheduler of one flow: each pass starts all work that can run, then it waits for changes.
 
-Between passes it remembers only running tasks. Everything in the log (a claim of a dead process, a
-reply from another process) is found on the next pass. A node that fails parks only itself.
+Between passes it remembers only running tasks. Everything else is in the log (such as a claim of a
+dead process, or a reply from another process), and the next pass finds it. If a node fails, only
+this node is parked.
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ class FlowRunner:
     async def run(self) -> FlowState:
         """Run until all work that can be done now is done.
 
-        Shape: the flow then waits for a person, or is completed.
+        Shape: when the call returns, the flow waits for a person or is completed.
         Raises: SessionNotFound; CorruptLog; StoreError; ConfigError if the record folder cannot be
-        written. If it raises, running work is suspended, and continues when the flow is run again.
+        written. If the call raises an error, running work is suspended, and continues when the flow
+        is run again.
         """
         wakes = self._wakes()
         woken: asyncio.Task[int | None] | None = None
@@ -92,7 +94,7 @@ class FlowRunner:
             await self._suspend(woken)
 
     async def _something(self, woken: asyncio.Task[int | None]) -> None:
-        """Wait until a role has ended, the flow has changed, or a session may be free."""
+        """Wait until a role has ended, the flow has changed, or a session may have become free."""
         waiting: list[asyncio.Future[Any]] = [woken, *self._tasks.values()]
         timer: asyncio.Task[None] | None = None
         if self._elsewhere:
@@ -113,16 +115,16 @@ class FlowRunner:
         self._collect()
 
     def _leave_alone(self, role: str, held: LeaseHeld) -> None:
-        """Skip the session of `role` for a while: another process works in it.
+        """Skip the session of `role` for a while, because another process works in it.
 
-        If the process that runs the turn dies, the turn is continued here.
+        If the other process dies during its turn, this process continues the turn.
         """
         left_s = (held.until - self._clock.now_ms()) / 1000
         wait_s = min(max(left_s, LEAST_WAIT_S), MOST_WAIT_S)
         self._elsewhere[role] = self._clock.steady_s() + wait_s
 
     async def _look(self, newest: int | None) -> None:
-        """Read new entries and skip known ones: this process appended most of them itself."""
+        """Read new entries; skip known ones, because this process appended most of them itself."""
         known = await self._journal.latest_or_read()
         if newest is None or newest > known.head:
             await self._journal.state()
@@ -145,7 +147,7 @@ class FlowRunner:
         return await self._journal.append(lambda now: (changed,) if now.head == head else ())
 
     def _begin(self, state: FlowState) -> None:
-        """Start all runnable work."""
+        """Start all work that can run."""
         for node in state.run.running_nodes:
             known = state.graph.node(node)
             role = known.role if known else node
@@ -176,7 +178,7 @@ class FlowRunner:
                 task.result()
 
     async def _moved_on(self, state: FlowState) -> bool:
-        """Do the flow's own next step while no role works; return False if there is none."""
+        """Do the flow's own next step if no role works; return False if there is no such step."""
         bodies = next_bodies(state)
         if not bodies:
             return False
@@ -215,7 +217,7 @@ class FlowRunner:
             await self._turns(part, message)
 
     async def _goes_on(self, part: TurnPart) -> None:
-        """Continue work that runs according to the log, but in no task here."""
+        """Continue work that runs according to the log but has no task in this process."""
         try:
             is_ended = bool(part.session) and await self._roles.end_foreign_turn(part.session)
         except LeaseHeld as error:

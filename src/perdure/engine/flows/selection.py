@@ -1,4 +1,4 @@
-"""Whether its files, a person or a selector configures a role, per dimension.
+"""Whether a role's files, a person or a selector chooses its model, and its skills.
 
 A selector is a model that gets the offers and answers in one line. An invalid choice is returned
 with the reason, at most three times; after that a person is asked. Pure.
@@ -28,19 +28,19 @@ DIMENSIONS: tuple[Dimension, ...] = ("model", "skills")
 
 
 class Undecided(msgspec.Struct, frozen=True):
-    """The choices needed before a role can begin: by a selector, and by a person."""
+    """The choices needed before a role can begin: those of a selector and those of a person."""
 
     by_selector: Offers = Offers()
     by_person: Offers = Offers()
 
     @property
     def is_for_selector(self) -> bool:
-        """Whether there is a choice for a selector."""
+        """Whether a selector has a choice to make."""
         return _is_any(self.by_selector)
 
     @property
     def is_for_person(self) -> bool:
-        """Whether a person has."""
+        """Whether a person has a choice to make."""
         return _is_any(self.by_person)
 
     @property
@@ -53,7 +53,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
 
 def who_configures(state: FlowState, dimension: Dimension) -> Configuring:
-    """Return whether files, people or selectors configure roles in that dimension."""
+    """Return whether files, people or selectors choose the values of this dimension for roles."""
     if dimension == "skills" and state.skills_configuring is not None:
         return state.skills_configuring
     return state.configuring
@@ -65,9 +65,9 @@ def is_configuring(state: FlowState) -> bool:
 
 
 def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
-    """Return the `offers` from which a choice for `role` is still missing.
+    """Return those `offers` from which nothing has been chosen for `role` yet.
 
-    A running selector chooses from the offers with which it began.
+    A running selector chooses from the offers that existed when it began.
     """
     in_part = state.chosen_in_part.get(role, RoleConfiguration())
     models = offers.models if in_part.model is None else ()
@@ -111,7 +111,7 @@ def selection(
 ) -> RoleConfigured:
     """Return the configuration in the answer of a selector.
 
-    Raises: InvalidEntry if the answer does not choose exactly the missing dimensions.
+    Raises: InvalidEntry if the answer does not choose exactly the dimensions that are missing.
     """
     choice = choice_in(answer)
     check_offered(choice, opened.offers)

@@ -22,7 +22,7 @@ MOST_ENTRIES = 200_000
 
 
 class CachedState(msgspec.Struct, frozen=True):
-    """State of a flow after its entry `last`, with authority from `trusted` only."""
+    """The state of a flow after its entry `last`; only entries of `trusted` give permissions."""
 
     state: FlowState
     last: Entry
@@ -46,7 +46,7 @@ class StateCache:
         return kept
 
     def keep(self, kept: CachedState) -> None:
-        """Cache the state if it fits; completed flows are evicted first."""
+        """Cache the state if there is room; completed flows are removed first."""
         flow, is_completed = kept.last.stream, _is_completed(kept)
         self.take(flow)
         while not is_completed and self._completed and not self._has_room(kept):

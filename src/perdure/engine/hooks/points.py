@@ -1,9 +1,9 @@
 """The hook points, and the answers that each point accepts.
 
-Every class defines the point's name as in Operator, the accepted types of answers, and whether the
-point is a guard. If a hook of a guard fails, the action is blocked; other failing hooks are
-skipped. An answer of a type in `changes` replaces the field that it names, and the next hook
-receives the new value. Any other answer ends the iteration.
+Every class defines the name of the point (as in Operator), the types of answers that it accepts,
+and whether it is a guard. If a hook of a guard fails, the action is blocked; other failing hooks
+are skipped. An answer of a type in `changes` replaces the field that it names, and the next hook
+receives the new value. Any other answer ends the iteration over the hooks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HookName = Literal[
 
 
 class Block(ShortRepr, frozen=True):
-    """Block the operation. `reason` is returned to the caller, a model included."""
+    """Block the operation. `reason` is returned to the caller, which can be a model."""
 
     reason: str
 
@@ -49,7 +49,7 @@ class Block(ShortRepr, frozen=True):
 
 
 class HookPoint(msgspec.Struct, frozen=True):
-    """Base of all points: the session, and the tables of the class."""
+    """Base of all hook points: the session, and the tables of the class."""
 
     name: ClassVar[HookName]
     takes: ClassVar[tuple[type, ...]] = ()
@@ -62,7 +62,7 @@ class HookPoint(msgspec.Struct, frozen=True):
 
 
 class SessionStart(HookPoint, frozen=True):
-    """A runtime has opened a session: a new one, or one that `is_resumed`."""
+    """A runtime has opened a session: a new one, or, if `is_resumed`, an existing one."""
 
     name: ClassVar[HookName] = "session_start"
 
@@ -79,8 +79,8 @@ class SessionShutdown(HookPoint, frozen=True):
 class BeforeModelCall(HookPoint, frozen=True):
     """A model is about to be called; its intent is in the log.
 
-    If a hook answers with a `ModelRequest`, it is sent instead (to the same model); a `Message` is
-    used as the answer without a call.
+    If a hook answers with a `ModelRequest`, this request is sent instead (to the same model); a
+    `Message` becomes the answer, and the model is not called.
     """
 
     name: ClassVar[HookName] = "before_model_call"
@@ -92,7 +92,7 @@ class BeforeModelCall(HookPoint, frozen=True):
 
 
 class AfterModelCall(HookPoint, frozen=True):
-    """A model has answered. Text that was shown already cannot be changed."""
+    """A model has answered. Text that was already shown cannot be changed."""
 
     name: ClassVar[HookName] = "after_model_call"
 
@@ -114,10 +114,12 @@ class ToolAsked(HookPoint, frozen=True):
 
 
 class ToolAnswered(HookPoint, frozen=True):
-    """A tool has run, or its result was supplied. A `ToolOutput` answer replaces the result.
+    """A tool has run, or its result was supplied.
+
+    If a hook answers with a `ToolOutput`, it replaces the result.
 
     `outcome` is the outcome of the run. If the tool raised an error or timed out, `output` is the
-    text for the model. A call that a hook blocked has not run.
+    text for the model. This point is not reached for a call that a hook blocked.
     """
 
     name: ClassVar[HookName] = "tool_result"
@@ -130,9 +132,12 @@ class ToolAnswered(HookPoint, frozen=True):
 
 
 class BeforeCompact(HookPoint, frozen=True):
-    """A context is about to be compacted. A text answer becomes the summary; no model is called.
+    """A context is about to be compacted.
 
-    `history` leaves the context; `previous_summary` is the summary of earlier compactions.
+    If a hook answers with a text, the text becomes the summary, and no model is called.
+
+    `history` are the messages that leave the context; `previous_summary` is the summary of earlier
+    compactions.
     """
 
     name: ClassVar[HookName] = "session_before_compact"
@@ -153,7 +158,7 @@ class Compacted(HookPoint, frozen=True):
 
 
 class BeforeFork(HookPoint, frozen=True):
-    """A session is about to be forked: up to the entry `at`, or as a whole (None)."""
+    """A session is about to be forked, up to the entry `at` or, if `at` is None, as a whole."""
 
     name: ClassVar[HookName] = "session_before_fork"
     takes: ClassVar[tuple[type, ...]] = (Block,)
@@ -163,7 +168,7 @@ class BeforeFork(HookPoint, frozen=True):
 
 
 class Forked(HookPoint, frozen=True):
-    """A session was forked; `fork` is the new one."""
+    """A session was forked; `fork` is the new session."""
 
     name: ClassVar[HookName] = "session_fork"
 
@@ -173,7 +178,7 @@ class Forked(HookPoint, frozen=True):
 class BeforeTree(HookPoint, frozen=True):
     """A conversation is about to continue from `target` instead of `leaf`.
 
-    A text answer is the summary of the abandoned branch.
+    If a hook answers with a text, the text becomes the summary of the abandoned branch.
     """
 
     name: ClassVar[HookName] = "session_before_tree"
@@ -185,7 +190,7 @@ class BeforeTree(HookPoint, frozen=True):
 
 
 class TreeMoved(HookPoint, frozen=True):
-    """A conversation continues elsewhere; `entry` records it in the log."""
+    """A conversation continues from another entry; `entry` records this in the log."""
 
     name: ClassVar[HookName] = "session_tree"
 

@@ -1,7 +1,7 @@
 """The hooks of one store's sessions: registered by point, run in the order of registration.
 
 A hook that fails, or returns an invalid answer, is reported and skipped; in a guard it blocks. The
-same applies to a hook that raises CancelledError, unless the caller is cancelled.
+same applies to a hook that raises CancelledError, unless the caller itself is cancelled.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Registered(ShortRepr, frozen=True):
-    """A hook of a point; `is_guard` None: as the point defines."""
+    """A hook of a point; if `is_guard` is None, the point decides."""
 
     hook: Hook
     is_guard: bool | None
@@ -48,7 +48,7 @@ class Registered(ShortRepr, frozen=True):
 class Hooks:
     """The registered hooks. Hooks can be added and removed at any time.
 
-    The current hooks of `before` run first.
+    The hooks that `before` has at this time run first.
     """
 
     def __init__(self, *before: Hooks | None) -> None:
@@ -65,8 +65,8 @@ class Hooks:
     ) -> Callable[[], None]:
         """Run `hook` at the point `name` from now on.
 
-        `is_guard` says whether a failure of the hook blocks; None: as the point defines.
-        Shape: returns the function that removes the hook.
+        `is_guard` says whether a failure of the hook blocks the action; if None, the point decides.
+        Shape: returns a function that removes the hook.
         Raises: WrongArgument for an unknown point, and for a hook that cannot be called with the
         point alone.
         """
@@ -88,9 +88,10 @@ class Hooks:
         await self.ask(point)
 
     async def ask(self, point: P) -> tuple[P, object]:
-        """Run the hooks; return the point as they changed it, and the final answer.
+        """Run the hooks; return the point with their changes, and the final answer.
 
-        Each hook gets its own copy of the point's data, so only an answer changes anything.
+        Each hook gets its own copy of the point's data, so it can change the data only with an
+        answer.
         Shape: the answer is a `Block`, a value of a type that the point accepts, or None.
         """
         for registered in self.at(point.name):
@@ -115,7 +116,7 @@ C = TypeVar("C", bound="Hook | None")
 def checked_callback(callback: C, argument: str, point: str | None = None) -> C:
     """Return `callback` if it can be called with one argument; None is allowed.
 
-    `argument` is its name in the call that gives it, `point` the hook point.
+    `argument` is the name of this argument in the caller's call, `point` the hook point.
     Raises: WrongArgument.
     """
     name = argument if point is None else f"the hook of {point}"
@@ -160,7 +161,7 @@ async def _answer(registered: Registered, point: points.HookPoint) -> object:
 
 
 def _detached(value: Any) -> Any:
-    """Return `value` with copies of all dicts and lists in it; itself if there are none."""
+    """Return `value` with copies of all dicts and lists in it; `value` itself without any."""
     if isinstance(value, dict | list):
         return _copied(cast("dict[Any, Any] | list[Any]", value))
     if type(value) is tuple:

@@ -1,6 +1,6 @@
 """Choose the observer: OpenTelemetry is used only if the program has imported it.
 
-A program without OpenTelemetry pays for one look-up in the table of loaded modules per session.
+Without OpenTelemetry, the cost is one look-up in the table of loaded modules per session.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def chosen_cluster_report() -> ClusterReport | None:
 
 
 def told_models(models: ModelClient, observer: Observer) -> ModelClient:
-    """Return `models` with requests reported to `observer`; unchanged without an observer."""
+    """Return `models`, with requests reported to `observer`; unchanged if there is no observer."""
     if _SPANS not in sys.modules:
         return models
     listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)

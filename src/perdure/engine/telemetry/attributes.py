@@ -44,7 +44,7 @@ def scope_attributes(facts: Facts) -> Attributes:
 
 
 def of_call(call: OpenCall, max_output_tokens: int | None) -> Attributes:
-    """Return the attributes of a model call that are known before it."""
+    """Return the attributes of a model call that are known before the call."""
     provider = provider_of(call.model)
     found: Attributes = {
         names.OPERATION: names.CHAT,
@@ -102,7 +102,7 @@ def usage_of(happened: Input | None) -> Usage | None:
 
 
 def error_of(happened: Input | None) -> str | None:
-    """Return the stable code of the error; None if there was no error."""
+    """Return the error code of the call; None if there was no error."""
     if isinstance(happened, inputs.CallFailed):
         return happened.error.code
     if isinstance(happened, inputs.ToolReturned) and happened.outcome != "ok":
@@ -111,16 +111,16 @@ def error_of(happened: Input | None) -> str | None:
 
 
 def shown_message(message: Message) -> str:
-    """Return `message` in the conventions' form, with secrets masked and long texts cut."""
+    """Return `message` in the form of the conventions, secrets masked and long texts cut."""
     return shown_messages((message,))
 
 
 def shown_messages(messages: Sequence[Message]) -> str:
     """Return `messages` in the conventions' form, with secrets masked.
 
-    Shape: a JSON list of at most `MAX_CONTENT` characters. It contains the newest messages, after
-    one message that states how many are omitted. If a single message is too long, its texts are
-    cut.
+    Shape: a JSON list of at most `MAX_CONTENT` characters. The list contains the newest messages,
+    after one message that states how many are omitted. If a single message is too long, its texts
+    are cut.
     """
     kept: list[str] = []
     room = MAX_CONTENT - _ROOM_FOR_NOTE
@@ -145,7 +145,7 @@ def shown_instructions(text: str) -> str:
 
 
 def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
-    """Return the tool declarations of a request in the same form, as many as fit."""
+    """Return as many tool declarations of a request as fit, in the form of the conventions."""
     shown: list[str] = []
     room = MAX_CONTENT
     for tool in tools:

@@ -1,7 +1,7 @@
 """Measurements of queued turns, for OpenTelemetry: waiting turns, delays, and takeovers.
 
-All workers that report the figures of a database report the same figures. This module loads the API
-of OpenTelemetry, not its SDK.
+All workers that report figures for the same database report the same figures. This module loads the
+API of OpenTelemetry, not its SDK.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Isolated:
-    """Wraps `observer`; raises nothing."""
+    """Wraps `observer`, and raises no errors."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer

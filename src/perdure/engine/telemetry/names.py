@@ -1,4 +1,4 @@
-"""Every name that perdure passes to OpenTelemetry: first the GenAI conventions' names, then ours.
+"""All names that perdure passes to OpenTelemetry: names of the GenAI conventions, then its own.
 
 The conventions are not stable yet; if they change, this file changes.
 Source: OpenTelemetry semantic conventions for generative AI, as of 1.42, and their new repository

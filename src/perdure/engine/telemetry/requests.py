@@ -1,8 +1,7 @@
 """Report each model call's request, and the start of its answer, to OpenTelemetry.
 
 The request is reported on the current span, the span of the call. The content of a request is
-reported only
-if requested. Answers are passed through unchanged.
+reported only if the program asks for it. Answers are passed through unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LIBRARY = "perdure"
 
 
 class ToldModels:
-    """A `ModelClient` that reports the requests it passes on."""
+    """A `ModelClient` that reports the requests that pass through it."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ from perdure.session.messages import Usage
 
 
 class SpanObserver:
-    """Reports to the program's telemetry providers, or to the given ones."""
+    """Reports to the telemetry providers of the program, or to the given providers."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class SpanObserver:
         )
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
-        """The span ``chat`` or ``execute_tool``; waiting has none."""
+        """The span ``chat`` or ``execute_tool``; an effect that only waits has no span."""
         if isinstance(effect, CallModel):
             return self._call(effect.call, config)
         if isinstance(effect, RunTool):
@@ -237,4 +237,4 @@ def _mark(span: Span, error: str | None) -> None:
 
 
 def _ignore(_: Input) -> None:
-    """Ignore the event: waiting has no span."""
+    """Ignore the event, because waiting has no span."""

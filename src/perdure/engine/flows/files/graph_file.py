@@ -48,7 +48,7 @@ class GraphFile:
         """The last graph read, and the equal graph of the flow: compared once."""
 
     def now(self, graph: Graph | None = None) -> Drawn:
-        """Read the files, and return the result. The call blocks during two file checks.
+        """Read the files, and return the result. The call blocks while it checks two files.
 
         The record's file is not parsed if it equals the text that perdure writes for `graph`:
         parsing YAML takes a second for a thousand nodes.

@@ -1,8 +1,8 @@
 """The record folder of a flow: the artifacts of its roles, and nothing outside it.
 
-An agent's path is relative to the record folder, or to the workspace if the path then leads into
-the record folder. A path of an imported flow may begin with the former record folder. The resolved
-path is checked: a link that leaves the folder is rejected.
+An agent gives a path relative to the record folder, or relative to the workspace if that path leads
+into the record folder. A path of an imported flow may begin with the former record folder. The
+resolved path is checked, so a link that leads out of the folder is rejected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perdure.tools.paths.own_places import floors_of, names_of_place
 
 
 class Found(msgspec.Struct, frozen=True):
-    """An artifact, with its content if it can be handed over."""
+    """An artifact, with its content if the file can be handed over."""
 
     artifact: Artifact
     content: bytes = b""
@@ -31,8 +31,8 @@ class Found(msgspec.Struct, frozen=True):
 class RecordFolder:
     """The files of one flow. Blocks: call it off the event loop.
 
-    `former` is the path of the record folder of an imported flow at its export, relative to its
-    workspace.
+    `former` is the path of the record folder, relative to its workspace, when an imported flow was
+    exported.
     """
 
     def __init__(self, folder: Path, workspace: Path, former: str = "") -> None:
@@ -45,7 +45,7 @@ class RecordFolder:
         return {name: self._find(name) for name in names}
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return the contents of canonical `paths` for a role; a missing file gives a notice."""
+        """Return the contents of the canonical `paths` for a role; for a missing file, a notice."""
         return {path: self._text(path) for path in paths}
 
     def _text(self, path: str) -> str:
@@ -66,13 +66,13 @@ class RecordFolder:
             return _unusable(name, "no such file")
 
     def _is_closed(self, path: str) -> bool:
-        """Whether tools cannot read the file at the canonical `path`."""
+        """Whether tools must not read the file at the canonical `path`."""
         names = path.split("/")
         place = names_of_place(Path(os.path.realpath(self.folder), path))
         return is_secret(names) or floors_of(os.environ).is_closed(place)
 
     def _canonical(self, name: str) -> str | None:
-        """Return the path of `name` relative to the record folder, links resolved; None if outside.
+        """Return the path of `name` in the record folder, links resolved; None if it is outside.
 
         Raises: OSError if the file does not exist.
         """
@@ -106,8 +106,8 @@ class RecordFolder:
         """Open the file at a canonical path; return its descriptor.
 
         The function opens each folder on the path in turn and follows no links. The canonical path
-        contains no links, so a link found now was placed there to lead elsewhere. Never waits for a
-        pipe.
+        contains no links, so a link found now was added later to lead somewhere else. The function
+        never waits for a pipe.
         """
         *folders, name = path.split("/")
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

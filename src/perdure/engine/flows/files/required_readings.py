@@ -1,8 +1,8 @@
-"""Required readings of roles: names in the index, and the files of these names.
+"""Required readings of roles: their names in the index, and the files with these names.
 
 ``a-docs/index.yaml`` of a project maps a ``$NAME`` to a file, relative to the project's folder.
 ``a-docs/roles/<role>/required-readings.yaml`` lists the names that a role reads first. A name that
-cannot be resolved is an error with file and line, and the role does not start.
+is not in the index is an error with file and line, and the role does not start.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Library:
         return self._project
 
     def of_role(self, role: str) -> tuple[RequiredText, ...]:
-        """Return the required readings of the base role `role`, its own ``main.md`` first, if any.
+        """Return the required readings of the base role `role`, beginning with its own ``main.md``.
 
         Raises: ConfigError.
         """
@@ -67,7 +67,7 @@ class Library:
         return (*own, *self._readings(listed))
 
     def by_name(self, names: Iterable[str], place: str) -> tuple[RequiredText, ...]:
-        """Return the readings called `names`, which `place` requires.
+        """Return the readings with the `names` that the file at `place` requires.
 
         Raises: ConfigError.
         """
@@ -119,7 +119,7 @@ class Library:
 
 
 def _read(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
-    """Return the result of `values` for the content of the only key `key` of the file `name`.
+    """Apply `values` to the content of `key`, the only key of the file `name`; return the result.
 
     Raises: ConfigError with every fault and its line.
     """

@@ -1,7 +1,7 @@
 """The files of a record folder that perdure writes itself, apart from the workflow.
 
-``record.yaml`` has the name of the record; ``improvement.yaml`` has the order in which its roles
-review the flow, as a workflow.
+``record.yaml`` contains the name of the record; ``improvement.yaml`` contains, as a workflow, the
+order in which the roles review the flow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The skills of a project: instructions in files that roles can list.
 
-A skill is a folder ``a-docs/skills/<name>`` with a ``SKILL.md``: front matter with its name and
-purpose, then its text. ``a-docs/roles/<role>/skills.yaml`` lists the skills of a role. A name that
-cannot be resolved is an error with file and line.
+A skill is a folder ``a-docs/skills/<name>`` with a file ``SKILL.md``: front matter with the name
+and purpose of the skill, followed by its text. ``a-docs/roles/<role>/skills.yaml`` lists the skills
+of a role. A name that is not a skill is an error with file and line.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SkillShelf:
         return {name: self.skill(name) for name in self.names()}
 
     def skill(self, name: str, place: str = "") -> Skill:
-        """Return the skill called `name`, which `place` requires.
+        """Return the skill with the name `name`, which the file at `place` requires.
 
         Raises: ConfigError.
         """
@@ -110,7 +110,7 @@ def _skill(name: str, path: str, text: str) -> Skill:
 
 
 def _split_front_matter(text: str, path: str) -> tuple[str, str]:
-    """Return the front matter of a file, and the rest."""
+    """Return the front matter of a file, and the text after it."""
     lines = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").splitlines()
     if not lines or lines[0].rstrip() != "---":
         raise ConfigError(f"{path}, line 1: it begins with `---`, name, description, `---`")

@@ -1,8 +1,8 @@
 """``workflow.yaml``: the graph of a flow as people and agents write it.
 
-Two such files define a flow's graph. The record's own file defines the nodes and edges. The
-project's file (the canonical one) supplies missing fields of those nodes. All faults of a file are
-reported at once, each with its line.
+Two files of this kind define the graph of a flow. The record's own file defines the nodes and
+edges. The project's file (the canonical one) supplies fields that these nodes lack. All faults of a
+file are reported at once, each with its line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _NODE = ("id", "role", *_LISTS, *_HUMAN, "await-all-inputs")
 
 
 class NodeDraft(msgspec.Struct, frozen=True):
-    """The fields of a node in a file. Shape: `fields` has the `FlowNode` fields set in the file."""
+    """The fields of a node in a file.
+
+    Shape: `fields` contains the `FlowNode` fields that the file sets.
+    """
 
     id: str
     line: int
@@ -45,7 +48,7 @@ class WorkflowFile(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=64)  # many flows have the same workflow, and YAML is slow to parse
 def read_workflow(text: str, name: str) -> WorkflowFile:
-    """Parse the workflow in `text`; error messages call it `name`.
+    """Parse the workflow in `text`; `name` is the name of the file in error messages.
 
     Raises: InvalidWorkflow with every fault and its line.
     """
@@ -58,7 +61,7 @@ def read_workflow(text: str, name: str) -> WorkflowFile:
 
 
 def graph_of(record: WorkflowFile, name: str, canonical: WorkflowFile | None = None) -> Graph:
-    """Return the graph of `record`, with missing fields from `canonical`.
+    """Return the graph of `record`; fields that it lacks come from `canonical`.
 
     Raises: InvalidWorkflow if the graph cannot be run.
     """

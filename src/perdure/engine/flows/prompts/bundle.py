@@ -1,4 +1,4 @@
-"""The system prompt of a role, constant for its session."""
+"""The system prompt of a role, which does not change during its session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def context_bundle(
 ) -> str:
     """Return the system prompt of the role instance `role`.
 
-    `instructions` belong to its agent; `readings` are required by the role; `skills` are its
+    `instructions` are those of the role's agent; the role requires `readings`; `skills` are its
     additional skills.
     """
     parts = _parts(role, record_folder, contracts, readings, instructions)

@@ -1,7 +1,7 @@
-"""Texts that a role retains when its context is compacted: its place in the flow, and its task.
+"""Texts that remain in a role's context after a compaction: its place in the flow, and its task.
 
-The model's summary describes the work so far. All data of the flow is repeated: role, node, record,
-edges, the node's contract and inputs, and an unanswered message.
+The model's summary describes the work so far. These texts repeat all data of the flow: role, node,
+record, edges, the contract and inputs of the node, and an unanswered message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def inputs_of(state: FlowState, node: FlowNode) -> dict[str, str]:
 
 
 class NodeTexts(msgspec.Struct, frozen=True):
-    """Texts of a node from files. `inputs` are the contents of `inputs_of`, by path."""
+    """Texts for a node, read from files.
+
+    `inputs` are the contents of the files in `inputs_of`, by path.
+    """
 
     contracts: Contracts
     readings: tuple[RequiredText, ...] = ()
@@ -70,7 +73,7 @@ def node_frame(
 def reflection_frame(
     state: FlowState, role: str, message: str, compacted: ToCompact
 ) -> SummaryFrame:
-    """Return the texts around the summary of a `role` that looks back, begun with `message`."""
+    """Return the texts around the summary of `role`, whose review began with `message`."""
     before = [_place(state, role, "The work is closed, and you look back at it.")]
     if message not in (compacted.kept or ""):
         before.append(message)

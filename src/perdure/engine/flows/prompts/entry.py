@@ -1,7 +1,7 @@
 """The message that starts a node's work.
 
-The contract of a node (its work, its readings) is included once, on its first entry. Received
-artifacts and open edges are included every time.
+The contract of a node (its task and its readings) is included only when the role enters the node
+for the first time. Received artifacts and open edges are included every time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTERRUPTED = (
 
 
 class Contracts(msgspec.Struct, frozen=True):
-    """The texts of perdure, of one version. See ``data/flows``."""
+    """The texts of perdure in one version. See ``data/flows``."""
 
     handoff: str
     records: str
@@ -34,7 +34,7 @@ class Contracts(msgspec.Struct, frozen=True):
 
 
 class RequiredText(msgspec.Struct, frozen=True):
-    """A file that a role must read. `name` is its ``$NAME`` in the index."""
+    """A file that a role must read. `name` is the ``$NAME`` of the file in the index."""
 
     name: str
     path: str
@@ -42,7 +42,10 @@ class RequiredText(msgspec.Struct, frozen=True):
 
 
 class Skill(msgspec.Struct, frozen=True):
-    """A skill of a role. `path` is the path of its file in the project, `text` its content."""
+    """A skill of a role.
+
+    `path` is the path of the skill's file in the project, `text` the content of this file.
+    """
 
     name: str
     description: str
@@ -62,8 +65,8 @@ def entry_message(
     """Return the first message for the role of `work`.
 
     `artifacts` are the contents of the delivered files, by path; `readings` are the readings that
-    the node requires. A person's reply is passed on unchanged; the only text before it is that a
-    handoff was declined.
+    the node requires. A person's reply is passed on unchanged; if the person declined a handoff, a
+    note about this precedes it.
     Units: `at` is Unix milliseconds.
     """
     node = work.node
@@ -102,7 +105,7 @@ def contract_parts(
 
 
 def _declined_lines(state: FlowState, node: FlowNode) -> list[str]:
-    """Return the lines about a handoff of the role that a person declined."""
+    """Return the lines that tell the role that a person declined its handoff."""
     declined = state.declined.get(node.id)
     if declined is None:
         return []

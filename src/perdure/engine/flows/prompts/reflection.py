@@ -1,4 +1,4 @@
-"""The messages for a role that looks back at a flow, or writes the feedback."""
+"""The messages for a role that reviews a flow, or that writes the feedback."""
 
 from __future__ import annotations
 

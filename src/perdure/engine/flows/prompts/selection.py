@@ -20,7 +20,7 @@ def selection_message(
 ) -> str:
     """Return the first message of a selector. `document` describes the role; `node` is its task.
 
-    Without `node`, the role looks back at its work.
+    Without `node`, the role reviews its work.
     """
     parts = [f"Role instance `{opened.role}` of the flow {flow!r} is about to begin."]
     if opened.refused is not None:

@@ -1,1 +1,1 @@
-"""Decisions about the next steps of a flow, from its state alone. Pure."""
+"""Decisions about the next steps of a flow, made from its state alone. Pure."""

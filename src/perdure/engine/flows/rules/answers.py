@@ -1,8 +1,8 @@
-"""Apply a person's answer to a question of a flow, for the inbox and the flow commands alike.
+"""Apply a person's answer to a question of a flow, for the inbox and for the flow commands.
 
-Both the inbox and the commands use this module and ``people``. An answer belongs to one wait; the
-entry that began the wait identifies it. If the answer comes too late, the log contains the end of
-that wait.
+Both the inbox and the commands use this module and ``people``. An answer belongs to one wait, which
+is identified by the entry that began it. If the answer comes too late, the log already contains the
+end of this wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHOICES = frozenset({"improvement-choice", "feedback-consent", "role-configurat
 
 
 class WaitEnd(msgspec.Struct, frozen=True):
-    """The entry that ended a wait, and if a person ended it, the answer and the person's name."""
+    """The entry that ended a wait; if a person ended it, also the answer and the person's name."""
 
     entry: Entry
     choice: str | None = None
@@ -91,7 +91,7 @@ def configure_role(
 
 
 def check_offered(choice: Choice, offers: kinds.Offers) -> None:
-    """Raises: InvalidEntry if `choice` is not from `offers`."""
+    """Raises: InvalidEntry if `choice` is not one of `offers`."""
     if choice.model is not None and choice.model not in offers.models:
         known = ", ".join(offers.models) or "none"
         raise _no_answer(f"there is no model {choice.model!r} to choose; there are: {known}")
@@ -102,7 +102,7 @@ def check_offered(choice: Choice, offers: kinds.Offers) -> None:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The configuration of a role; None: the values from its agent and its own files."""
+    """The configuration of a role; None means the values from its agent and its own files."""
 
     model: str | None = None
     skills: tuple[str, ...] | None = None
@@ -147,7 +147,7 @@ def _no_answer(reason: str) -> InvalidEntry:
 
 
 def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:
-    """Return the end of the wait `question`; `log` is the whole log of the flow.
+    """Return the end of the wait with the id `question`; `log` is the whole log of the flow.
 
     Raises: QuestionNotFound if the entry with that id began no wait; FlowRefusal if the wait
     continues.
@@ -172,7 +172,7 @@ def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, o
 
 
 def _waits_begun(body: object) -> dict[str, str | None]:
-    """Return the targets for which `body` begins a wait, each with its role."""
+    """Return the targets for which `body` begins a wait, with the role of each target."""
     match body:
         case kinds.NodeParked() | kinds.HandoffStaged() | kinds.HandoffDeclined():
             return {body.node: body.role}
@@ -191,7 +191,7 @@ def _waits_begun(body: object) -> dict[str, str | None]:
 
 
 def _ending(target: str, role: str | None, entry: Entry, body: object) -> WaitEnd | None:
-    """Return how `body` ends a wait of `target`; None if it does not."""
+    """Return how `body` ends a wait of `target`; None if it does not end the wait."""
     match body:
         case kinds.HumanReplied() if body.target == target:
             return WaitEnd(entry, body.text, body.by)

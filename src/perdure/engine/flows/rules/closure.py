@@ -1,4 +1,4 @@
-"""Whether a flow's forward pass can be closed, and why a flow makes no progress."""
+"""Whether a flow's forward pass can be closed, and why a flow cannot make progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.session.flows.run import FlowState
 
 
 def obstacles(state: FlowState, node: str) -> list[str]:
-    """Return why `node` cannot close the forward pass, each as a sentence; empty if it can."""
+    """Return why `node` cannot close the forward pass, as sentences; empty if it can close it."""
     return [*_wrong_node(state, node), *_unfinished_work(state, node)]
 
 
@@ -62,9 +62,9 @@ def is_work_left(state: FlowState, node: str) -> bool:
 
 
 def stall(state: FlowState) -> str | None:
-    """Return why the flow cannot continue without a person; None while it can.
+    """Return why the flow cannot continue without a person; None if it can continue.
 
-    A flow that waits for a person is not stalled: it shows its questions.
+    A flow that waits for a person is not stalled: the inbox shows its questions.
     """
     run = state.run
     if run.status != "running" or run.improvement_phase is not None:

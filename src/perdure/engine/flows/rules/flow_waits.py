@@ -1,7 +1,7 @@
-"""The waits of a flow for a person, described in words, and the ways to answer them.
+"""The waits of a flow for a person, described in words, and how each can be answered.
 
 Each wait is a question of the inbox; the entry that began the wait identifies it. An answer belongs
-to exactly one wait. It is rejected if the flow now waits for something else.
+to exactly one wait. The answer is rejected if the flow now waits for something else.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ AS_GIVEN = "default"
 class FlowWait(ShortRepr, frozen=True, omit_defaults=True):
     """A wait for a person.
 
-    `target` is the node, or the role (in the improvement phase, and if a role's session asks); None
-    for the flow itself. No `choices`: the answer is free text. `question` is the id of the wait in
-    the inbox; `session` is the role's session, if the session asks instead of the flow. `offers`
-    are the options for configuring a role. Units: `asked_at` is Unix milliseconds.
+    `target` is the node, or the role (in the improvement phase, and if the session of a role asks);
+    None if the flow itself waits. If there are no `choices`, the answer is free text. `question` is
+    the id of the wait in the inbox; `session` is the role's session, if the session asks instead of
+    the flow. `offers` are the values from which a role's configuration can be chosen.
+    Units: `asked_at` is Unix milliseconds.
     """
 
     topic: QuestionTopic
@@ -54,7 +55,7 @@ class FlowWait(ShortRepr, frozen=True, omit_defaults=True):
 def waits_in(state: FlowState, lost: Collection[str] = ()) -> tuple[FlowWait, ...]:
     """Return all waits, except questions of the roles' own sessions.
 
-    A `lost` role cannot continue, so it waits for no reply; its handoff can be approved.
+    A role in `lost` cannot continue, so it waits for no reply; but its handoff can be approved.
     """
     return tuple(
         each for each in _waits(state) if each.role not in lost or each.topic == "handoff-approval"
@@ -90,7 +91,7 @@ def _waits(state: FlowState) -> Iterator[FlowWait]:
 
 
 def _is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
-    """Return whether the configuration was chosen, but no process has continued yet."""
+    """Return whether a choice was made for the role, but no process has continued the role yet."""
     return waiting.reason == "role-configuration" and waiting.role in state.roles
 
 
@@ -100,7 +101,7 @@ def _staged_text(state: FlowState, node: str) -> str:
 
 
 def _content(target: HandoffTarget) -> str:
-    """Return the start of the hash of the artifact."""
+    """Return the first characters of the hash of the artifact."""
     return "" if target.digest is None else f" ({target.digest[:_HASH_SHOWN]}…)"
 
 
@@ -125,7 +126,7 @@ def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") 
 
 
 def declined_of(state: FlowState, target: str) -> Declined | None:
-    """Return the declined handoff for which `target` waits for a reply."""
+    """Return the declined handoff because of which `target` waits for a reply."""
     waiting = state.run.awaiting_human_nodes.get(target)
     return state.declined.get(target) if waiting and waiting.reason == "prompt-human" else None
 

@@ -1,7 +1,7 @@
-"""The outcome of a handoff: made, staged for a person's approval, or returned for repair.
+"""The result of a handoff: it is made, staged for a person's approval, or returned for repair.
 
-All checks run before any effect applies. The caller reads the artifacts from the disk; everything
-else follows from the state.
+All checks run before anything is changed. The caller reads the artifacts from disk; the state
+determines everything else.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def decide_handoff(
 ) -> HandoffMade | HandoffStaged | Fault:
     """Return the outcome of a handoff from `node` to `targets`.
 
-    `artifacts` describes each path that a target names. If the node requires human approval, its
-    forward handoffs need a person's approval.
+    `artifacts` describes the file at each path that a target names. If the node requires human
+    approval, its forward handoffs need a person's approval.
     """
     fault = (
         _target_fault(state, node, targets)
@@ -65,8 +65,8 @@ def decide_handoff(
 def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> HandoffStaged | None:
     """Return the staged handoff of `node` with the current files; None if they did not change.
 
-    `artifacts` describes each path. A file that cannot be read has no effect: the staged content is
-    in the store.
+    `artifacts` describes each path. A file that cannot be read is ignored, because the store has
+    the staged content.
     """
     known = state.graph.node(node)
     staged = state.run.pending_handoff_approvals.get(node, ())
@@ -80,7 +80,7 @@ def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> H
 
 
 def approved_contents(state: FlowState, key: str) -> dict[str, str]:
-    """Return the approved contents of a handoff along the edge `key`: content hashes by path.
+    """Return the approved contents for a handoff along the edge `key`: content hashes by path.
 
     The result is empty if no approval is needed.
     """

@@ -1,7 +1,7 @@
-"""Reviews of a flow: the order of its roles, and the steps after them.
+"""Reviews of a flow: the order in which roles review it, and the steps after the reviews.
 
 The order is a graph of role instances; an edge passes findings to a role. Each role begins as soon
-as its predecessors are done, even while other roles wait.
+as its predecessors are done, even if other roles wait for a person.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ NextStep = Literal["wait", "ask_for_feedback", "complete"]
 
 
 class RoleWork(msgspec.Struct, frozen=True):
-    """A role that can review the flow now. `findings` are the paths of its inputs, in order."""
+    """A role that can review the flow now.
+
+    `findings` are the paths of the findings that it reads, in order.
+    """
 
     role: str
     findings: tuple[str, ...] = ()
@@ -26,15 +29,15 @@ class RoleWork(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """The role; a wait for a person refers to the work by its role."""
+        """The role; a wait for a person names the work by its role."""
         return self.role
 
 
 def order_by_graph(graph: Graph) -> Graph:
     """Return the roles of `graph`, each after all roles that it handed work to.
 
-    A role instance takes the place of its node nearest to the start; paths through its other nodes
-    remain connected.
+    A role instance stands at the position of its node nearest to the start; paths through its other
+    nodes remain connected.
     """
     kept = _nearest(graph)
     edges = {(edge.source, edge.target) for edge in graph.edges}
@@ -57,7 +60,7 @@ def _order(graph: Graph, edges: list[FlowEdge]) -> Graph:
 
 
 def _nearest(graph: Graph) -> dict[str, str]:
-    """Map the first node of each role instance (nearest to the start) to that instance."""
+    """Map the node of each role instance that is nearest to the start to this role instance."""
     depths: dict[str, int] = {}
     level, depth = list(sources_of(graph)), 0
     while level:
@@ -96,7 +99,7 @@ def feedback_path(state: FlowState) -> str:
 
 
 def roles_to_look_back(state: FlowState) -> tuple[RoleWork, ...]:
-    """Return the roles that can begin, or continue with a person's reply, in graph order."""
+    """Return the roles that can begin, or can continue with a person's reply, in graph order."""
     phase, order = state.run.improvement_phase, state.improvement
     if phase is None or order is None or phase.status != "running":
         return ()
@@ -125,7 +128,7 @@ def _work(state: FlowState, role: str, findings: tuple[str, ...]) -> RoleWork | 
 
 
 def next_step(state: FlowState) -> NextStep:
-    """Return the flow's own next step after the last role."""
+    """Return the flow's own next step after the last role has finished."""
     phase, order = state.run.improvement_phase, state.improvement
     if phase is None or state.run.status != "running":
         return "wait"

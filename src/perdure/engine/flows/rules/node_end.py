@@ -1,6 +1,6 @@
-"""The effect of a finished turn on the flow: exactly one body for its log.
+"""The effect of a finished turn on the flow: exactly one body that is appended to its log.
 
-So the end of a turn and its effect are one commit, and no crash can separate them. An unusable
+So the end of a turn and its effect are in one commit, and no crash can separate them. An unusable
 result is returned to the agent a few times; then a person decides.
 """
 
@@ -39,7 +39,9 @@ SHORTER = Fault(
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a turn ended. `text` is the turn's last answer, `detail` the reason of a failure.
+    """How a turn ended.
+
+    `text` is the last answer of the turn, `detail` the reason if the turn failed.
 
     `is_denied`: a person denied a tool call, which ended the turn.
     """
@@ -51,7 +53,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def artifacts_named(text: str) -> tuple[str, ...]:
-    """Return the paths in the signal of `text` as written, to be looked up on disk."""
+    """Return the paths in the signal of `text`, unchanged, so that the caller can look them up."""
     signal = signal_in(text)
     if not isinstance(signal, Handover):
         return ()
@@ -65,10 +67,10 @@ def node_finished(
     artifacts: Mapping[str, Artifact],
     unhealthy: tuple[str, ...] = (),
 ) -> SideBody:
-    """Return the effect of a turn of `node` that `ended`.
+    """Return the effect of a turn of `node` that has ended as `ended`.
 
-    `artifacts` comes from `artifacts_named`; `unhealthy` are failures of the project's own
-    checks, which prevent closing the flow.
+    `artifacts` comes from `artifacts_named`; `unhealthy` are failures of the project's own checks,
+    which prevent closing the flow.
     """
     role = _role(state, node)
     ended = unless_stopped(state, ended, node, role)
@@ -86,13 +88,13 @@ def node_finished(
 
 
 def why_parked(ended: Ended) -> tuple[AwaitingReason, str]:
-    """Return why a turn that `ended` without an answer waits for a person: reason and detail."""
+    """Return the reason and details why a turn that ended without an answer waits for a person."""
     reason = "consent-denied" if ended.is_denied else "autonomous-abort"
     return reason, ended.detail or f"its turn ended as {ended.end}"
 
 
 def unless_stopped(state: FlowState, ended: Ended, *targets: str) -> Ended:
-    """Return how the turn of `targets` ended: an earlier stop request overrides its answer."""
+    """Return how the turn of `targets` ended; an earlier stop request overrides its answer."""
     if not any(target in state.stopping for target in targets):
         return ended
     return msgspec.structs.replace(ended, end="aborted", detail=STOPPED, is_denied=False)
@@ -151,7 +153,7 @@ def _close_flow(state: FlowState, node: str, unhealthy: tuple[str, ...]) -> Side
 
 
 def _others(state: FlowState, node: str) -> str:
-    """Return advice for `node`, which cannot close the work yet, while other nodes have work."""
+    """Return advice for `node`, which cannot close the work because other nodes still have work."""
     if not is_work_left(state, node):
         return ""
     return " End with `type: await-handoff` to let the others go on: they may be of your own role."
@@ -177,13 +179,13 @@ def _request_repair(state: FlowState, node: str, fault: Fault) -> SideBody:
 
 
 def is_worn_out(state: FlowState, subject: str) -> bool:
-    """Return whether `subject`, a node or a role, has used up its repairs."""
+    """Return whether `subject`, a node or a role, has used all its attempts at a repair."""
     asked = state.repairs.get(subject)
     return asked is not None and asked.attempt >= MOST_REPAIRS
 
 
 def still_wrong(fault: Fault) -> str:
-    """Return the reason for which a person is asked instead of the agent."""
+    """Return the reason why a person is asked instead of the agent."""
     return f"after {MOST_REPAIRS} repairs its turn still ends wrong: {fault.summary}"
 
 

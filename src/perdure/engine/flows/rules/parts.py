@@ -1,7 +1,7 @@
 """The two purposes of a turn in a flow: the work of a node, and a role's review of the flow.
 
-Both are claimed in the turn's first commit and finished in its last commit, with different entries.
-Both classes have the same methods: see `NodePart`.
+Both purposes are claimed in the turn's first commit and finished in its last commit, but with
+different entries. Both classes have the same methods: see `NodePart`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ Folder = Literal["record", "workspace"]
 
 
 class NodePart(msgspec.Struct, frozen=True):
-    """The turns of a node. `work` is claimed at the start; None for a node that already runs.
+    """The turns of a node.
 
-    `told` are the artifacts in the node's entry message; None if there was no message yet.
-    `is_resumed`: according to the log the node runs, in a turn of an imported log.
+    `work` is what the turn claims at its start; None for a node that already runs.
+
+    `told` are the artifacts in the node's entry message; None if the node had no message yet.
+    `is_resumed`: according to the log, the node runs in a turn of an imported log.
     """
 
     role: str
@@ -53,7 +55,7 @@ class NodePart(msgspec.Struct, frozen=True):
         return self.node in state.run.running_nodes
 
     def claim(self, state: FlowState) -> SideBody | None:
-        """Return the claim, or None if a pass over `state` would choose other work."""
+        """Return the claim; None if the flow, in `state`, would choose other work."""
         if self.is_resumed:
             resumed = NodeClaimed(self.node, self.role, self.session, "resume")
             return resumed if self.is_running(state) else None
@@ -73,7 +75,7 @@ class NodePart(msgspec.Struct, frozen=True):
         )
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """Return the artifacts in its signal, to look up before the outcome is decided."""
+        """Return the artifacts in the answer's signal, to look up before deciding the outcome."""
         return artifacts_named(ended.text)
 
     def is_closing(self, state: FlowState) -> bool:
@@ -94,12 +96,15 @@ class NodePart(msgspec.Struct, frozen=True):
         return node_finished(state, self.node, ended, artifacts, unhealthy)
 
     def repair(self, state: FlowState) -> RepairAsked | None:
-        """Return the repair that the next turn of the node begins with, while the node runs."""
+        """Return the repair with which the next turn of the node begins, while the node runs."""
         return state.repairs.get(self.node) if self.is_running(state) else None
 
 
 class ReflectionPart(msgspec.Struct, frozen=True):
-    """The turns of a role that reviews the flow. `work` and `is_resumed` are as in `NodePart`."""
+    """The turns of a role that reviews the flow.
+
+    `work` and `is_resumed` have the same meaning as in `NodePart`.
+    """
 
     role: str
     session: StreamId
@@ -117,7 +122,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return phase is not None and self.role in phase.running_roles
 
     def claim(self, state: FlowState) -> SideBody | None:
-        """Return the claim, if the role could still begin with the same work."""
+        """Return the claim; None if the role could no longer begin with the same work."""
         if self.is_resumed:
             resumed = ImprovementClaimed(self.role, self.session)
             return resumed if self.is_running(state) else None
@@ -145,7 +150,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return role_finished(state, self.role, ended, artifacts, unhealthy)
 
     def repair(self, state: FlowState) -> RepairAsked | None:
-        """Return the repair of the role while it runs."""
+        """Return the repair with which the role's next turn begins, while the role runs."""
         return state.repairs.get(self.role) if self.is_running(state) else None
 
 

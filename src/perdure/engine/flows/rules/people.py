@@ -1,8 +1,8 @@
 """Decisions of people in a flow: replies, approvals, consents, and how the roles review the flow.
 
 Each function returns the effect of the decision, or rejects the decision if the flow does not wait
-for it. The decision is repeated on every attempt to append, so a late reply never answers another
-question.
+for it. The decision is made again for every attempt to append it, so a late reply never answers
+another question.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def reply(
 ) -> HumanReplied:
     """Give the reply `text` to `target`, a node or a role instance.
 
-    Without `target`, the reply goes to the only node or role that waits for a person. If there is
-    none, it goes to the only one that waits for a handoff. `lost` are the roles that cannot
-    continue, each with the reason.
-    Raises: FlowRefusal if none waits; if several wait and `target` is missing; if the target has a
-    reply already; if its role is lost; or if `text` is empty.
+    Without `target`, the reply goes to the only node or role that waits for a person. If no node or
+    role waits for a person, the reply goes to the only one that waits for a handoff. `lost`
+    contains the roles that cannot continue, with the reason for each.
+    Raises: FlowRefusal if none waits; if several wait and `target` is not given; if the target
+    already has a reply; if its role is lost; or if `text` is empty.
     """
     if not text.strip():
         raise FlowRefusal(state.run.flow_id, "there is nothing to say in the reply")
@@ -76,9 +76,9 @@ def _require_continuable(state: FlowState, waiting: Sequence[str], lost: Mapping
 
 
 def _waiting(state: FlowState, lost: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return the nodes (in the improvement: roles) that accept a reply.
+    """Return the nodes (in the improvement phase: roles) that accept a reply.
 
-    Shape: nodes or roles that wait for a person, and those that wait for a handoff.
+    Shape: first those that wait for a person, then those that wait for a handoff.
     """
     run, phase = state.run, state.run.improvement_phase
     if phase is not None:
@@ -106,7 +106,7 @@ def _addressed_node(state: FlowState, target: str, waiting: list[str]) -> str | 
 
 
 def _which(waiting: list[str], what: str) -> str:
-    """Return why the target of a decision is ambiguous."""
+    """Return the reason why it is unclear which target a decision is for."""
     if not waiting:
         return f"nothing in it waits for {what}"
     return f"name which one: {', '.join(waiting)}" + (" wait" if len(waiting) > 1 else " waits")
@@ -130,7 +130,7 @@ def _because(state: FlowState, target: str) -> str:
 def stop(state: FlowState, by: str, target: str) -> StopAsked:
     """End the turn of `target`, a node or a role instance, as a person requested.
 
-    The call also ends the turn of a selector of the role.
+    If a selector runs for the role, the call ends the selector's turn, too.
     Raises: FlowRefusal if no turn of `target` runs.
     """
     phase, role = state.run.improvement_phase, target
@@ -151,7 +151,7 @@ def stop(state: FlowState, by: str, target: str) -> StopAsked:
 
 
 def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
-    """Return the sessions with a running turn that a person wants to end."""
+    """Return the sessions with a running turn that a person has requested to end."""
     is_looking_back = state.run.improvement_phase is not None
     found: list[StreamId] = []
     for target in state.stopping:
@@ -167,7 +167,7 @@ def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
 def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
     """Approve a staged handoff as it was staged.
 
-    Raises: FlowRefusal if no handoff waits, or if several wait and none is specified.
+    Raises: FlowRefusal if no handoff waits, or if several wait and no node is given.
     """
     found = _staged_target(state, node)
     return HandoffMade(found, state.run.pending_handoff_approvals[found], approved_by=by)
@@ -236,7 +236,7 @@ def configure(
 
 
 def _need_work(state: FlowState) -> None:
-    """Raises: FlowRefusal if no role will work any more."""
+    """Raises: FlowRefusal if no role of the flow will work any more."""
     if state.run.status == "completed":
         raise FlowRefusal(state.run.flow_id, "it is completed, and no role works in it any more")
 
@@ -244,7 +244,7 @@ def _need_work(state: FlowState) -> None:
 def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> ImprovementChosen:
     """Choose how the roles review the flow.
 
-    Raises: FlowRefusal if the flow does not wait for that choice.
+    Raises: FlowRefusal if the flow does not wait for the choice of a mode.
     """
     if state.run.status != "awaiting_improvement_choice":
         raise _refusal(state, f"it is {state.run.status} and does not wait for that choice")
@@ -259,7 +259,7 @@ def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> Impr
 def decide_feedback(state: FlowState, by: str, *, is_granted: bool) -> FeedbackDecided:
     """Decide whether feedback is written.
 
-    Raises: FlowRefusal if the flow does not wait for that decision.
+    Raises: FlowRefusal if the flow does not wait for the decision about feedback.
     """
     if state.run.status != "awaiting_feedback_consent":
         raise _refusal(state, f"it is {state.run.status} and does not wait for that decision")
@@ -267,5 +267,5 @@ def decide_feedback(state: FlowState, by: str, *, is_granted: bool) -> FeedbackD
 
 
 def _refusal(state: FlowState, why: str) -> FlowRefusal:
-    """Return the refusal of a decision that the flow does not wait for."""
+    """Return the error for a decision that the flow does not wait for."""
     return FlowRefusal(state.run.flow_id, why, is_waiting=True)

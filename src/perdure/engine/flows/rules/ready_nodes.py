@@ -1,7 +1,7 @@
-"""The nodes of a flow that can run now, and the reason of each.
+"""The nodes of a flow that can run now, and why each of them can run.
 
-They are computed from the state on every pass, so that no runnable node is forgotten. At most one
-node of a role instance runs, since they share its session.
+They are computed from the state on every pass, so no node that can run is forgotten. At most one
+node of a role instance runs at a time, because the nodes share its session.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WOKEN_BY_HANDOFF = "prompt-human"
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A node that can be claimed. See ``NodeClaimed`` for the fields."""
+    """A node that can be claimed. ``NodeClaimed`` describes the fields."""
 
     node: FlowNode
     cause: ClaimCause
@@ -29,7 +29,7 @@ class Work(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """The node; a wait for a person refers to the work by its node."""
+        """The node; a wait for a person names the work by its node."""
         return self.node.id
 
     @property
@@ -38,13 +38,13 @@ class Work(msgspec.Struct, frozen=True):
         return self.node.role
 
     def paths(self, state: FlowState) -> tuple[str, ...]:
-        """Return the artifacts that its claim delivers."""
+        """Return the artifacts that the claim of this work delivers."""
         receiving = state.run.receiving_handoff
         return tuple(path for key in self.delivered for path in receiving.get(key, ()))
 
 
 def runnable(state: FlowState) -> tuple[Work, ...]:
-    """Return all claimable work by priority, at most one per role instance."""
+    """Return all work that can be claimed, by priority, at most one node per role instance."""
     if state.run.status != "running" or state.run.improvement_phase is not None:
         return ()
     occupied = _busy_nodes(state)
@@ -114,9 +114,9 @@ def _start_work(state: FlowState) -> Iterator[Work]:
 
 
 def _owing(state: FlowState) -> Iterator[Work]:
-    """Yield nodes that worked and still owe a handoff: a partial fan-out, or a returned handoff.
+    """Yield nodes that have worked and still owe a handoff: not all were made, or one was returned.
 
-    A waiting node continues if the graph was changed and no handoff can reach it any more.
+    A waiting node continues if the graph was changed and it can no longer receive a handoff.
     """
     for node in _free(state, state.owing):
         if not _is_joining(state, node):
@@ -155,7 +155,7 @@ def is_more_to_come(state: FlowState, id: str) -> bool:
 
 
 def _is_joining(state: FlowState, node: FlowNode) -> bool:
-    """Whether the node has to wait for more of its inputs; also when it works again."""
+    """Whether the node must wait for more of its inputs, also when it works once more."""
     if not node.awaits_all_inputs:
         return False
     has_backward = any(
@@ -167,8 +167,8 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
     """Return the keys of the handoffs that are ready for node `id` and may be delivered.
 
-    Excludes handoffs of a predecessor that has an undelivered request of this node: the predecessor
-    will withdraw them.
+    Handoffs of a predecessor are excluded if this node has sent it a request that it has not
+    received yet, because the predecessor will withdraw them.
     """
     receiving = state.run.receiving_handoff
     keys: list[str] = []
@@ -181,7 +181,7 @@ def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
 
 
 def _delivery(state: FlowState, id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the handoffs that a claim of node `id` delivers, and its own that it withdraws."""
+    """Return the handoffs that a claim of node `id` delivers, and those that it withdraws."""
     delivered = deliverable(state, id)
     superseded = tuple(
         key

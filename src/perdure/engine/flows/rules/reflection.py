@@ -40,9 +40,10 @@ def role_finished(
     artifacts: Mapping[str, Artifact],
     unhealthy: tuple[str, ...] = (),
 ) -> SideBody:
-    """Return the effect of a turn of `role` that `ended`.
+    """Return the effect of a turn of `role` that has ended as `ended`.
 
-    `artifacts` has the file at its `assigned_path`. `unhealthy` is reported to the owner only.
+    `artifacts` contains the file at the role's `assigned_path`. `unhealthy`, the failed checks of
+    the project, are reported only to the owner.
     """
     ended = unless_stopped(state, ended, role)
     if ended.end == "length":

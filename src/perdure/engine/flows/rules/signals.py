@@ -1,7 +1,7 @@
 """The signal of an agent at the end of its turn: YAML in a fenced block tagged ``handoff``.
 
-Only the last such block is used, since an agent may quote the form before it uses it. An invalid
-block is a `Fault` whose message tells the agent how to correct it.
+Only the last block with this tag is used, because an agent may quote the form before it uses it. An
+invalid block is a `Fault` whose message tells the agent how to correct it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ artifact_path: PATH OF THE FILE YOU WROTE
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """Hand artifacts over to neighboring nodes. Shape: at least one target, by its given name."""
+    """Hand artifacts over to neighboring nodes.
+
+    Shape: at least one target, with the name that the agent wrote.
+    """
 
     targets: tuple[HandoffTarget, ...]
 
@@ -98,7 +101,7 @@ def signal_in(text: str) -> Signal | Fault:
 def _last_block(text: str) -> str | None:
     """Return the lines of the last block; None if no block is opened and closed.
 
-    Each line is read once: the closing lines after every line are computed beforehand.
+    Each line is read once, because the closing lines that follow each line are computed first.
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     longest = _longest_closings(lines)

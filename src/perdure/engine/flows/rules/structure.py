@@ -110,7 +110,7 @@ def cycle_in(graph: Graph) -> Sequence[str]:
 
 
 def faults_of_edit(run: FlowRun, before: Graph, after: Graph) -> list[str]:
-    """Return why a flow at `run` cannot continue with `after` instead of `before`."""
+    """Return why a flow in the state `run` cannot continue with `after` instead of `before`."""
     faults = faults_of(after)
     if faults:
         return faults
@@ -163,7 +163,7 @@ def _lost_waits(run: FlowRun, before: Graph, after: Graph) -> Iterator[str]:
 
 
 def edge_faults(graph: Graph, source: str, target: str) -> str | None:
-    """Return why `source` cannot hand over to `target`; None if they are neighbors."""
+    """Return why `source` cannot hand over to `target`; None if an edge connects them."""
     if graph.has_edge(source, target) or graph.has_edge(target, source):
         return None
     legal = (*graph.successors(source), *graph.predecessors(source))
