@@ -18,3 +18,30 @@ def test_attached_files_are_listed_and_detached(world: World) -> None:
         "no file is attached",
     )
     assert tuple(out.splitlines()[-len(told) :]) == told
+
+
+def test_files_of_attach_option_are_sent_with_the_prompt(world: World) -> None:
+    (world.folder / "work").mkdir()
+    (world.folder / "one.txt").write_text("low tide")
+    (world.folder / "my notes.md").write_text("high tide")
+    words = ("chat", "-p", "compare", "--cwd", "work")
+    ended = world.ok(*words, "--attach", "one.txt", "--attach", "my notes.md")
+    assert [line for line in ended.err.splitlines() if line.startswith("attached")] == [
+        "attached: one.txt",
+        "attached: my notes.md",
+    ]
+    assert (
+        "low tide"
+        in world.ok("sessions", "read", world.ok("sessions", "list", "--json").json[0]["id"]).out
+    )
+    assert world.run(*words, "--attach", "none.txt").code == 3
+    assert len(world.ok("sessions", "list", "--json").json) == 1
+    assert world.run("chat", "--attach", "one.txt").code == 2
+
+
+def test_mentioned_file_outside_the_folder_is_reported_as_outside(world: World) -> None:
+    (world.folder / "work").mkdir()
+    (world.folder / "one.txt").write_text("low tide")
+    ended = world.ok("chat", "-p", "see @../one.txt", "--cwd", "work")
+    assert "@../one.txt is outside the folder; --attach ../one.txt attaches it" in ended.err
+    assert "no such file" not in ended.err

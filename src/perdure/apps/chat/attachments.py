@@ -6,8 +6,10 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 
 from perdure.apps.cli.exits import PathNotFound
 from perdure.apps.terminal.output import size
@@ -22,6 +24,7 @@ from perdure.tools.paths.floors import is_secret
 from perdure.tools.paths.own_places import floors_of, names_of_place, places_of_store
 
 _MENTION = re.compile(r"(?<!\S)[(\[{<\"'`]*@(\S{1,400})")
+_QUOTED = re.compile(r"(?<!\S)[(\[{<]*@\"([^\"\n]{1,400})\"")
 _PUNCTUATION = ".,;:!?)]}>\"'`"
 _NAMED = 3
 """Missing files that a remark names."""
@@ -32,6 +35,12 @@ LONG_PASTE = 20_000
 _CELLS = 200
 _NAME_CELLS = 40
 _ATTACHMENT = re.compile(r"([^\n]{1,400}):\n(`{3,})\n(.*)\n\2", re.DOTALL)
+
+
+AttachOption = Annotated[
+    list[str] | None,
+    typer.Option("--attach", metavar="FILE", help="With -p: a file to send with the message."),
+]
 
 
 class Attached(msgspec.Struct, frozen=True):
@@ -72,8 +81,18 @@ class Mentions(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-def attach_mentioned(text: str, folder: Path, address: str, known: Iterable[str] = ()) -> Mentions:
+def attach_mentioned(
+    text: str,
+    folder: Path,
+    address: str,
+    known: Iterable[str] = (),
+    *,
+    command: str = "/attach",
+) -> Mentions:
     """Read the files of `folder` that `text` names as ``@name``, except the `known` files.
+
+    A name with blanks is in quotation marks: ``@"my notes.md"``. Remarks name the `command` that
+    attaches other files.
 
     The text may be pasted, so files outside the folder are not attached. Files that the tools of a
     session in the store at `address` cannot read are not attached either. `attach` accepts such
@@ -85,14 +104,18 @@ def attach_mentioned(text: str, folder: Path, address: str, known: Iterable[str]
     attached: list[Attached] = []
     missing: list[str] = []
     remarks: list[str] = []
-    for word in dict.fromkeys(_MENTION.findall(text)):
-        bare = word.rstrip(_PUNCTUATION)
+    quoted = _QUOTED.findall(text)
+    words = (*quoted, *_MENTION.findall(_QUOTED.sub("", text)))
+    for word in dict.fromkeys(words):
+        bare = word if word in quoted else word.rstrip(_PUNCTUATION)
         name = next((each for each in (word, bare) if _is_in(folder, each)), None)
         place = () if name is None else names_of_place(folder / name)
-        if name is None:
+        if name is None and _is_file(folder, bare):
+            remarks.append(f"@{bare} is outside the folder; {command} {bare} attaches it")
+        elif name is None:
             missing.append(f"@{bare}")
         elif is_secret(place, is_absolute=True) or floors.is_closed(place):
-            remarks.append(f"@{name} may hold credentials; /attach {name} attaches it")
+            remarks.append(f"@{name} may hold credentials; {command} {name} attaches it")
         else:
             try:
                 attached.append(attach(name, folder))
@@ -102,6 +125,8 @@ def attach_mentioned(text: str, folder: Path, address: str, known: Iterable[str]
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         named = f"{', '.join(missing[:_NAMED])}{more}"
         remarks.append(f"sent as text, because the folder has no such file: {named}")
+        if any(_begins_name(folder, each.removeprefix("@")) for each in missing[:_NAMED]):
+            remarks.append('write a name with blanks in quotation marks: @"my notes.md"')
     return Mentions(tuple(attached), tuple(one_line(each, _CELLS) for each in remarks))
 
 
@@ -149,6 +174,23 @@ def detach(attached: list[Attached], name: str) -> list[Attached]:
         raise WrongArgument(told if attached else "no file is attached")
     attached[:] = [each for each in attached if each not in gone]
     return gone
+
+
+def _begins_name(folder: Path, word: str) -> bool:
+    """Whether a file in `folder` has a name with blanks that begins with `word`."""
+    try:
+        names = [each.name for each in (folder / word).parent.iterdir()]
+    except (OSError, ValueError):
+        return False
+    return any(name.startswith(f"{Path(word).name} ") for name in names)
+
+
+def _is_file(folder: Path, name: str) -> bool:
+    """Whether `name` is a file, also outside `folder`."""
+    try:
+        return (folder / Path(name).expanduser()).is_file()
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def fenced(text: str) -> str:

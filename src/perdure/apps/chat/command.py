@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from perdure.apps.chat.attachments import attach_mentioned, message_with
+from perdure.apps.chat.attachments import AttachOption, attach, attach_mentioned, message_with
 from perdure.apps.chat.line_chat import LineChat, leaving_remark
 from perdure.apps.chat.permissions import (
     ApproveOption,
@@ -141,6 +141,7 @@ class Wanted(msgspec.Struct, frozen=True):
     display: str = "lines"
     typed: str | None = None
     place: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 def add_to(program: typer.Typer) -> None:
@@ -165,6 +166,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     scope: ScopeOption = None,
     without: WithoutServersOption = None,
     display: DisplayOption = None,
+    attached: AttachOption = None,
     common: CommonOptions,
 ) -> int:
     """Chat with a model.
@@ -200,12 +202,11 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     place, whole = _place(common, scenario), with_piped_text(prompt)
     settings = Configuration(Path(), os.environ)
     mode = display_mode(display or settings.value("chat.display"), is_asked=display is not None)
-    wanted = Wanted(session, continues, is_picking, whole, cwd, common.as_json, mode, prompt, place)
+    choice = (session, continues, is_picking, whole, cwd, common.as_json, mode, prompt, place)
+    wanted = _checked(Wanted(*choice, files=tuple(attached or ())))
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
-    _check(wanted)
-    named = _variables_in(variables or ())
+    named, acted = _variables_in(variables or ()), scenario_in(scenario) if scenario else None
     cast = _cast_of(agent, settings, typed, without or ())
-    acted = None if scenario is None else scenario_in(scenario)
     async with common.writable_store() as opened:
         answering = AnswerOptions(
             opened, model=model, scenario=acted, cast=cast, typed=typed, variables=named
@@ -267,15 +268,18 @@ def _variables_in(words: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _check(wanted: Wanted) -> None:
-    """Reject contradicting options. Raises: UsageMistake, PathNotFound."""
+def _checked(wanted: Wanted) -> Wanted:
+    """Return `wanted`; reject contradicting options. Raises: UsageMistake, PathNotFound."""
     is_named = wanted.session is not None
     if is_named + wanted.continues + wanted.is_picking > 1:
         raise UsageMistake("--session, --continue and --pick exclude each other; keep one")
     if wanted.prompt is not None and not wanted.prompt.strip():
         raise UsageMistake("there is nothing to say after -p; leave it out to talk line by line")
+    if wanted.files and wanted.prompt is None:
+        raise UsageMistake("--attach sends a file with -p; in a chat, type /attach FILE")
     if wanted.cwd is not None:
         require_folder(wanted.cwd)
+    return wanted
 
 
 async def _talk(answering: AnswerOptions, wanted: Wanted, *, is_agent_named: bool) -> int:
@@ -392,6 +396,7 @@ async def _one_turn(
 ) -> int:
     """Complete the interrupted turn if there is one; then send `prompt` and print the answer."""
     teller = _teller(wanted)
+    given = tuple(attach(name, Path()) for name in wanted.files)
     if session is None:
         chat = await answering.begin(wanted.cwd, prompt)
         remark(f"session {chat.id}")
@@ -407,11 +412,13 @@ async def _one_turn(
             return INTERRUPTED
     if told := pasted_remark(prompt, chat):
         remark(told)
-    address = answering.store.backend.address
-    found = attach_mentioned(wanted.typed or "", Path(chat.workspace.working_dir), address)
-    for told in (*(f"attached: {safe(each.name)}" for each in found.attached), *found.remarks):
+    folder, address = Path(chat.workspace.working_dir), answering.store.backend.address
+    known = [each.name for each in given]
+    found = attach_mentioned(wanted.typed or "", folder, address, known, command="--attach")
+    files = (*given, *found.attached)
+    for told in (*(f"attached: {safe(each.name)}" for each in files), *found.remarks):
         remark(told)
-    said = message_with(prompt, found.attached)
+    said = message_with(prompt, files)
     reply = await show_turn(answering.store, chat, chat.send(said), teller)
     if isinstance(teller, QuietTeller) and reply is not None:
         show(safe(reply.text))

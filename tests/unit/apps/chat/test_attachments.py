@@ -79,3 +79,14 @@ def test_name_with_prefix_of_an_attached_name_is_attached_or_reported(tmp_path: 
 def test_attached_name_is_not_read_again(tmp_path: Path, text: str) -> None:
     (tmp_path / "my").write_text("another file")
     assert attach_mentioned(text, tmp_path, ELSEWHERE, ["my notes"]) == Mentions()
+
+
+def test_quoted_name_with_blanks_is_attached(tmp_path: Path) -> None:
+    (tmp_path / "my notes.md").write_text("the sea")
+    for text in ('see @"my notes.md"', '(@"my notes.md"), and more', '@"my notes.md".'):
+        assert attached_of(text, tmp_path) == ["my notes.md"], text
+    assert attached_of('mail@"my notes.md"', tmp_path) == []
+    assert attach_mentioned("see @my notes.md", tmp_path, ELSEWHERE).remarks == (
+        "sent as text, because the folder has no such file: @my",
+        'write a name with blanks in quotation marks: @"my notes.md"',
+    )
