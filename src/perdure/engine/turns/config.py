@@ -31,18 +31,21 @@ PARK_MS = 30_000
 
 
 class SilenceLimits(ShortRepr, frozen=True):
-    """The longest silence of a model's provider; see `ModelRequest`. Units: seconds."""
+    """The longest time that a model's provider may send nothing; see `ModelRequest`.
+
+    Units: seconds.
+    """
 
     first_byte_timeout_s: float | None = None
     stream_idle_timeout_s: float | None = None
 
 
 class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
-    """Limits that end a turn with an error. Zero or less means the default.
+    """Limits that end a turn with an error. For each limit, zero or less means the default.
 
     `max_turns` counts the turns that a session ran under its own agent. `max_tool_rounds` counts
-    the answers of one turn that call tools. `max_correctable_rounds` counts the answers among them
-    with an error that the model can correct (an unknown tool, invalid arguments).
+    the answers of one turn that call tools. `max_correctable_rounds` counts those answers among
+    them that contain an error that the model can correct (an unknown tool, invalid arguments).
     """
 
     max_turns: int = MAX_TURNS
@@ -58,7 +61,7 @@ class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
                 msgspec.structs.force_setattr(self, name, value if value > 0 else default)
 
     def over(self, below: Limits) -> Limits:
-        """Return these limits; the limits of `below` replace those that have the default."""
+        """Return these limits; where a limit is the default, use the limit of `below`."""
         default = Limits()
         chosen = {
             name: mine
@@ -74,12 +77,13 @@ CompactionStrategy = Literal["tail", "node"]
 class CompactionSettings(ShortRepr, frozen=True, metaclass=NamedParameters):
     """Settings for the compaction of a context: when, and how much.
 
-    `strategy` selects the entries to summarize. ``tail``: all entries older than the retained tail.
-    ``node``: all entries since a flow entered the current node, without a tail.
+    `strategy` selects the entries to summarize. ``tail``: all entries that are older than the
+    retained tail. ``node``: all entries since a flow entered the current node, without a tail.
     Units: tokens; `keep_recent_tokens` remain unchanged, `summary_tokens` is the maximum size of a
-    summary. With `reserve_tokens` the trigger is window - reserve, else `trigger` x window.
-    `max_messages` limits the messages sent to a model, not counting the summary and pinned entries:
-    the oldest exchanges are omitted completely and reported (``session:trimmed``).
+    summary. With `reserve_tokens`, compaction starts at window - reserve, otherwise at `trigger` x
+    window. `max_messages` limits the messages sent to a model, not counting the summary and pinned
+    entries: the oldest exchanges are omitted as a whole, and the event ``session:trimmed`` reports
+    them.
     """
 
     is_enabled: bool = True
@@ -99,14 +103,14 @@ class MemoryConfig(ShortRepr, frozen=True, metaclass=NamedParameters):
 
     Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
     the same subject. `max_working_tokens` limits a request: instructions, tools, recalled texts (at
-    most a quarter), history (its newest exchanges) and the new message; None: the model's window.
-    `extractor` finds facts in each session that ended. It is "model" (the agent's own model), or an
-    object or async function of the program (`perdure.types.Extractor`). For an object or function,
-    a stored snapshot contains "program". `knowledge` are folders of Markdown and text files; turns
-    recall their passages. A folder that is not absolute is below the session's working folder. With
-    `embedder`, turns also recall by meaning: ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL,
-    or an object of the program (`perdure.types.Embedder`), for which a stored snapshot contains
-    "program".
+    most a quarter), history (its newest exchanges) and the new message; None: the limit is the
+    model's window. `extractor` finds facts in each session that ended. It is "model" (the agent's
+    own model), or an object or async function of the program (`perdure.types.Extractor`). For an
+    object or function, a stored snapshot contains "program". `knowledge` are folders of Markdown
+    and text files; turns recall their passages. A relative folder is resolved in the session's
+    working folder. With `embedder`, turns also recall by meaning: ``static:FOLDER``,
+    ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the program (`perdure.types.Embedder`), for
+    which a stored snapshot contains "program".
     """
 
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -155,7 +159,7 @@ class WorkingLimit(msgspec.Struct, frozen=True):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the history is compacted: a summary would fill most of a smaller history."""
+        """Whether the history is compacted; if it is too small, a summary would fill most of it."""
         return self.history >= _LEAST_COMPACTED
 
 
@@ -167,8 +171,8 @@ OnExceed = Literal["fail", "warn", "pause_for_approval"]
 class Budget(ShortRepr, frozen=True, metaclass=NamedParameters):
     """The amount a session may spend on models, and the reaction to a call that may exceed it.
 
-    ``fail`` ends the turn, ``warn`` makes the call and warns once a turn, ``pause_for_approval``
-    asks in the inbox. A model without a known price counts as over budget.
+    ``fail`` ends the turn, ``warn`` makes the call and warns once per turn, ``pause_for_approval``
+    asks a person in the inbox. A model without a known price counts as over budget.
     Units: micro-cents; 0 means no limit.
     """
 
@@ -182,7 +186,7 @@ class Budget(ShortRepr, frozen=True, metaclass=NamedParameters):
 class Link(msgspec.Struct, frozen=True):
     """One model of the fallback chain, with its retry policy.
 
-    Units: `window_tokens` is its context window, None if unknown.
+    Units: `window_tokens` is the context window of the model, None if unknown.
     """
 
     model: str
@@ -200,7 +204,7 @@ class PermissionCheck(Protocol):
 
     @property
     def decision(self) -> Decision:
-        """Whether the call runs, asks a person, never runs, or needs `bound` for the decision."""
+        """Whether the call runs, asks a person or never runs, or needs `bound` for the decision."""
         ...
 
     @property
@@ -214,7 +218,7 @@ class PermissionCheck(Protocol):
 
     @property
     def action(self) -> str | None:
-        """The kind of the call, if a person is asked."""
+        """The kind of the call, if a person must be asked."""
         ...
 
     @property
@@ -244,7 +248,7 @@ bound to: None if that was not read yet. Pure."""
 
 
 class Runs(msgspec.Struct, frozen=True):
-    """The decision for an agent without a policy: the call runs."""
+    """The decision if an agent has no policy: the call runs."""
 
     decision: Decision = "run"
     text: str = ""
@@ -263,9 +267,9 @@ def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -
 
 
 class ToolFacts(msgspec.Struct, frozen=True):
-    """The facts about a tool that the machine needs: its effects, and the policy for a lost run.
+    """What the machine must know about a tool: its effects, and the policy for a lost run.
 
-    `is_async`: the tool is a coroutine function, so a run of it occupies no thread.
+    `is_async`: the tool is a coroutine function, so its run occupies no thread.
     """
 
     effect: ToolEffect
@@ -278,15 +282,16 @@ OutputProblem = Callable[[str], str | None]
 
 
 class TurnConfig(msgspec.Struct, frozen=True):
-    """All inputs of the machine's decisions, except the log.
+    """Everything that the machine's decisions depend on, except the log.
 
-    `model` is the first model of the chain, with the retry policy `retry`; `fallbacks` follow.
-    `cost` and `judge` are pure functions of their arguments. With `ends_when_denied` a denied tool
-    call ends the turn; otherwise the model continues without it.
+    `model` is the first model of the chain, with the retry policy `retry`; the models of
+    `fallbacks` follow. `cost` and `judge` are pure functions of their arguments. With
+    `ends_when_denied`, a denied tool call ends the turn; otherwise the model continues without the
+    call.
     Units: `window_tokens` is the model's context window; None if unknown (then the context is
     compacted only after the provider rejects a request as too large). `working` limits the size of
-    the turn's requests, as set in the agent's memory. `output_problem` returns the problem of an
-    answer's text, if any.
+    the turn's requests, as set in the agent's memory. `output_problem` returns what is wrong with
+    the text of an answer, or None.
     """
 
     agent: str
@@ -315,6 +320,6 @@ class TurnConfig(msgspec.Struct, frozen=True):
         return (Link(self.model, self.retry, self.window_tokens), *self.fallbacks)
 
     def link(self, number: int) -> Link:
-        """Return one link of the chain; the first if a log names a position beyond its end."""
+        """Return one link of the chain; the first if a log has a position beyond its end."""
         chain = self.chain
         return chain[number] if number < len(chain) else chain[0]

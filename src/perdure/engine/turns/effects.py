@@ -19,7 +19,7 @@ class CallModel(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Wait until a time. Units: `until` is Unix milliseconds."""
+    """Wait until the time `until`. Units: `until` is Unix milliseconds."""
 
     until: int
 
@@ -41,7 +41,7 @@ Effect = CallModel | Wait | RunTool | AwaitAnswer
 
 
 def effect_of(state: TurnState) -> Effect | None:
-    """Return the effect that `state` waits for; None if the turn is over or never began."""
+    """Return the effect that `state` waits for; None if the turn has ended or never began."""
     if state.phase is Phase.CALLING and state.open_call is not None:
         return CallModel(state.open_call)
     if state.phase is Phase.BACKOFF and state.open_call is not None:

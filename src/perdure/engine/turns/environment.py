@@ -1,4 +1,4 @@
-"""The environment of a session's turns: the outside world as arguments."""
+"""The environment of a session's turns: everything outside the log, passed as arguments."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ class Scales:
 
 
 class Cooldowns:
-    """Providers that asked this process to pause requests, in any session."""
+    """Providers that asked this process to pause requests, from any session."""
 
     def __init__(self) -> None:
         self._until: dict[str, int] = {}
 
     def learn(self, parked: Mapping[str, int]) -> None:
-        """Merge the pauses that a turn has learned. Units: Unix milliseconds, by provider."""
+        """Add the pauses that a turn has learned. Units: Unix milliseconds, by provider."""
         for provider, until in parked.items():
             self._until[provider] = max(until, self._until.get(provider, 0))
 
     def open_at(self, at: int) -> dict[str, int]:
-        """Return the pauses that last beyond `at`."""
+        """Return the pauses that last longer than until `at`."""
         return {provider: until for provider, until in self._until.items() if until > at}
 
 
@@ -102,7 +102,7 @@ class PersonWaits:
             self._wake()
 
     def change(self) -> asyncio.Future[None]:
-        """Return a future that completes when a session next begins or ends waiting."""
+        """Return a future that completes when any session begins or ends waiting."""
         watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
@@ -127,15 +127,16 @@ RequireModel = Callable[[str], object]
 
 
 class Delegation(Protocol):
-    """Delegates work of a session's turns to other agents, in separate sessions."""
+    """Lets a session's turns give work to other agents, in separate sessions."""
 
     async def invoke(
         self, call: ToolCall, agent: str, said: str, *, is_aborted: Callable[[], bool]
     ) -> ToolOutput:
         """Return the answer of `agent` to `said`, in the session that belongs to `call`.
 
-        Durable: the session is opened once, however often the call is repeated. Cancellation aborts
-        the agent's turn if `is_aborted`; otherwise the turn stays open and can be resumed.
+        Durable: the session is opened once, however often the call is repeated. If the call is
+        cancelled, the agent's turn is aborted if `is_aborted`; otherwise the turn stays open and
+        can be resumed.
         Raises: ToolError if the agent cannot be called.
         """
         ...
@@ -146,7 +147,7 @@ class Delegation(Protocol):
 
 
 class ToCompact(msgspec.Struct, frozen=True):
-    """Input for the texts around a summary: the planned compaction.
+    """What the texts around a summary depend on: the planned compaction.
 
     `unanswered` is the text of the user's newest message if the compaction would remove it from the
     context before it was answered; `kept` is the text of the message that follows the summary.
@@ -169,7 +170,7 @@ FrameOf = Callable[[ToCompact], Awaitable[SummaryFrame | None]]
 
 
 class WorkingMemory(Protocol):
-    """The memory that a session has of earlier ones. Units: `max_tokens` limits a request."""
+    """The memory that a session has of earlier sessions. Units: `max_tokens` limits a request."""
 
     @property
     def max_tokens(self) -> int | None: ...
@@ -179,22 +180,22 @@ class WorkingMemory(Protocol):
         ...
 
     async def texts(self, recalled: ContextRecalled) -> list[str]:
-        """Return the recalled texts that still exist, the most important first."""
+        """Return those recalled texts that still exist, the most important first."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything a runner uses besides the rules of the log.
+    """Everything that a runner uses, apart from the rules of the log.
 
-    `owner` names this process for other processes that find the session in use; `is_gone` returns
-    whether the process with such a name is certainly dead. `invoked_by` are the sessions whose
-    turns wait for this session's turn; `person_waits` records which of them wait for a person.
-    `permissions` limits the access of tools, and `vault` contains named secrets. `delegation` lets
-    tools invoke other agents; None if there are no other agents. `frame_of` returns the texts
-    around the summary of a ``node`` compaction.
-    Units: `lease_ttl_ms` milliseconds: the time for which a session is blocked after its process
-    died without notice.
+    `owner` is the name of this process, shown to other processes that find the session in use;
+    `is_gone` returns whether the process with a given name is certainly dead. `invoked_by` are the
+    sessions whose turns wait for the turn of this session; `person_waits` records which of them
+    wait for a person. `permissions` limits the access of tools, and `vault` contains named secrets.
+    `delegation` lets tools invoke other agents; None if there are no other agents. `frame_of`
+    returns the texts around the summary of a ``node`` compaction.
+    Units: `lease_ttl_ms` is in milliseconds: for this time, a session stays blocked after its
+    process died without notice.
     """
 
     stream: StreamId
@@ -241,9 +242,10 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """The parts that all requests of the session share: all parts except the messages.
+    """What all requests of the session share: everything except the messages.
 
-    Units: `size` is the tokens of the instructions and the tools, estimated without any correction.
+    Units: `size` is the size of the instructions and the tools in tokens, estimated without any
+    correction.
     """
 
     system: str | None = None

@@ -15,13 +15,15 @@ from perdure.session.messages import MediaPart, Message, Usage
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """The user sends a message. `number` is the turn's number; it begins at the leaf `base`.
+    """The user sends a message.
 
-    `ran` is the number of the session's turns that have called a model. `spent`,
+    `number` is the number of the turn, which begins at the leaf `base`.
+
+    `ran` is the number of the session's turns that have called a model so far. `spent`,
     `granted_microcents`, `parked` and `grants` are carried over from the log so far. `contents` are
-    the media named by the message. `is_reopening`: the session had ended.
-    `recalled` contains the texts that the turn recalled from earlier sessions. `request` is the seq
-    of the ``turn_requested`` that the turn answers.
+    the media to which the message refers. `is_reopening`: the session had ended, and the turn
+    reopens it. `recalled` contains the texts that the turn recalled from earlier sessions.
+    `request` is the seq of the ``turn_requested`` that the turn answers.
     Units: `context_tokens` estimates the context before `message`.
     """
 
@@ -41,10 +43,12 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The model's complete answer arrived. `trimmed`: the messages omitted from its request.
+    """The model's complete answer arrived.
 
-    `is_estimated`: the usage in `message` is not the provider's own count. `contents` are
-    referenced by its tool calls and stored in the same commit.
+    `trimmed` are the messages that were omitted from the request of this answer.
+
+    `is_estimated`: the usage in `message` is not the provider's own count. `contents` are the
+    contents that its tool calls refer to; they are stored in the same commit.
     """
 
     message: Message
@@ -68,9 +72,9 @@ class NothingToSummarise(msgspec.Struct, frozen=True):
 class CallFailed(msgspec.Struct, frozen=True):
     """The model call failed, possibly after part of the answer had arrived (`has_begun`).
 
-    `partial` is the displayable part of the answer. `usage` is the usage of the call, None if
-    nothing was used; `is_estimated`: the usage is an estimate. `is_renewed`: the rejected key has
-    been replaced.
+    `partial` is the part of the answer that can be shown. `usage` is the usage of the call, None if
+    nothing was used; `is_estimated`: this usage is an estimate. `is_renewed`: the key that the
+    provider rejected has been replaced.
     Units: `random01` is a random number from 0 to 1, for the jitter of the wait.
     """
 
@@ -119,10 +123,11 @@ class Expired(msgspec.Struct, frozen=True):
 class Aborted(msgspec.Struct, frozen=True):
     """The turn was ended from outside.
 
-    `partial` is the received part of the answer, `usage` its usage. `is_cancel`: True if the turn
-    ends because its chat is being closed. `is_interrupted`: True if this process is not allowed to
-    run the turn. `delegated` is the session that the tool had opened for another agent. `returned`
-    are the outcomes of the open tools that had ended, by the seq of their intent.
+    `partial` is the received part of the answer, `usage` the usage of the call. `is_cancel`: True
+    if the turn ends because its chat is being closed. `is_interrupted`: True if this process is not
+    allowed to run the turn. `delegated` is the session that the tool has opened for another agent.
+    `returned` are the outcomes of the open tools that have already ended, by the seq of their
+    intent.
     """
 
     partial: Message | None = None
@@ -143,7 +148,7 @@ class Broken(msgspec.Struct, frozen=True):
 class Lost(msgspec.Struct, frozen=True):
     """The process that performed the open effect is dead; this process takes over.
 
-    `has_begun`: a part of the answer had arrived; `partial` is the stored part of the answer.
+    `has_begun`: a part of the answer had arrived; `partial` is the part that was stored.
     """
 
     has_begun: bool = False

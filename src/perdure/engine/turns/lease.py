@@ -42,10 +42,10 @@ _LED_LOCK = threading.Lock()
 class Claim:
     """A claim to the lease of one session.
 
-    `is_gone` returns whether the owner of a lease is certainly dead; its lease is then taken over
-    at once. `owner` names only this process. An old lease of this process, for example after a
-    failed commit, is also taken over at once.
-    Units: `ttl_ms` milliseconds, the term of a lease.
+    `is_gone` returns whether the owner of a lease is certainly dead; the lease of a dead owner is
+    taken over at once. `owner` is a name of this process only. An old lease of this process, for
+    example after a failed commit, is also taken over at once.
+    Units: `ttl_ms` is the term of a lease in milliseconds.
     """
 
     store: SessionStore
@@ -57,17 +57,17 @@ class Claim:
 
 
 async def is_led_elsewhere(claim: Claim) -> bool:
-    """Return whether a single read shows that another process holds the lease of the session."""
+    """Return whether, according to a single read, another process holds the session's lease."""
     return await led_elsewhere(claim) is not None
 
 
 async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
-    """Return the error that names the other process holding the lease now, or None."""
+    """Return the error that names the other process that holds the lease now; else None."""
     return led_by_other(claim, await claim.store.state(claim.stream))
 
 
 def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
-    """Return the error that names the other process which holds the lease in `state`, or None."""
+    """Return the error that names another process that holds the lease in `state`; else None."""
     lease = state.lease
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
         return None
@@ -77,15 +77,15 @@ def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
 
 
 def _lease_held(claim: Claim, owner: str, until: int) -> LeaseHeld:
-    """Return the error for a lease of `owner`; its text says if this is the process of `claim`."""
+    """Return the error for a lease of `owner`; its text says if that is the process of `claim`."""
     process, own = (name.rpartition(", ")[2] for name in (owner, claim.owner))
     return LeaseHeld(claim.stream, owner, until, is_here=process == own)
 
 
 def led_here(claim: Claim) -> LeaseHolder | None:
-    """Return the holder that leads the session in this process for the same owner, or None.
+    """Return the holder in this process that leads the session for the same owner; else None.
 
-    The holder may belong to another store with a session of the same id: see
+    The holder may belong to another store that has a session with the same id: see
     `LeaseHolder.can_stop`.
     """
     with _LED_LOCK:
@@ -100,7 +100,7 @@ def leads_here(store: object, stream: StreamId) -> bool:
 
 
 class Stopping(Protocol):
-    """Receives the request to end a turn."""
+    """Receives requests to end a turn."""
 
     def ask(self, *, is_cancel: bool = False) -> None: ...
 
@@ -148,7 +148,7 @@ class LeaseHolder:
     async def commit(self, commit: Commit, *, is_last: bool = False) -> CommitResult:
         """Execute `commit` as the lease holder; its first write is to the session.
 
-        The lease is taken first if needed; with `is_last`, this commit releases it.
+        The lease is acquired first if necessary; with `is_last`, this commit releases the lease.
         Raises: LeaseHeld; also the errors of ``SessionStore.commit``.
         """
         is_able = self._claim.store.capabilities.leases_in_commits
@@ -171,10 +171,10 @@ class LeaseHolder:
         return committed
 
     async def ensure(self) -> None:
-        """Make sure, right before an effect, that the lease lasts long enough to begin it.
+        """Make sure, right before an effect, that the lease lasts until the effect begins.
 
-        Raises: LeaseLost if another process took over the session (this process was stopped too
-        long).
+        Raises: LeaseLost if another process has taken over the session, because this process was
+        stopped too long.
         """
         left_ms = self.lease.until - self._claim.clock.now_ms()
         if left_ms < self._claim.ttl_ms / 2:
@@ -225,7 +225,7 @@ class LeaseHolder:
     async def _reporting_dead_holder(
         self, taken: Callable[[str | None], Coroutine[Any, Any, T]]
     ) -> T:
-        """Call `taken` with a holder that is certainly dead, if any, and return its result.
+        """Call `taken` with a holder that is certainly dead, if there is one; return its result.
 
         A cancelled caller still waits for the result, because a lease that was taken must be
         released.
@@ -257,16 +257,16 @@ class LeaseHolder:
         return not any(each.leads(claim.stream, owner) for each in others)
 
     def leads(self, stream: StreamId, owner: str) -> bool:
-        """Return whether this holds the session's lease for `owner`, or may soon acquire it."""
+        """Return whether this holder has the session's lease for `owner`, or may soon get it."""
         is_its = self._claim.stream == stream and self._claim.owner == owner
         return is_its and (self._lease is not None or self._is_taking)
 
     def is_of(self, store: object, stream: StreamId) -> bool:
-        """Return whether this leads, or will soon lead, the session in the open `store`."""
+        """Return whether this holder leads, or will soon lead, the session in the open `store`."""
         return self._claim.stream == stream and self._claim.store is store
 
     def can_stop(self, claim: Claim) -> bool:
-        """Return whether this leads a turn of the session of `claim` in the same open store."""
+        """Return whether this holder leads a turn of `claim`'s session in the same open store."""
         is_its = self._claim.stream == claim.stream and self._claim.store is claim.store
         return is_its and self._stopping is not None
 
@@ -281,7 +281,7 @@ class LeaseHolder:
         self._keeping = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        """Renew the lease repeatedly, until cancelled or the lease is lost."""
+        """Renew the lease repeatedly, until the call is cancelled or the lease is lost."""
         while True:
             await self._claim.clock.sleep(self._claim.ttl_ms / 3000)
             if not self._is_ending:
@@ -294,10 +294,10 @@ async def leading(
 ) -> AsyncGenerator[LeaseHolder]:
     """Acquire the session's lease at the start of the block and release it at the end.
 
-    Without `is_begun`, the block's first commit acquires it.
+    If not `is_begun`, the block's first commit acquires the lease.
 
     `stopping` receives requests from other chats in this process to end the turn.
-    Raises: LeaseHeld if another process holds it.
+    Raises: LeaseHeld if another process holds the lease.
     """
     leadership = LeaseHolder(claim, stopping)
     with _LED_LOCK:

@@ -1,11 +1,10 @@
 """The turn machine: the inputs allowed in each phase, and the entries that each input appends.
 
 Rule 1: this module and the modules of this package that it imports make every decision about the
-next step of a turn. None of them reads a clock, a disk or a network.
-Rule 2: a step returns entries. The effect to perform is read from the state that results from
-folding these entries (``effects.effect_of``). So the log alone determines the actions of a process
-after a crash.
-Rule 3: an outcome and the next intent are in one step, hence in one commit.
+next step of a turn. None of these modules reads a clock, a disk or a network. Rule 2: a step
+returns entries. The effect to perform follows from the state after these entries
+(``effects.effect_of``). So the log alone determines the actions of a process after a crash. Rule 3:
+an outcome and the next intent are in one step, hence in one commit.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ _NO_BOUNDS: Mapping[int, Bound] = {}
 class Step(msgspec.Struct, frozen=True):
     """The result of one input.
 
-    Shape: `entries` are appended in one commit at the previous ``state.head``; `state` is the fold
-    with them. No entries: nothing changes.
+    Shape: `entries` are appended in one commit at the previous ``state.head``; `state` is the state
+    after them. If there are no entries, nothing changes.
     """
 
     state: TurnState
@@ -82,7 +81,7 @@ def step(
     at: int,
     bounds: Mapping[int, Bound] = _NO_BOUNDS,
 ) -> Step:
-    """Return the step that `happened` leads to. `bounds` as in `Scribe`.
+    """Return the step that `happened` leads to. `bounds` has the same meaning as in `Scribe`.
 
     Units: `at` is Unix milliseconds.
     Raises: InvalidTransition if `happened` is not allowed in the phase of the state; Unexamined if

@@ -1,6 +1,6 @@
-"""Observers of a running turn, for telemetry. An observer changes nothing.
+"""Observers of a running turn, for telemetry. An observer does not change the turn.
 
-Without an observer, the overhead is two function calls per turn and one per effect.
+Without an observer, the cost is two function calls per turn and one per effect.
 """
 
 from __future__ import annotations

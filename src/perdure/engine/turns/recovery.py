@@ -1,7 +1,7 @@
 """Read the turn state from the log: the open turn to continue it, or the last one.
 
-A turn writes the inherited state to its ``turn_started``, and all other state to its entries. So
-only the newest turn is read, whatever the length of the log.
+A turn writes the state that it inherits to its ``turn_started``, and all other state to its
+entries. So only the newest turn is read, whatever the length of the log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def open_turn(store: LogReader, stream: StreamId) -> TurnState | None:
 
 
 async def lost_effect(store: LogReader, turn: TurnState) -> Lost:
-    """Return the known facts about the effect that was open when the turn's process died."""
+    """Return what is known about the effect that was open when the turn's process died."""
     if turn.phase is not Phase.CALLING or turn.open_call is None:
         return Lost()
     kept = await store.partial(turn.stream)
@@ -49,7 +49,7 @@ async def lost_effect(store: LogReader, turn: TurnState) -> Lost:
 
 
 async def carried_state(store: LogReader, stream: StreamId, head: int) -> TurnState:
-    """Return the state of the log of `stream` up to `head`, as far as a new turn needs it.
+    """Return the part of the state of `stream` up to `head` that a new turn needs.
 
     Raises: SessionNotFound.
     """
@@ -59,7 +59,7 @@ async def carried_state(store: LogReader, stream: StreamId, head: int) -> TurnSt
 
 
 async def spent_in(store: LogReader, stream: StreamId) -> Spending:
-    """Return the spending of `stream` by the calls in its own log.
+    """Return what `stream` has spent, according to the calls in its own log.
 
     Raises: SessionNotFound.
     """
@@ -88,7 +88,7 @@ class IdleState(msgspec.Struct, frozen=True):
 
 
 class Recollection:
-    """State that the owner of a session's turns caches between turns, to avoid reading it again."""
+    """State that the owner of a session's turns caches between turns, not to read it again."""
 
     def __init__(self, store: LogReader, stream: StreamId, history: History = "full") -> None:
         self._store = store
@@ -99,7 +99,7 @@ class Recollection:
 
     @property
     def standing(self) -> IdleState | None:
-        """The session's state if only this owner has appended; None if unknown."""
+        """The session's state, if only this owner has appended entries; None if it is unknown."""
         left, leaf = self.left, self.branch.leaf
         if left is None or left.finished is None or left.ends_session or leaf is None:
             return None
@@ -122,7 +122,7 @@ class Recollection:
         return left
 
     def forget(self) -> None:
-        """Read everything again from now on."""
+        """Forget the cached state, so that everything is read again."""
         self.left = None
         self.branch = FollowedWindow(self._store, self._stream, self._history)
 
@@ -145,7 +145,7 @@ async def give_up(claim: Claim) -> TurnState | None:
 async def interrupt(claim: Claim) -> None:
     """Close an open turn as interrupted, without performing any of its effects.
 
-    Raises: LeaseHeld while its process is alive.
+    Raises: LeaseHeld while the process of the turn is alive.
     """
     async with leading(claim) as leadership:
         while (state := await claim.store.state(claim.stream)).open_turn is not None:
@@ -154,7 +154,7 @@ async def interrupt(claim: Claim) -> None:
 
 
 async def _interrupt_turn(claim: Claim, leadership: LeaseHolder, state: StreamState) -> None:
-    """Close the open turn of the session at `state`, whatever it contains."""
+    """Close the open turn of the session with `state`, whatever the turn contains."""
     at = claim.clock.now_ms()
     try:
         turn = await open_turn(claim.store, claim.stream)

@@ -1,8 +1,8 @@
-"""Requests of turns: programs append them, workers answer them.
+"""Requests for turns: programs append a request, and workers answer it.
 
-A request is open until a ``turn_started`` or ``turn_refused`` is about it. Only the owner of the
-session's lease appends these entries. It first checks that the request is open up to the head at
-which it appends.
+A request is open until a ``turn_started`` or ``turn_refused`` refers to it. Only the owner of the
+session's lease appends these entries. The owner first checks that the request is still open at the
+head at which it appends.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ async def refuse_request(claim: Claim, request: int, code: str, error: str) -> N
 async def break_turn(claim: Claim, reason: str) -> None:
     """End the open turn, if there is one, as failed because of `reason`.
 
-    Raises: LeaseHeld while another process runs it.
+    Raises: LeaseHeld while another process runs the turn.
     """
     async with leading(claim) as leadership:
         while (turn := await open_turn(claim.store, claim.stream)) is not None:

@@ -1,4 +1,4 @@
-"""Call the model for an answer: stream it, show it, store the received part."""
+"""Call the model for an answer: stream it, show it, and store the part received so far."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ _NOT_RENEWED = (
 async def streaming(
     environment: Environment, request: ModelRequest
 ) -> AsyncGenerator[AsyncIterator[Delta]]:
-    """Yield the deltas of a model call. Leaving the block ends the call, even during the answer."""
+    """Yield the deltas of a model call.
+
+    Leaving the block ends the call, even while the answer arrives.
+    """
     limits = msgspec.structs.asdict(environment.silence)
     deltas = environment.models.stream(msgspec.structs.replace(request, **limits))
     try:
@@ -89,7 +92,7 @@ async def whole_answer(environment: Environment, request: ModelRequest) -> Messa
 async def client_call(model: str, work: Awaitable[T]) -> T:
     """Await `work`, which calls the client of `model`.
 
-    A provider's error text may contain the key: credentials in a reason are masked.
+    A provider's error text may contain the key, so credentials in the reason are masked.
     Raises: ModelError, also for any other error of the client; StoreError.
     """
     try:
@@ -178,10 +181,11 @@ class AnswerCall:
         return Answered(message, trimmed, is_estimated, contents)
 
     def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
-        """Return the usage of the call after `arrived`, priced, and whether it is estimated.
+        """Return the priced usage of the call after `arrived`, and whether it is an estimate.
 
-        The provider's own count is used if there is one; for a cut answer, it covers only a part.
-        Shape: None before the request was made.
+        The provider's own count is used if there is one; for an interrupted answer, it covers only
+        a part.
+        Shape: None if no request was made.
         """
         builder, model = self._builder, self._call.model
         if builder is None:
@@ -219,10 +223,10 @@ class AnswerCall:
         return partial if partial is not None and partial.parts else None
 
     async def _prompt(self) -> tuple[Prompt, Trimmed | None]:
-        """Return the messages to send, and the messages that were left out.
+        """Return the messages to send, and the messages that are left out.
 
-        Raises: ContextOverflow if the messages exceed the memory, or if a message that can be
-        compacted would be left out.
+        Raises: ContextOverflow if the messages exceed the agent's memory limit, or if a message
+        would be left out that can be compacted.
         """
         conversation = await self._branch.now()
         scale = self._environment.scales.of(self._call.model)
@@ -291,7 +295,7 @@ class AnswerCall:
         return found
 
     async def _stream(self, request: ModelRequest, builder: AnswerBuilder) -> Message:
-        """Return the whole answer; show and store it as it arrives."""
+        """Return the whole answer; show and store it while it arrives."""
         keeping = PartialStorage(
             self._environment.clock, lambda: encode(builder.partial()), self._put
         )
@@ -340,7 +344,7 @@ class _Limit(NamedTuple):
 
 
 def _budget(link: Link, settings: RequestSettings) -> int | None:
-    """Return the token limit of the messages: the window without the answer; None: no limit."""
+    """Return the token limit of the messages, which is the window without the answer, or None."""
     if link.window_tokens is None:
         return None
     reserved = settings.max_output_tokens or link.window_tokens // 10

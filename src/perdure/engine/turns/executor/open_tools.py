@@ -26,7 +26,7 @@ class OpenTools:
         self._tasks: dict[int, asyncio.Task[ToolReturned]] = {}
 
     def run(self, effect: RunTool) -> Coroutine[Any, Any, ToolReturned]:
-        """Return the outcome of the effect's tool; other open tools continue to run."""
+        """Return the outcome of the tool of the effect; other open tools continue to run."""
         if effect.beside or effect.tool.seq in self._tasks:
             return self._side_by_side(effect)
         return self._outcome(effect.tool)

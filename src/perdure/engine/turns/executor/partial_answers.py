@@ -17,7 +17,7 @@ EVERY_BYTES = 2048
 
 
 class PartialStorage:
-    """Stores the parts of one arriving answer: `put` saves the current result of `arrived`."""
+    """Stores an answer in parts while it arrives: `put` saves the current result of `arrived`."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class PartialStorage:
 
 
 async def _join(task: asyncio.Task[None]) -> None:
-    """Wait until `task` has ended; cancelling the waiter also cancels the task and waits for it."""
+    """Wait until `task` has ended; if the waiter is cancelled, also cancel `task` and wait."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

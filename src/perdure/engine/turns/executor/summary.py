@@ -48,8 +48,8 @@ async def summarise(
     """Let the model summarize the messages that can leave the context of the session's branch.
 
     A summary that is too short counts as a failed call: the context then stays unchanged.
-    `is_asked`: the hooks already accepted the summary before an earlier attempt.
-    Units: `around` is the unscaled tokens of the session's instructions and tools.
+    `is_asked`: the hooks have already accepted the summary before an earlier attempt.
+    Units: `around` is the size of the session's instructions and tools in unscaled tokens.
     """
     model, settings = config.model, config.compaction
     working = config.working
@@ -208,7 +208,7 @@ async def _ask_hooks(
     reason: CompactionReason,
     frame: SummaryFrame | None,
 ) -> Summarised | NothingToSummarise | None:
-    """Return the hooks' summary or refusal of `plan`; None: the plan stays unchanged."""
+    """Return the hooks' summary or refusal of `plan`; None if no hook changes the plan."""
     if environment.hooks is None:
         return None
     point = BeforeCompact(
@@ -265,9 +265,9 @@ def _kept_count(plan: CompactionPlan, window: ContextWindow) -> int:
 def _measured(
     summarised: Summarised, window: ContextWindow, around: float, scale: float
 ) -> Summarised:
-    """Return `summarised` with the size in tokens of a request after it, by building its context.
+    """Return `summarised` with the token size of the next request, by building its context.
 
-    Units: `around` as in `summarise`.
+    Units: `around` has the same meaning as in `summarise`.
     """
     new = new_tree(summarised.compaction)
     trial = Entry(StreamId("trial"), 0, "tree", window.leaf, None, 0, new.kind, new.v, new.body)

@@ -36,15 +36,15 @@ async def tool_outcome(
     agent: str = "",
     is_aborted: Callable[[], bool] = lambda: False,
 ) -> ToolReturned:
-    """Run the tool of `agent` and return its result; a failure is returned as a result, too.
+    """Run the tool of `agent` and return its result; a failure is also returned as a result.
 
-    `is_aborted` returns, after a cancellation, whether the turn ends too.
+    After a cancellation, `is_aborted` returns whether the turn also ends.
     """
     return _tool_result(await _run(environment, open_tool, agent, is_aborted))
 
 
 async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
-    """Return the facts to which an approval of `agent`'s call `asked` is bound now."""
+    """Return the facts to which an approval of the call `asked` of `agent` is bound now."""
     if (refused := malformed_arguments(asked)) is not None:
         return Bound(problem=refused)
     spec = environment.tools.get(asked.name)
@@ -84,7 +84,7 @@ async def _run(
 async def _whole(
     environment: Environment, args: dict[str, object], handles: tuple[str, ...]
 ) -> dict[str, object]:
-    """Return `args` with each of `handles` replaced by its bytes, unless the content is erased."""
+    """Return `args` with the bytes in place of each of `handles`, except erased contents."""
     found: dict[str, bytes] = {}
     for handle in handles:
         with contextlib.suppress(EntryNotFound):
@@ -121,7 +121,7 @@ def _if_unchanged(spec: ToolSpec, approved: str, args_hash: str, agent: str) -> 
 
 
 def _tool_result(run: ToolRun) -> ToolReturned:
-    """Return `run` in the machine's form; if its text was cut, the full text is stored."""
+    """Return `run` in the machine's form; if its text is cut, the full text is stored."""
     text, whole = run.output.text, None
     media, contents = _store_media(run.output.media)
     text, embedded = stored_text(text)
@@ -149,7 +149,7 @@ def _tool_result(run: ToolRun) -> ToolReturned:
 def _store_media(
     media: Sequence[MediaPart | InlineMedia],
 ) -> tuple[tuple[MediaPart, ...], tuple[bytes, ...]]:
-    """Return `media` as handles, and the contents to be stored under them, each once."""
+    """Return `media` as handles, and the contents to store under these handles, each once."""
     contents = dict.fromkeys(part.content for part in media if isinstance(part, InlineMedia))
     parts = (media_part(part) if isinstance(part, InlineMedia) else part for part in media)
     return tuple(parts), tuple(contents)

@@ -1,8 +1,8 @@
 """The stored content that a tool can read: media in its session's messages, and truncated outputs.
 
-Knowing a handle gives no access. The log itself must reference the handle: as a part of a message
-on the branch, or as the full output of a tool. A handle that only occurs in a text is not such a
-reference.
+Knowing a handle does not give access to its content. The log itself must reference the handle: as a
+part of a message on the branch, or as the full output of a tool. A handle that only occurs in a
+text is not such a reference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _WHO = "read_media"
 async def read_content(store: SessionStore, stream: StreamId, handle: str) -> bytes:
     """Return the content of `handle`, if the session `stream` references it.
 
-    Raises: ToolDenied if the session does not reference it; ToolError if the content is gone.
+    Raises: ToolDenied if the session does not reference `handle`; ToolError if the content no
+    longer exists.
     """
     if not await _is_held(store, stream, handle):
         raise ToolDenied(_WHO, "this session holds no such thing")

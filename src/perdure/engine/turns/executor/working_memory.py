@@ -1,7 +1,7 @@
 """Divide the token budget of a request between fixed texts, recalled texts and history.
 
 Instructions, tools and the new message are always sent whole. Recalled texts get at most a quarter
-of the budget. The history gets the rest, in whole exchanges.
+of the budget. The history gets the remaining tokens, in whole exchanges.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perdure.session.messages import Message, Part, TextPart, user
 def room_for(
     conversation: Conversation, model: str, max_tokens: int | None, around: int, scale: float
 ) -> int | None:
-    """Return the tokens for recalled texts; None: no limit is known.
+    """Return the tokens that recalled texts may use; None if no limit is known.
 
     Units: `around` are the tokens of instructions and tools. Raises: ContextOverflow if
     instructions, tools and the newest message of the user alone exceed `max_tokens`.
@@ -70,11 +70,11 @@ def smaller_block(
     scale: float,
     most: int | None,
 ) -> str | None:
-    """Return as much of `block`, made from `texts`, as fits with `prompt` into `most` tokens.
+    """Return as much of `block`, made from `texts`, as fits into `most` tokens with `prompt`.
 
     Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt. If the
-    limit is the model's window, recalled texts are also shortened in favour of the history, which
-    is compacted in time.
+    limit is the model's window, recalled texts are also shortened to leave room for the history,
+    which is compacted later.
     """
     if block is None or most is None or prompt.tokens + tokens_of(block, scale) <= most:
         return block
@@ -87,11 +87,11 @@ def smaller_block(
 def without_unanswered(
     prompt: Prompt, conversation: Conversation, scale: float, most: int
 ) -> Prompt:
-    """Return `prompt`; if it is too long, drop messages that got no answer before the new message.
+    """Return `prompt`; if it is too long, drop messages that had no answer before the new message.
 
-    The unanswered messages and the newest user message form one message. Its older parts are
-    dropped, oldest first, until all messages have at most `most` tokens. A summary and pinned
-    messages remain.
+    The unanswered messages and the newest user message form one message. The older parts of this
+    message are dropped, oldest first, until all messages have at most `most` tokens. A summary and
+    pinned messages are never dropped.
     """
     new = newest_message(conversation)
     if new is None or not prompt.messages or prompt.messages[-1].role != "user":
@@ -134,7 +134,7 @@ def _tokens_of_parts(parts: tuple[Part, ...], scale: float) -> int:
 
 
 def with_block(prompt: Prompt, block: str, scale: float) -> Prompt:
-    """Return `prompt` with `block` before its history."""
+    """Return `prompt` with the text `block` inserted before its history."""
     first, *rest = prompt.messages or (Message("user", ()),)
     opened = msgspec.structs.replace(first, parts=(TextPart(block), *first.parts))
     return msgspec.structs.replace(

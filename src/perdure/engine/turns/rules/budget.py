@@ -1,8 +1,7 @@
-"""Check the budget before a model call, and count the usage of calls without a provider's count.
+"""Check the budget before a model call, and count the usage that a provider did not report.
 
-Every ``model_called`` of a turn is written by `intend`, so no call and no attempt bypasses the
-budget. The check uses the maximum cost of the call: its whole request, and the longest allowed
-answer.
+`intend` writes every ``model_called`` of a turn, so no call and no attempt bypasses the budget. The
+check uses the maximum cost of the call: its whole request, and the longest allowed answer.
 """
 
 from __future__ import annotations
@@ -28,7 +27,10 @@ SummaryOutcome = inputs.Summarised | inputs.NothingToSummarise | inputs.CallFail
 
 
 class Overrun(msgspec.Struct, frozen=True):
-    """A call may exceed the limit. Units: micro-cents; `estimate` None: unknown."""
+    """A model call that may exceed the limit.
+
+    Units: micro-cents; `estimate` is None if the cost is unknown.
+    """
 
     limit: int
     estimate: int | None
@@ -92,7 +94,7 @@ def _warn_once(scribe: Scribe, model: str, overrun: Overrun) -> None:
 
 
 def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
-    """Return the text for a person about a call that was not made."""
+    """Return the text that tells a person about a call that was not made."""
     limit = in_dollars(overrun.limit)
     if overrun.estimate is None:
         return (
@@ -109,7 +111,7 @@ def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
 def estimated_usage(
     model: str, input_tokens: int | None, partial: Message | None, config: TurnConfig
 ) -> Usage | None:
-    """Return the usage of a call that ended uncounted: its request and its partial answer.
+    """Return the usage of a call that ended without a count: its request and its partial answer.
 
     Shape: None if both are unknown.
     """

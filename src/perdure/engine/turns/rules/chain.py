@@ -18,28 +18,28 @@ from perdure.models.retry import next_wait
 
 
 class Again(msgspec.Struct, frozen=True):
-    """Retry the same model. Units: seconds from now."""
+    """Retry the same model. Units: the time to wait, in seconds from now."""
 
     wait_s: float
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """Call another model of the chain, at once."""
+    """Call another model of the chain at once."""
 
     link: int
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """No remaining model can help."""
+    """No other model of the chain can help."""
 
 
 Course = Again | Advance | GiveUp
 
 
 def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) -> int | None:
-    """Return the first model after place `after` that can be called now; None if none can.
+    """Return the first model after the position `after` that can be called now, or None.
 
-    An agent's only model is always called: there is no alternative.
+    If an agent has only one model, the model is always called, because there is no alternative.
     """
     chain = config.chain
     if len(chain) == 1:
@@ -56,7 +56,10 @@ def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) ->
 
 
 def parked_until(error: ModelError, config: TurnConfig, at: int) -> int | None:
-    """Return the end of the pause of `error`'s provider, if any. Units: Unix milliseconds."""
+    """Return the end of the pause that `error` sets for its provider; None if it sets none.
+
+    Units: Unix milliseconds.
+    """
     if not isinstance(error, RateLimited) or len(config.chain) == 1:
         return None
     return at + max(PARK_MS, round((error.retry_after_s or 0) * 1000))

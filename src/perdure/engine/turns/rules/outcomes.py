@@ -213,7 +213,7 @@ def _model_finished(
 def _end_or_go_without(
     scribe: Scribe, call: OpenCall, error: ModelError, config: TurnConfig
 ) -> None:
-    """End the turn after the last attempt; continue if only a summary failed."""
+    """End the turn after the last attempt; if only a summary failed, continue without it."""
     if call.purpose == "summary":
         call_model(scribe, config)  # the context is trimmed instead
         return
@@ -250,7 +250,7 @@ def on_summary(scribe: Scribe, happened: inputs.Summarised, config: TurnConfig) 
 def nothing_to_summarise(
     scribe: Scribe, happened: inputs.NothingToSummarise, config: TurnConfig
 ) -> None:
-    """Call the model with the whole context: nothing can leave it."""
+    """Call the model with the whole context, because no message can leave it."""
     call = open_call(scribe)
     reason = "nothing can leave the context"
     nothing = ModelFinished(error=reason, error_code="nothing_to_compact", model=call.model)
@@ -283,7 +283,7 @@ def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> No
 
 
 def _abort_tools(scribe: Scribe, happened: inputs.Aborted) -> None:
-    """Answer the open calls; use the results of the calls that had already ended."""
+    """Answer the open calls; for calls that had already ended, use their results."""
     ran = "The turn was aborted while the tool ran; it may have taken effect in part."
     below = happened.delegated
     while (run := scribe.state.open_tool) is not None:
@@ -340,7 +340,7 @@ def _abort_call(scribe: Scribe, happened: inputs.Aborted) -> None:
 
 
 def _note_partial(scribe: Scribe, call: OpenCall, partial: Message | None) -> None:
-    """Store the part of a cut answer as a side entry."""
+    """Store the received part of an interrupted answer as a side entry."""
     if partial is not None and call.purpose == "answer":
         scribe.side(interrupted_by(partial), call.seq)
 

@@ -42,7 +42,7 @@ def call_model(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def _call(scribe: Scribe, config: TurnConfig) -> None:
-    """Call a model for an answer, or first for a summary if the context is too large."""
+    """Call a model for an answer; if the context is too large, call it for a summary first."""
     state = scribe.state
     if is_compaction_due(state, config):
         call_for_summary(scribe, config, state.calls + 1)
@@ -90,7 +90,7 @@ def attempt_again(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def open_call(scribe: Scribe) -> OpenCall:
-    """Return the model call the turn waits for."""
+    """Return the model call that the turn waits for."""
     call = scribe.state.open_call
     assert call is not None
     return call
@@ -131,7 +131,7 @@ def start_tools(scribe: Scribe, config: TurnConfig) -> None:
 def has_begun(
     scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck, config: TurnConfig
 ) -> bool:
-    """Start `call` or ask about it, as `ruling` says; return False if it was refused."""
+    """Start `call` or ask about it, according to `ruling`; return False if it was refused."""
     if ruling.decision == "refuse":
         code, text = ruling.error_code or ToolDenied.code, ruling.text
         malformed = malformed_arguments(call)
@@ -150,11 +150,11 @@ def has_begun(
 
 
 def start_beside(scribe: Scribe, config: TurnConfig) -> None:
-    """Start read-only calls that can run parallel to the open ones, up to `SIDE_BY_SIDE` in all.
+    """Start read-only calls that can run in parallel with the open calls, up to `SIDE_BY_SIDE`.
 
-    These calls only read, can be repeated, and need no approval. Their order therefore does not
-    matter. Their tools are coroutine functions, because other functions would use the threads that
-    commits need.
+    These calls only read, can be repeated, and need no approval. So their order does not matter.
+    Their tools are coroutine functions, because other functions would use the threads that commits
+    need.
     """
     opened = scribe.state.open_tool
     if opened is None or not _allows_beside(opened.started, config):
@@ -235,7 +235,7 @@ def wind_up(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def _output_problem(state: TurnState, config: TurnConfig) -> str | None:
-    """Return the error of an answer that does not fit the agent's output; None: no error."""
+    """Return why an answer does not match the agent's output type; None if it matches."""
     if config.output_problem is None or state.answer is None or state.ends_session:
         return None
     return config.output_problem(state.answer.text)

@@ -1,4 +1,4 @@
-"""The questions a turn asks people, each bound to its exact subject."""
+"""The questions that a turn asks people, each bound to the exact subject of the question."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def args_hash(args: dict[str, object]) -> str:
 
 
 def ask_how_to_go_on(scribe: Scribe, call_seq: int) -> None:
-    """Ask how to continue an answer that was cut off by the death of its process."""
+    """Ask how to continue an answer that was interrupted because its process died."""
     question = Question(
         topic="interrupted",
         text="perdure was stopped in the middle of an answer. How shall the turn go on?",
@@ -70,7 +70,7 @@ def approval_digest(question: Question) -> str:
 
 
 def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck) -> None:
-    """Ask a person to decide about a call before it begins, as a policy requires."""
+    """Ask a person to decide about a call before the call begins, as a policy requires."""
     bound = ruling.bound
     usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")
     question = Question(
@@ -94,7 +94,7 @@ def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck
 def ask_to_spend(scribe: Scribe, model: str, limit: int, estimate: int | None, step: int) -> None:
     """Ask to spend more than `limit`; `step` is the proposed increase of the limit.
 
-    Units: micro-cents; `estimate` None: the price of `model` is unknown.
+    Units: micro-cents; `estimate` is None if the price of `model` is unknown.
     """
     spent = scribe.state.spent.cost_microcents
     if estimate is None:

@@ -1,8 +1,8 @@
-"""Write the entries of a step, and fold each entry as it is written.
+"""Write the entries of a step, and apply each entry to the state when it is written.
 
-So a step always decides on the state that the log will have, and its result is by construction the
-fold of its entries. The ids of new entries are known in advance, because the runner appends them
-only at the expected place (``expected_head``).
+So a step always decides on the state that the log will have, and its result always equals the state
+computed from its entries. The ids of new entries are known in advance, because the runner appends
+the entries only at the expected position (``expected_head``).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NO_BOUNDS: Mapping[int, Bound] = {}
 class Scribe:
     """Collects the entries of one step.
 
-    Units: `at` is Unix milliseconds; a question expires `question_expires_s` seconds after it.
+    Units: `at` is Unix milliseconds; a question expires `question_expires_s` seconds after `at`.
     `bounds` maps pending calls to the facts to which their approvals are bound, if these facts were
     read. The key is the index of the call in `state.pending`, counted from the end.
     """
@@ -89,7 +89,7 @@ class Scribe:
         return ruling
 
     def side(self, body: SideBody, about: EntryId | int | None = None) -> EntryId:
-        """Write a side entry about an entry (an id, or a seq of this stream)."""
+        """Write a side entry about another entry (an id, or a seq of this stream)."""
         about_id = entry_id(self.state.stream, about) if isinstance(about, int) else about
         body = _sign(body, self.state)
         if isinstance(body, Question) and self._question_expires_s is not None:

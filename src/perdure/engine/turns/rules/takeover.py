@@ -1,8 +1,8 @@
 """Rules for taking over the turn of another process, and for a person's answers.
 
-An intent without an outcome is never simply repeated. A model call follows the turn's
-``on_interrupt``; a tool follows its own ``on_unknown``. A tool run whose connection broke is also
-such an intent, although no process died.
+An intent without an outcome is never just repeated. For a model call, the turn's ``on_interrupt``
+decides; for a tool, its own ``on_unknown`` decides. A tool run whose connection broke is also an
+intent without an outcome, although no process died.
 """
 
 from __future__ import annotations
