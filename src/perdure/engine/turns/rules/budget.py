@@ -68,7 +68,7 @@ def _summary_usage(tokens: int, config: TurnConfig) -> Usage:
 
 
 def intend(scribe: Scribe, called: ModelCalled, config: TurnConfig) -> None:
-    """Write the intent of a model call; if it may exceed the budget, do as the budget says."""
+    """Write the intent of a model call; if it may exceed the budget, apply the budget's rule."""
     state = scribe.state
     overrun = overrun_of(called, config, state.spent, state.limit_microcents)
     is_known = overrun is not None and overrun.estimate is not None
@@ -123,7 +123,7 @@ def estimated_usage(
 
 
 def lost_usage(call: OpenCall, partial: Message | None, config: TurnConfig) -> Usage | None:
-    """Return the usage of a call whose process died: the call may have been made, so it counts."""
+    """Return the usage of a call whose process died; it counts, since it may have been made."""
     return estimated_usage(call.model, call.tokens_estimated, partial, config)
 
 

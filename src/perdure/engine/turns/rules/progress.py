@@ -242,7 +242,7 @@ def _output_problem(state: TurnState, config: TurnConfig) -> str | None:
 
 
 def _refuse_output(scribe: Scribe, config: TurnConfig, problem: str) -> None:
-    """Ask the model to correct its answer; end the turn after too many answers that do not fit."""
+    """Ask the model to correct its answer; end the turn after too many unfit answers."""
     scribe.side(OutputRefused(problem), scribe.state.answer_id)
     limit = config.limits.max_correctable_rounds
     if scribe.state.refused_answers > limit:

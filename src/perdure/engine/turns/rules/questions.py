@@ -65,7 +65,7 @@ def _short_argument(shown: dict[str, object]) -> str:
 
 
 def approval_digest(question: Question) -> str:
-    """Return the hash of the arguments and the bound that an answer to `question` approves."""
+    """Return the hash of what an answer to `question` approves: arguments and bound facts."""
     return digest_of(question.args_hash, question.bound)
 
 

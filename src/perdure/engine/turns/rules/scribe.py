@@ -126,7 +126,7 @@ class Scribe:
 
 
 def _sign(body: SideBody, state: TurnState) -> SideBody:
-    """Return `body` with its agent: facts about an entry are in that entry alone."""
+    """Return `body` with its agent's name: facts about an entry are in that entry alone."""
     replace = msgspec.structs.replace
     match body:
         case ModelCalled() | Question(topic="approval"):
