@@ -111,7 +111,9 @@ def command_lines(permissions: Permissions) -> Iterator[str]:
     if not commands:
         yield NO_COMMANDS
         return
-    yield f"commands that may run: {'; '.join(map(safe, commands))}"
+    is_free = permissions.approval == "auto"
+    told = "commands that run without asking" if is_free else "commands that may be asked for"
+    yield f"{told}: {'; '.join(map(safe, commands))}"
     if permissions.allowed_command_globs:
         yield f"there {PATTERNS}"
 

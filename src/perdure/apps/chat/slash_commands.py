@@ -67,7 +67,7 @@ HELP = """/tree                  the tree of this session
 /memory QUESTION       find what earlier sessions say
 /agent                 the agent of this session, and its tools
 /approve [MODE]        when tools ask: plan, ask, accept-edits or auto
-/allow COMMAND         let the agent run a command, e.g. pytest tests/*
+/allow COMMAND         let the agent ask to run a command: pytest tests/*
 /export FILE           write FILE.html, FILE.md or FILE.jsonl;
                        --redact secrets,paths masks them
 /quit                  exit; the session can be resumed
