@@ -221,6 +221,30 @@ async def test_second_handle_on_a_file_in_one_process_gets_a_clear_error(tmp_pat
         assert [(await each).text for each in (chat.turn, second.turn)] == ["the end"] * 2
 
 
+async def test_second_chat_of_a_runtime_is_told_how_to_queue_its_message(address: str) -> None:
+    models = ScriptedModel([CALL, "the end", "the next"])
+    async with (
+        asyncio.timeout(60),
+        perdure.open(address) as store,
+        perdure.Runtime(store, [AGENT], models=models) as runtime,
+    ):
+        first = await runtime.start("desk", id="s")
+        second = await runtime.resume("s")
+        turn = first.send("go")
+        await turn.started()
+        told = r"another Chat of this session in this Runtime .* idempotency_key="
+        with pytest.raises(LeaseHeld, match=told):
+            await second.send("more")
+        queued = second.send("more", idempotency_key="1")
+
+        async def is_asked() -> bool:
+            return bool(await store.questions())
+
+        await until(is_asked)
+        await answer(runtime)
+        assert [(await each).text for each in (turn, queued)] == ["the end", "the next"]
+
+
 async def test_erased_session_ends_the_turn_that_follows_at_once(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,14 +87,30 @@ class LeafConflict(StoreError):
 
 
 class LeaseHeld(StoreError):
-    """Another process, or with `is_here` another handle of this process, runs a turn here."""
+    """Another process, or with `is_here` another handle of this process, runs a turn here.
+
+    With `is_beside` the other handle is a chat of the same runtime.
+    """
 
     code = "lease_held"
     retryable = True
 
-    def __init__(self, stream: str, owner: str, until: int, *, is_here: bool = False) -> None:
+    def __init__(
+        self,
+        stream: str,
+        owner: str,
+        until: int,
+        *,
+        is_here: bool = False,
+        is_beside: bool = False,
+    ) -> None:
         advice = "wait for its turn to end or stop it"
-        if is_here:
+        if is_beside:
+            advice = (
+                "another Chat of this session in this Runtime runs a turn: steer or follow_up adds "
+                "a message to it, and send(..., idempotency_key=...) waits for its end"
+            )
+        elif is_here:
             advice = (
                 "another Store or Runtime of this process runs a turn in it: wait for that turn, "
                 "or stop it there. Open a store once in a process, and share its Runtime"

@@ -76,10 +76,18 @@ def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
     return _lease_held(claim, lease.owner, lease.until)
 
 
-def _lease_held(claim: Claim, owner: str, until: int) -> LeaseHeld:
-    """Return the error for a lease of `owner`; its text says if that is the process of `claim`."""
+def _lease_held(
+    claim: Claim, owner: str, until: int, waiting: LeaseHolder | None = None
+) -> LeaseHeld:
+    """Return the error for a lease of `owner`; its text says if that is the process of `claim`.
+
+    `waiting` is the holder that did not get the lease.
+    """
     process, own = (name.rpartition(", ")[2] for name in (owner, claim.owner))
-    return LeaseHeld(claim.stream, owner, until, is_here=process == own)
+    with _LED_LOCK:
+        others = [each for each in _LED if each is not waiting and each.leads(claim.stream, owner)]
+    is_beside = owner == claim.owner and any(e.is_of(claim.store, claim.stream) for e in others)
+    return LeaseHeld(claim.stream, owner, until, is_here=process == own, is_beside=is_beside)
 
 
 def led_here(claim: Claim) -> LeaseHolder | None:
@@ -241,7 +249,7 @@ class LeaseHolder:
             return await taken(None)
         except LeaseHeld as held:
             if not self._is_left(held.owner):
-                raise _lease_held(self._claim, held.owner, held.until) from held
+                raise _lease_held(self._claim, held.owner, held.until, self) from held
             return await taken(held.owner)
 
     def _is_left(self, owner: str) -> bool:
