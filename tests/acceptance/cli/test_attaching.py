@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from pathlib import Path
+
 from tests.acceptance.cli.conftest import World
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_attached_files_are_listed_and_detached(world: World) -> None:
@@ -45,3 +51,24 @@ def test_mentioned_file_outside_the_folder_is_reported_as_outside(world: World) 
     ended = world.ok("chat", "-p", "see @../one.txt", "--cwd", "work")
     assert "@../one.txt is outside the folder; --attach ../one.txt attaches it" in ended.err
     assert "no such file" not in ended.err
+
+
+def test_new_session_reports_that_instructions_of_the_folder_are_not_read(world: World) -> None:
+    assert "not read" not in world.ok("chat", stdin="hello\n").out
+    (world.folder / "AGENTS.md").write_text("Use tabs.\n")
+    told = "AGENTS.md is not read: write @AGENTS.md in a message, or use an agent file"
+    assert world.ok("chat", stdin="hello\nagain\n").out.count(told) == 1
+    assert "not read" not in world.ok("chat", "--continue", stdin="hello\n").out
+    assert "not read" not in world.ok("chat", stdin="read @AGENTS.md\n").out
+
+
+def test_documented_command_makes_an_agent_of_the_instructions(world: World) -> None:
+    guide = (ROOT / "docs" / "guides" / "terminal-chat.md").read_text("utf-8")
+    (command,) = re.findall(r"```\n(mkdir -p \.perdure/agents\n.*?)perdure chat", guide, re.DOTALL)
+    (world.folder / "AGENTS.md").write_text("# Rules\n\nUse tabs: always.\n")
+    subprocess.run(["sh", "-c", command], cwd=world.folder, check=True)
+    file = ".perdure/agents/here.agent.yaml"
+    world.ok("chat", "--agent", file, "-m", "scripted:echo", "-p", "hello")
+    id = world.ok("sessions", "list", "--json").json[0]["id"]
+    context = world.ok("sessions", "context", id, "--json").json
+    assert context["system"].endswith("# Rules\n\nUse tabs: always.\n")

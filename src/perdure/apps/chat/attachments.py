@@ -130,6 +130,19 @@ def attach_mentioned(
     return Mentions(tuple(attached), tuple(one_line(each, _CELLS) for each in remarks))
 
 
+_INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
+"""Files with instructions that other programs read."""
+
+
+def unread_instructions(folder: Path, said: str) -> str | None:
+    """Return the remark about instructions in `folder`; None without, and if `said` names them."""
+    found = [name for name in _INSTRUCTIONS if (folder / name).is_file()]
+    if not found or any(is_mentioned(name, said) for name in found):
+        return None
+    told = f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'} not read"
+    return f"{told}: write @{found[0]} in a message, or use an agent file (perdure chat --agent)"
+
+
 def is_mentioned(name: str, text: str) -> bool:
     """Whether `text` names the file `name` as ``@name``; ``@name.md`` is another file."""
     return _mention_of(name).search(text) is not None

@@ -12,7 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from perdure.apps.chat.attachments import Attached, attach, attach_mentioned, message_with
+from perdure.apps.chat.attachments import (
+    Attached,
+    attach,
+    attach_mentioned,
+    message_with,
+    unread_instructions,
+)
 from perdure.apps.chat.permissions import TypedPermissions
 from perdure.apps.chat.questions import Asked, Given, pending_questions
 from perdure.apps.chat.session import AnswerOptions, Resumed
@@ -215,6 +221,8 @@ class Conversation:
                 await chat.session.append_many(self._unsent)
                 self._unsent.clear()
             await tell_begun(chat, self._display.teller)
+            if told := unread_instructions(self.folder, text):
+                self.remark(told)
         if told := pasted_remark(text, chat):
             self.remark(told)
         self._drop_sent(attached)
