@@ -88,7 +88,9 @@ _CUT_OFF = {
     False: "the event loop ended before the message to session %s was stored: await the turn, or "
     "use `async with perdure.Runtime(...)`, which waits for it",
 }
-"""Warnings for a turn that its program left; by whether its message is stored."""
+"""Log lines for a turn that its program left, by whether its message is stored.
+
+Not warnings: Python prints those on stderr, and a fault must print nothing there."""
 
 _log = logging.getLogger(__name__)
 
@@ -329,7 +331,7 @@ class Turn(Generic[OutputT]):
         if task.cancelled() and not self._is_stopped:
             is_stored = begun.done() or self._signals.stored.done()
             session = "" if self._waits is None else self._waits.session
-            _log.warning(_CUT_OFF[is_stored], session)
+            _log.info(_CUT_OFF[is_stored], session)
         if begun.done():
             return
         if error is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import re
 import traceback
 import weakref
@@ -215,7 +216,9 @@ def test_every_failure_of_a_turn_is_documented() -> None:
     assert sorted(named) == sorted(get_args(TurnFailure))
 
 
-def test_turn_that_its_program_leaves_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_turn_that_its_program_leaves_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "perdure.client.agents.turn")
+
     async def leave(*, is_begun: bool) -> None:
         store = await open_store("memory:")
         runtime = Runtime(store, [Agent("a", model="test:x")], models=ScriptedModel(["Hello"]))
