@@ -43,7 +43,7 @@ class InputLimits(ShortRepr, frozen=True, forbid_unknown_fields=True, omit_defau
         64 * 1024 * 1024
     )
     import_folders: Annotated[
-        _Count, Meta(description="Entries of a folder of flows that an import scans.")
+        _Count, Meta(description="The number of files and folders that an import of flows scans.")
     ] = 100_000
     template_bytes: Annotated[
         _Count,
@@ -53,16 +53,16 @@ class InputLimits(ShortRepr, frozen=True, forbid_unknown_fields=True, omit_defau
         ),
     ] = 4 * 1024 * 1024
     glob_characters: Annotated[_Count, Meta(description="A glob pattern in a tool call.")] = 1_000
-    mcp_tools: Annotated[_Count, Meta(description="Tools of one MCP server.")] = 500
+    mcp_tools: Annotated[_Count, Meta(description="The number of tools of one MCP server.")] = 500
     mcp_schema_parts: Annotated[
-        _Count, Meta(description="Parts of the schema of one tool of an MCP server.")
+        _Count, Meta(description="The number of parts in the schema of one tool of an MCP server.")
     ] = 2_000
     mcp_server_parts: Annotated[
-        _Count, Meta(description="Parts of all schemas of one MCP server.")
+        _Count, Meta(description="The number of parts in all schemas of one MCP server.")
     ] = 50_000
     mcp_schema_depth: Annotated[
         Annotated[int, Meta(ge=1, le=64)],
-        Meta(description="Levels of the schema of a tool of an MCP server."),
+        Meta(description="The number of nested levels in the schema of a tool of an MCP server."),
     ] = 16
     mcp_answer_bytes: Annotated[
         _Count, Meta(description="One answer of an MCP server, or one line of its program.")
@@ -72,7 +72,7 @@ class InputLimits(ShortRepr, frozen=True, forbid_unknown_fields=True, omit_defau
     ] = 64 * 1024 * 1024
     model_silence_s: Annotated[
         Annotated[float, Meta(gt=0, le=86_400)],
-        Meta(description="How long a model's provider may be silent in an answer."),
+        Meta(description="How long a model's provider may send no data during an answer."),
     ] = 600.0
 
     def __post_init__(self) -> None:

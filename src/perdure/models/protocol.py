@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Protocol
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.messages import Message, StopReason, Usage
 
 TimeoutS = Annotated[float, Meta(gt=0, le=86_400)]
@@ -35,7 +36,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
 
 
-class ModelRequest(msgspec.Struct, frozen=True):
+class ModelRequest(ShortRepr, frozen=True):
     """One call of a model (``provider:name``).
 
     Shape: `messages` are valid for every provider (``context.validity``): user and assistant
