@@ -129,17 +129,24 @@ def checked_callback(callback: C, argument: str, point: str | None = None) -> C:
 
 
 def _problem_of(callback: Any) -> str | None:
-    if inspect.isgeneratorfunction(callback) or inspect.isasyncgenfunction(callback):
+    if _yields(callback):
         return "yields, but it has to return"
     try:
         signature = inspect.signature(callback)
-    except ValueError:  # some functions in C have none
-        return None
+    except (TypeError, ValueError):  # some functions in C and mocks of functions have none
+        return None if callable(callback) else "is not a function"
     try:
         signature.bind(None)
     except TypeError:
         return f"takes {signature}, but it is called with one argument"
     return None
+
+
+def _yields(callback: Any) -> bool:
+    try:
+        return inspect.isgeneratorfunction(callback) or inspect.isasyncgenfunction(callback)
+    except TypeError:  # ``Mock(spec=function)``: the flags of its code are a Mock, too
+        return False
 
 
 def _class_of(point: str | None) -> str:

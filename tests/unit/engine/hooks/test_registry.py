@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from typing import Any, cast
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -78,6 +79,7 @@ def takes_rest(*points: HookPoint, is_told: bool = False) -> None: ...
         (takes_none, "takes () -> 'None', but it is called with one argument"),
         (takes_two, "takes (call: 'ToolCall', output: 'ToolOutput') -> 'None', but it is called "),
         (yields, "yields, but it has to return"),
+        (5, "is not a function"),
     ],
 )
 def test_hook_of_wrong_signature_is_rejected_when_given(hook: Any, told: str) -> None:
@@ -89,10 +91,10 @@ def test_hook_of_wrong_signature_is_rejected_when_given(hook: Any, told: str) ->
 
 def test_hook_of_any_signature_that_takes_the_point_is_accepted() -> None:
     hooks, seen = Hooks(), list[HookPoint]()
-    accepted: tuple[Any, ...] = (takes_rest, failing, seen.append, print, Block)
+    accepted: tuple[Any, ...] = (takes_rest, failing, seen.append, print, Block, Mock(spec=failing))
     for hook in accepted:
         hooks.on("tool_result", hook)
-    assert len(hooks.at("tool_result")) == 5
+    assert len(hooks.at("tool_result")) == len(accepted)
 
 
 async def test_failing_hook_is_skipped_and_reported(
