@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -262,8 +263,24 @@ def _parts_of(value: object) -> list[object]:
     return list(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else [value]
 
 
-def _text_of(value: object) -> str:
-    return value if isinstance(value, str) else json_of(value).decode()
+def _text_of(name: str, value: object) -> str:
+    """Return `value` as text. Raises: ToolError for bytes or media anywhere in it."""
+    if isinstance(value, str):
+        return value
+    text = json_of(value).decode()
+    plain = msgspec.to_builtins(
+        value,
+        builtin_types=(bytes, bytearray, memoryview),
+        str_keys=True,
+        enc_hook=lambda _: None,  # a pydantic model has its own JSON form, without bytes
+    )
+    json.dumps(plain, default=partial(_refuse_bytes, name))
+    return text
+
+
+def _refuse_bytes(name: str, _: object) -> None:
+    reason = "return perdure.media(...) of them, alone or in a list with texts, or text"
+    raise ToolError(name, f"it returned bytes: {reason}")
 
 
 def _output_of(name: str, value: object) -> ToolOutput:
@@ -274,16 +291,16 @@ def _output_of(name: str, value: object) -> ToolOutput:
     if isinstance(value, str):
         return ToolOutput(value)
     found = _parts_of(value)
-    if any(isinstance(each, bytes | bytearray | memoryview) for each in found):
-        raise ToolError(name, "it returned bytes: return perdure.media(...) of them, or text")
     media = [each for each in found if isinstance(each, InlineMedia | MediaPart)]
     try:
         if media:
             texts = [
-                _text_of(each) for each in found if not isinstance(each, InlineMedia | MediaPart)
+                _text_of(name, each)
+                for each in found
+                if not isinstance(each, InlineMedia | MediaPart)
             ]
             return ToolOutput("\n".join(texts or [each.mime_type for each in media]), media=media)
-        return ToolOutput(json_of(value).decode())
+        return ToolOutput(_text_of(name, value))
     except (TypeError, ValueError) as error:
         told = "the result of the tool %s cannot be written as JSON"
         log_failure(_log, error, told, name, level=logging.WARNING)

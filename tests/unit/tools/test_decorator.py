@@ -25,6 +25,11 @@ class Answer:
     number: int
 
 
+@dataclasses.dataclass
+class Holder:
+    held: object
+
+
 async def result_of(declared: FunctionTool[..., object], **args: object) -> str:
     return (await declared.run(tool_call_of(declared.name, **args))).text
 
@@ -165,7 +170,19 @@ async def test_returned_media_are_sent_as_media(value: object, text: str) -> Non
     assert (output.text, output.media) == (text, (PICTURE,))
 
 
-@pytest.mark.parametrize("value", [b"abc", ["a", b"abc"]])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"abc",
+        ["a", b"abc"],
+        [PICTURE, {"a": memoryview(b"abc")}],
+        {"a": [bytearray(b"abc")]},
+        Holder(b"abc"),
+        {"a": PICTURE},
+        [[PICTURE]],
+        Holder(PICTURE),
+    ],
+)
 async def test_returned_bytes_are_reported_with_the_remedy(value: object) -> None:
     @tool(effect="read")
     async def chart() -> object:
