@@ -198,23 +198,23 @@ class Transcript(msgspec.Struct, frozen=True):
 
 def without_tools(transcript: Transcript) -> Transcript:
     """Return `transcript` without tool calls and results, and without the lines of nothing else."""
-    replace = msgspec.structs.replace
     told: list[TranscriptLine] = []
     renumbered: dict[int | None, int | None] = {None: None}  # a dropped line: to the one above it
+    kept: dict[int, int] = {}
     for line in transcript.lines:
         pieces = tuple(each for each in line.pieces if not isinstance(each, Called | Result))
         above = renumbered.get(line.parent)
         if line.pieces and not pieces and not line.error:
             renumbered[line.number] = above
             continue
-        renumbered[line.number] = len(told)
-        told.append(replace(line, pieces=pieces, parent=above, number=len(told)))
-    lines = (
-        each if each.first_kept is None else replace(each, first_kept=renumbered[each.first_kept])
-        for each in told
-    )
+        first = line.first_kept
+        if first is not None:  # of a dropped line: the next one on the branch that is left
+            after = (each.number for each in transcript.branch(line.parent) if each.number >= first)
+            first = next((kept[number] for number in after if number in kept), None)
+        kept[line.number] = renumbered[line.number] = len(told)
+        told.append(_with(line, pieces=pieces, parent=above, number=len(told), first_kept=first))
     leaf = renumbered.get(transcript.leaf)
-    return Transcript(transcript.facts, tuple(lines), leaf)
+    return Transcript(transcript.facts, tuple(told), leaf)
 
 
 def without_instructions(transcript: Transcript) -> Transcript:

@@ -73,6 +73,20 @@ def test_transcript_without_tools_keeps_what_people_and_models_said() -> None:
     )
 
 
+def test_compaction_without_tools_names_the_next_line_that_is_left() -> None:
+    making = Making()
+    making.say(user("Mend it."))
+    kept = making.say(assistant(tool_call("c", "read", {"path": "t.py"})))
+    making.say(tool_result("c", "1"), assistant("Read."), Compaction("sum", first_kept=kept))
+    making.say(assistant(tool_call("d", "read", {"path": "u.py"})))
+    kept = making.say(tool_result("d", "2"))
+    making.say(Compaction("all", first_kept=kept))
+    told = without_tools(transcript_of(making.made())).lines
+    kinds = [(line.role, line.first_kept) for line in told]
+    first, last = ("compaction", 1), ("compaction", None)
+    assert kinds == [("user", None), ("assistant", None), first, last]
+
+
 def test_markdown_header_uses_the_singular_for_one_message() -> None:
     making = Making()
     making.say(user("Alone."))
