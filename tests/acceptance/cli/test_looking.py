@@ -538,6 +538,13 @@ def test_read_of_a_role_prints_only_its_messages(imported: World) -> None:
     assert imported.run("sessions", "read", SAMPLE_ID, "--role", "me").code == 2
 
 
+def test_read_of_a_role_without_messages_says_so(world: World) -> None:
+    world.ok("chat", "-p", "one")
+    id = world.ok("sessions", "list", "--json").json[0]["id"]
+    told = world.ok("sessions", "read", id, "--role", "tool").out
+    assert told == "The current branch has no messages of the role tool.\n"
+
+
 def test_read_in_a_terminal_uses_the_pager(imported: World) -> None:
     pager = imported.folder / "pager"
     pager.write_text("#!/bin/sh\nsed 's/^/paged: /' > paged.txt\n")

@@ -115,6 +115,8 @@ async def read(
     elif found:
         lines = transcript.transcript_lines(found, handle.id, out_style(), before)
         pager.show_in_pager(chain(lines, transcript.cut_lines(cut, out_style())))
+    elif selection.role is not None:
+        show(f"The current branch has no messages of the role {selection.role}.")
     else:
         show("This session has no messages yet.")
 
