@@ -134,7 +134,7 @@ def _problem_of(callback: Any) -> str | None:
     try:
         signature = inspect.signature(callback)
     except (TypeError, ValueError):  # some functions in C and mocks of functions have none
-        return None if callable(callback) else "is not a function"
+        return None
     try:
         signature.bind(None)
     except TypeError:
