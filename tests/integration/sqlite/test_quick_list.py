@@ -80,6 +80,36 @@ async def test_quick_list_of_a_closed_store_equals_its_list_and_creates_no_file(
             assert files_in(path.parent) == before
 
 
+async def test_quick_list_through_a_link_to_an_open_store_equals_its_list(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await create(store, header("a"), said())
+    await store.close()
+    again = await open_store()
+    await create(again, header("b"), said())
+    (path.parent / "links").mkdir()
+    link = path.parent / "links" / "link.db"
+    link.symlink_to(path)
+    quick, listed = await both(again, link, None)
+    assert quick == listed
+
+
+async def test_quick_list_during_a_change_without_a_log_returns_none(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await create(store, header("a"), said())
+    await store.close()
+    with raw_database(path) as db:  # as maintenance that has the file alone
+        db.execute("PRAGMA journal_mode = DELETE")
+        db.execute("BEGIN EXCLUSIVE")
+        db.execute("DELETE FROM entry")
+        assert path.with_name(f"{path.name}-journal").exists()
+        assert quick_list(path, "default", limit=LIMIT, query=None) is None
+        db.execute("ROLLBACK")
+
+
 @pytest.mark.parametrize("missing", ["file", "folder", "namespace", "index of the log", "version"])
 async def test_quick_list_of_an_unusual_file_returns_none(
     missing: str, open_store: Opener, path: Path

@@ -51,11 +51,15 @@ def _read_only_address(path: Path) -> str | None:
     """Return the URI with which SQLite only reads the file; None if there is no such URI."""
     if not path.is_file():
         return None
-    has_log, has_index = (path.with_name(path.name + end).exists() for end in ("-wal", "-shm"))
-    if has_log and not has_index:
-        return None  # left by a killed process: reading it would create the index
-    # Without a log no process has the file open, so nothing changes it now.
-    return path.absolute().as_uri() + ("?readonly_shm=1" if has_log else "?immutable=1")
+    file = path.resolve()  # SQLite writes the logs beside the file, not beside a link to it
+    has_log, has_index, has_journal = (
+        file.with_name(file.name + end).exists() for end in ("-wal", "-shm", "-journal")
+    )
+    if has_journal or (has_log and not has_index):
+        return None  # maintenance writes the file now; or a killed process left it unfinished
+    # Without a log and a journal no process writes the file: a store that is open has a log, and
+    # maintenance that has the file alone writes a journal first.
+    return file.as_uri() + ("?readonly_shm=1" if has_log else "?immutable=1")
 
 
 def _newest(
