@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain, repeat
 from typing import TypeGuard
 
@@ -173,22 +174,25 @@ class SessionReader:
 
     async def find(self, prefix: str) -> EntryId:
         number = prefix.removeprefix(SHARED)
-        if number == prefix:
-            try:
+        if number != prefix:
+            return await self._shared(number)
+        if is_number(prefix):
+            with suppress(EntryNotFound):
                 return await self.log.find_entry(self.id, prefix)
-            except EntryNotFound:
-                if not is_number(prefix):
-                    return await self._labelled(prefix)
-        return await self._shared(number)
+            return await self._shared(prefix)
+        with suppress(EntryNotFound):
+            return await self.log.resolve(self.id, prefix)
+        return await self._labelled(prefix) or await self.log.find_entry(self.id, prefix)
 
-    async def _labelled(self, label: str) -> EntryId:
-        """Return the entry with this label. Raises: EntryNotFound, AmbiguousId."""
+    async def _labelled(self, label: str) -> EntryId | None:
+        """Return the entry with this label. Raises: AmbiguousId."""
         found = [entry for entry, text in (await self.labels()).items() if text == label]
         if len(found) > 1:
-            raise AmbiguousId(label, tuple(found))
-        if not found:
-            raise EntryNotFound(label, self.id)
-        return found[0]
+            own = f"{self.id}/"
+            shown = ", ".join(entry.removeprefix(own) for entry in found[:5])
+            told = f"{label!r} is the label of several entries ({shown}): use the number of one"
+            raise AmbiguousId(label, tuple(found), told=told)
+        return found[0] if found else None
 
     async def look(self) -> StreamState:
         """Read and cache the current state of the session."""

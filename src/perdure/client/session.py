@@ -242,7 +242,7 @@ class Session:
         return await self._reader.labels()
 
     async def find(self, prefix: str) -> EntryId:
-        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id, a prefix or a label.
+        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id, a label or a prefix, in order.
 
         Labels must be complete. All other calls require complete ids. Digits alone are a seq.
         Raises: EntryNotFound, AmbiguousId.

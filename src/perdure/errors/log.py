@@ -43,13 +43,18 @@ class FactNotFound(EntryNotFound):
 
 
 class AmbiguousId(SessionError):
-    """A prefix matches several ids."""
+    """A prefix matches several ids, or a label several entries.
+
+    `told` is the complete error message if a longer prefix is no remedy.
+    """
 
     code = "ambiguous_id"
 
-    def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
+    def __init__(
+        self, prefix: str, candidates: tuple[str, ...], *, told: str | None = None
+    ) -> None:
         shown = ", ".join(candidates[:5])
-        super().__init__(f"{prefix!r} is ambiguous: it matches {shown}; type more of it")
+        super().__init__(told or f"{prefix!r} is ambiguous: it matches {shown}; type more of it")
         self.prefix = prefix
         self.candidates = candidates
 

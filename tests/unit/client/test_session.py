@@ -397,10 +397,22 @@ async def test_find_resolves_a_label_of_one_entry(session: Session) -> None:
     with pytest.raises(EntryNotFound):
         await session.find("good")
     await session.label(two, "good start")
-    with pytest.raises(AmbiguousId, match="good start"):
+    with pytest.raises(AmbiguousId, match=r"'good start' .* \(0, 1\): use the number of one$"):
         await session.find("good start")
     await session.label(one, None)
     assert await session.find("good start") == two.id
+
+
+async def test_label_wins_over_the_beginning_of_a_foreign_id(session: Session) -> None:
+    names = ["c30d", "c3", "d4"]
+    texts = [user("one"), user("two"), user("three")]
+    one, two, three = await session.append_many(texts, aliases=names)
+    await session.label(three, "c30")
+    assert await session.find("c30") == three.id
+    await session.label(three, "c3")
+    assert await session.find("c3") == two.id
+    await session.label(three, f"{session.id}/0")
+    assert await session.find(f"{session.id}/0") == await session.find("c30") == one.id
 
 
 async def test_idempotency_key_is_bound_to_the_parent_too(store: Store) -> None:

@@ -213,7 +213,7 @@ class Session(Handle[AsyncSession]):
         """Return the label of each labelled entry of this session."""
 
     def find(self, prefix: str) -> EntryId:
-        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id, a prefix or a label.
+        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id, a label or a prefix, in order.
 
         Labels must be complete. All other calls require complete ids. Digits alone are a seq.
         Raises: EntryNotFound, AmbiguousId.
