@@ -7,8 +7,10 @@ stays open in the log and can be resumed.
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from perdure.apps.chat.permissions import NO_COMMANDS
@@ -84,13 +86,15 @@ def remark_moved(
         address = shlex.quote(safe(store.backend.address))
         remark(NOT_IN_FORCE.format(_WHY[withheld].format(address)))
     folder = chat.workspace.working_dir
-    if not Path(folder).is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - one that cannot be read is none
         remark(GONE.format(safe(folder), chat.id))
     elif recorded is not None and (is_first or Path(folder) != Path.cwd()):
-        if not Path(recorded).is_dir():
+        if not os.path.isdir(recorded):  # noqa: PTH112 - one that cannot be read is none
             remark(ELSEWHERE.format(safe(recorded), safe(folder)))
-        elif not Path(recorded).samefile(folder):
-            remark(BORROWED.format(safe(recorded), safe(folder)))
+            return
+        with suppress(OSError):  # one of them is gone since
+            if not Path(recorded).samefile(folder):
+                remark(BORROWED.format(safe(recorded), safe(folder)))
 
 
 async def remark_unpriced(runtime: Runtime, agent: Agent, caps: Agent) -> None:

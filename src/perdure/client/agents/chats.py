@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -118,7 +118,7 @@ def _changes_text(snapshot: Mapping[str, object], today: Agent | None, tools: To
 
 
 def _folder_text(folder: str) -> str:
-    if Path(folder).is_dir():
+    if os.path.isdir(folder):  # noqa: PTH112 - one that cannot be read is none
         return ""
     return f"its folder {folder!r} does not exist: resume it with a workspace to move it"
 

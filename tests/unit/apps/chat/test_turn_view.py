@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 import perdure
 from perdure.apps.chat.questions import Asked, Given, pending_questions
-from perdure.apps.chat.turn_view import show_turn
+from perdure.apps.chat.turn_view import remark_moved, show_turn
 from perdure.apps.terminal.event_lines import QuietTeller
 from perdure.testing import ScriptedModel
 from tests.fakes.chats import until
@@ -42,3 +46,15 @@ async def test_pending_question_also_in_turn_events_is_asked_once() -> None:
     assert reply is not None
     assert reply.text == "Done."
     assert asked == [pending[0].id]
+
+
+async def test_remark_for_a_recorded_folder_that_cannot_be_read_names_the_folder_of_the_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = f"/{'x' * 300}"  # the system refuses to look for so long a name
+    agent = perdure.Agent("a", model="scripted:echo")
+    async with perdure.open("memory:") as store, perdure.Runtime(store, [agent]) as runtime:
+        chat = await runtime.start("a", workspace=perdure.Workspace(str(tmp_path)))
+        remark_moved(store, chat, None, recorded, is_first=True)
+    told = " ".join(capsys.readouterr().err.split())
+    assert "does not exist here: its tools work in" in told
