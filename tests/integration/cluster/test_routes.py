@@ -13,10 +13,11 @@ import pytest
 import perdure
 from perdure import Runtime
 from perdure.apps.cli.exits import USAGE
+from perdure.apps.cli.store_options import CommonOptions, nothing_found
 from perdure.apps.maintenance.backup import back_up
 from perdure.apps.maintenance.commands import planned_migration
 from perdure.blocking import open as open_blocking
-from perdure.errors import ConfigError, StoreUnavailable
+from perdure.errors import ConfigError, SessionNotFound, StoreUnavailable
 from tests.acceptance.server.test_serve import PROGRAM, serving, signed_in
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.worker_program import HELPER
@@ -60,8 +61,12 @@ def sessions_in(address: str, namespace: str) -> set[str]:
 
 
 def place_in_big(routes: str, namespace: str) -> None:
+    change_routes(routes, '"b"]', f'"b", "{namespace}"]')
+
+
+def change_routes(routes: str, old: str, new: str) -> None:
     file = Path(routes.removeprefix("routes:///"))
-    file.write_text(file.read_text().replace('"b"]', f'"b", "{namespace}"]'))
+    file.write_text(file.read_text().replace(old, new))
 
 
 def perdure_command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -97,6 +102,19 @@ def test_environment_defines_routes_for_programs_and_commands(
     listed = perdure_command("sessions", "list", "--namespace", "b")
     assert "in-b" in listed.stdout, listed.stderr
     assert "in-b" not in perdure_command("sessions", "list").stdout
+
+
+async def test_missing_session_is_named_where_the_default_namespace_cannot_be_opened(
+    routes: str,
+) -> None:
+    for old, new in (('"main"', '"away"'), ('default = "away"', "")):  # unreachable; none
+        change_routes(routes, old, new)
+        options = CommonOptions(routes, "a")
+        with pytest.raises(SessionNotFound) as caught:
+            async with options.existing_store() as store:
+                await store.find("zzyzx")
+        assert type(caught.value) is SessionNotFound
+        assert await nothing_found(routes, "a") == "Nothing found in the namespace a."
 
 
 async def test_unreachable_database_does_not_affect_namespaces_of_other_databases(

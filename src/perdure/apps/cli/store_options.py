@@ -47,7 +47,7 @@ from perdure.client.lookup.store_files import (
 )
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import AmbiguousId, NotImported, SessionNotFound
+from perdure.errors import AmbiguousId, NotImported, PerdureError, SessionNotFound
 from perdure.interop.reports import Format
 from perdure.session.ids import StreamId
 
@@ -104,9 +104,12 @@ async def _telling_elsewhere(address: str, namespace: str) -> AsyncGenerator[Sto
     except SessionNotFound as error:
         if namespace == NAMESPACE or type(error) is not SessionNotFound:
             raise
-        async with existing_store(address) as store:
-            with suppress(AmbiguousId):  # several sessions begin so: it names them there
-                await store.find(error.stream)
+        try:
+            async with existing_store(address) as store:
+                with suppress(AmbiguousId):  # several sessions begin so: it names them there
+                    await store.find(error.stream)
+        except PerdureError:  # it is not there either, or that namespace cannot be opened
+            raise error from None
         raise InOtherNamespace(error.stream, namespace, NAMESPACE) from None
 
 
@@ -114,8 +117,10 @@ async def nothing_found(store: str | None, namespace: str) -> str:
     """Return the answer to a search without hits; it names the namespaces, unless by default."""
     if namespace == NAMESPACE:
         return "Nothing found."
-    async with existing_store(existing_address(store)) as opened:
-        has_others = bool(await opened.recent(1, scope="all"))
+    has_others = False
+    with suppress(PerdureError):  # with routes, that namespace may be in no database
+        async with existing_store(existing_address(store)) as opened:
+            has_others = bool(await opened.recent(1, scope="all"))
     told = f"Nothing found in the namespace {safe(namespace)}"
     if has_others:
         told += f"; the namespace {NAMESPACE} has sessions, too: add `--namespace {NAMESPACE}`"
