@@ -87,15 +87,17 @@ def past_call_lines(arguments: Mapping[str, object]) -> Iterator[str]:
 
     Empty if no argument has several lines and the call is no edit: one line of JSON is enough.
     """
-    diffs = list(_edits_of(arguments))
-    if not diffs and not any(isinstance(v, str) and "\n" in v for v in arguments.values()):
+    changes = _changes(arguments)
+    if not any(diff for _, diff in changes) and not any(
+        isinstance(value, str) and "\n" in value for each, _ in changes for value in each.values()
+    ):
         return
-    for name, value in arguments.items():
-        if not diffs or name not in _EDITED:
+    for others, diff in changes:
+        for name, value in others.items():
             yield from _argument(name, value, None)
-    for diff in diffs:
-        yield "  change:"
-        yield from _block(diff, None)
+        if diff:
+            yield "  change:"
+            yield from _block(diff, None)
 
 
 _BEFORE_AND_AFTER = (
@@ -106,21 +108,32 @@ _BEFORE_AND_AFTER = (
 )
 """The arguments of an edit, as perdure, Claude Code, pi and opencode spell them."""
 
-_EDITED = frozenset({"edits", *(name for pair in _BEFORE_AND_AFTER for name in pair)})
 
-
-def _edits_of(arguments: Mapping[str, object]) -> Iterator[str]:
-    """Yield a diff for each text that an edit with `arguments` replaces."""
+def _changes(arguments: Mapping[str, object]) -> list[tuple[Mapping[str, object], str]]:
+    """Return each replaced text of a call as a diff, after the other arguments of the change."""
     several = arguments.get("edits")
     listed = cast("list[object]", several) if isinstance(several, list) else []
-    given: list[Mapping[str, object]] = [arguments]
-    given += [cast("Mapping[str, object]", each) for each in listed if isinstance(each, Mapping)]
-    for change in given:
-        for before, after in _BEFORE_AND_AFTER:
-            old, new = change.get(before), change.get(after)
-            if isinstance(old, str) and isinstance(new, str):
-                # without its first line: the line numbers are not those of the file
-                yield diff_of(_ended(old), _ended(new)).partition("\n")[2]
+    parts = [_change(cast("Mapping[str, object]", x)) for x in listed if isinstance(x, Mapping)]
+    if len(parts) < len(listed) or not any(diff for _, diff in parts):
+        return [_change(arguments)]
+    shared = {name: value for name, value in arguments.items() if name != "edits"}
+    return [_change(shared), *parts]
+
+
+def _change(arguments: Mapping[str, object]) -> tuple[Mapping[str, object], str]:
+    """Return the diff of an edit, "" for none, and the arguments that the diff does not show."""
+    for names in _BEFORE_AND_AFTER:
+        old, new = map(arguments.get, names)
+        if not isinstance(old, str) or not isinstance(new, str):
+            continue
+        if old and new and old.endswith("\n") != new.endswith("\n"):
+            continue  # a diff of lines does not show this
+        # without its first line: the line numbers are not those of the file
+        diff = diff_of(_ended(old), _ended(new), is_whole=True).partition("\n")[2]
+        if diff:
+            others = {name: value for name, value in arguments.items() if name not in names}
+            return others, diff
+    return arguments, ""
 
 
 def _ended(text: str) -> str:

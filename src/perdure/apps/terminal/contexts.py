@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.apps.terminal.approvals import past_call_lines
 from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.previews import role_meaning
 from perdure.apps.terminal.reports import NOT_IN_FORCE, Report
@@ -222,10 +221,8 @@ def part_lines(
         case ThinkingPart(text=text):
             yield style.paint(safe(text), "thinking")
         case ToolCallPart(id=call, name=name, args=args):
-            lines = list(past_call_lines(args))
-            shown = "" if lines else f" {safe(json.dumps(args, ensure_ascii=False))}"
-            yield f"→ {safe(name)}{shown}" + style.paint(f"  {safe(call)}", "faint")
-            yield from lines
+            shown = json.dumps(args, ensure_ascii=False)
+            yield f"→ {safe(name)} {safe(shown)}" + style.paint(f"  {safe(call)}", "faint")
         case ToolResultPart(call_id=call, text=text, is_error=is_error, name=name):
             ended = "failed" if is_error else "result"
             tool = name or names.get(call)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 
+from perdure.apps.terminal.approvals import past_call_lines
 from perdure.apps.terminal.contexts import part_lines, tool_names
 from perdure.apps.terminal.output import local_time
 from perdure.apps.terminal.previews import NOT_SEEN, preview_of, role_meaning, who_of
@@ -16,7 +18,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
 from perdure.session.ledger import ToolStarted
-from perdure.session.messages import Message, ToolCallPart
+from perdure.session.messages import Message, Part, ToolCallPart
 
 _ONE_LINE = 400
 """The most cells of an entry that is no text, such as a switch of the model."""
@@ -60,21 +62,31 @@ def _content(entry: Entry, style: Style, names: Mapping[str, str]) -> Iterator[s
     match _read(entry):
         case Message(parts=parts, error=error):
             for part in parts:
-                yield from part_lines(part, style, names)
+                yield from _part(part, style, names)
             if error:
                 yield style.paint(safe(error), "bad")
         case CustomMessage(parts=parts, in_context=is_seen):
             for part in parts:
-                yield from part_lines(part, style)
+                yield from _part(part, style)
             if not is_seen:
                 yield style.paint(NOT_SEEN, "faint")
         case Compaction(summary=text) | BranchSummary(summary=text):
             yield style.paint(safe(text), role_meaning("system"))
         case ToolStarted(id=call, tool=name, input=args):
-            yield from part_lines(ToolCallPart(call, name, args), style)
+            yield from _part(ToolCallPart(call, name, args), style)
         case _:
             told = preview_of(entry, _ONE_LINE).what or entry.body.decode(errors="replace")
             yield style.paint(safe(told), "faint")
+
+
+def _part(
+    part: Part, style: Style, names: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    if isinstance(part, ToolCallPart) and (lines := list(past_call_lines(part.args))):
+        yield f"→ {safe(part.name)}" + style.paint(f"  {safe(part.id)}", "faint")
+        yield from lines
+    else:
+        yield from part_lines(part, style, names)
 
 
 def _read(entry: Entry) -> Body | None:

@@ -143,3 +143,30 @@ def test_past_call_with_several_lines_is_printed_without_escapes() -> None:
     shown = list(past_call_lines({"path": "x.py", "content": "one\n\ttwo"}))
     assert shown == ["  path = x.py", "  content:", "    | one", "    | \ttwo"]
     assert list(past_call_lines({"path": "x.py"})) == []
+
+
+def test_past_edit_of_many_lines_is_not_cut() -> None:
+    old, new = ("\n".join(f"{word} {n}" for n in range(400)) for word in ("old", "new"))
+    shown = list(past_call_lines({"old_text": old, "new_text": new}))
+    assert shown[0] == "  change:"
+    assert shown[1:401] == [f"    | -old {n}" for n in range(400)]
+    assert shown[401:] == [f"    | +new {n}" for n in range(400)]
+
+
+def test_past_edit_shows_every_argument_that_its_diff_does_not() -> None:
+    change = {"old_text": "a", "new_text": "b", "replace_all": True, "reason": "why"}
+    told = ["  replace_all = true", "  reason = why", "  change:", "    | -a", "    | +b"]
+    assert list(past_call_lines(change)) == told
+    assert list(past_call_lines({"edits": [change], "path": "x"})) == ["  path = x", *told]
+    plain = ['  edits = ["odd"]', *told]
+    assert list(past_call_lines({"edits": ["odd"], **change})) == plain
+
+
+def test_past_edit_of_a_final_newline_shows_its_texts() -> None:
+    change = {"old_text": "a", "new_text": "a\n"}
+    told = ["  old_text = a", "  new_text:", "    | a", "    | "]
+    assert list(past_call_lines(change)) == told
+    assert list(past_call_lines({"edits": [change]})) == []
+    other = {"old_text": "b", "new_text": "c"}
+    diff = ["  change:", "    | -b", "    | +c"]
+    assert list(past_call_lines({"edits": [change, other]})) == [*told, *diff]

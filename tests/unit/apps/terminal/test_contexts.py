@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 
 import perdure
@@ -47,6 +49,16 @@ async def test_context_json_has_the_documented_keys() -> None:
     }
     assert data["messages"][2]["entry_id"] == "s/6"
     assert context_data(context, "Be brief")["system"] == "Be brief"
+
+
+async def test_context_prints_the_arguments_of_an_edit_as_the_model_receives_them() -> None:
+    args = {"path": "a", "old_text": "one\ntwo", "new_text": "one\nthree"}
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        await session.append(user("Mend it"), assistant(tool_call("c1", "edit_file", args)))
+        context, report = await session.context(), await report_of(session, store.backend)
+    text = "\n".join(context_lines(context, report, None, Style()))
+    assert f"→ edit_file {json.dumps(args)}  c1" in text
 
 
 async def test_context_includes_instructions_and_tools_of_the_agent() -> None:
