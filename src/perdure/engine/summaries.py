@@ -24,6 +24,7 @@ from perdure.engine.turns.recovery import idle_state, spent_in
 from perdure.engine.turns.rules.budget import (
     SummaryOutcome,
     answer_usage,
+    money_left,
     overrun_of,
     overrun_text,
     summary_counted,
@@ -70,7 +71,8 @@ async def compact(
         intent, spent = await _record_intent(
             environment, leadership, config, tokens, "manual", expected_head=expected_head
         )
-        outcome = await summarise(environment, config, "manual", terms.settings.size, focus)
+        shared = (environment, config, "manual", terms.settings.size, focus)
+        outcome = await summarise(*shared, left_microcents=money_left(config, spent))
         outcome = summary_counted(outcome, config.model, tokens, config)
         closing = _closing(outcome, config, spent)
         added = [new_tree(outcome.compaction)] if isinstance(outcome, Summarised) else []

@@ -14,7 +14,7 @@
     │                CopyConflict · BackupDamaged · StoreExists · FlowNotFound · FlowExists
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
     │                CredentialsRefused · MediaMissing · MalformedResponse · EmbedderUnavailable ·
-    │                SummaryTooShort
+    │                SummaryTooShort · SummaryOverBudget
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
     │                ToolLost · ApprovalStale
     ├ McpUnavailable
@@ -76,6 +76,7 @@ from perdure.errors.models import ModelError as ModelError
 from perdure.errors.models import ModelRefused as ModelRefused
 from perdure.errors.models import ModelUnavailable as ModelUnavailable
 from perdure.errors.models import RateLimited as RateLimited
+from perdure.errors.models import SummaryOverBudget as SummaryOverBudget
 from perdure.errors.models import SummaryTooShort as SummaryTooShort
 from perdure.errors.outside import EgressDenied as EgressDenied
 from perdure.errors.outside import EgressError as EgressError

@@ -115,6 +115,19 @@ class SummaryTooShort(ModelError):
         self.minimum = minimum
 
 
+class SummaryOverBudget(ModelError):
+    """The next request of a summary in parts could cost more than the budget still allows."""
+
+    code = "budget_exceeded"
+
+    def __init__(self, model: str, used: str, left: str) -> None:
+        super().__init__(
+            model,
+            f"the summary has cost {used}, and its next part could cost more than the rest of the "
+            f"{left} that the budget allows; raise max_cost_microcents",
+        )
+
+
 class EmbedderUnavailable(ModelError):
     """An embedder returned no vectors; recall works without vectors."""
 

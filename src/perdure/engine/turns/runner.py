@@ -45,7 +45,7 @@ from perdure.engine.turns.inputs import (
 from perdure.engine.turns.lease import LeaseHolder
 from perdure.engine.turns.machine import Step, step
 from perdure.engine.turns.observer import Happened
-from perdure.engine.turns.rules.budget import summary_counted
+from perdure.engine.turns.rules.budget import money_left, summary_counted
 from perdure.engine.turns.rules.scribe import Unexamined
 from perdure.engine.turns.state import OpenCall, Phase, TurnState, fold, provider_of
 from perdure.engine.windows import LONG, FollowedWindow
@@ -364,17 +364,11 @@ class TurnRunner:
             reason = "overflow" if state.last_error == "context_overflow" else "threshold"
             is_asked, self._summary_call = self._summary_call == call.call, call.call
             shared = (self._environment, self._config, reason, self._settings.size)
-            outcome = await summarise(*shared, is_asked=is_asked)
+            left = money_left(self._config, state.spent, state.limit_microcents)
+            outcome = await summarise(*shared, is_asked=is_asked, left_microcents=left)
             return summary_counted(outcome, call.model, call.tokens_estimated, self._config)
-        self._answer_call = AnswerCall(
-            self._environment,
-            self._leadership,
-            self._config,
-            self._settings,
-            call,
-            branch=self._branch,
-            turn=state,
-        )
+        given = (self._environment, self._leadership, self._config, self._settings, call)
+        self._answer_call = AnswerCall(*given, branch=self._branch, turn=state)
         happened = await self._answer_call.outcome()
         if isinstance(happened, CallFailed) and isinstance(happened.error, CredentialsRefused):
             provider = provider_of(call.model)

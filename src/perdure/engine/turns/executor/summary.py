@@ -24,6 +24,7 @@ from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment, SummaryFrame, ToCompact
 from perdure.engine.turns.executor.model_call import client_call, whole_answer
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
+from perdure.engine.turns.rules.budget import answer_usage, require_affordable
 from perdure.engine.windows import pinned_window
 from perdure.errors import ContextOverflow, ModelError, SummaryTooShort
 from perdure.models.protocol import ModelRequest
@@ -44,12 +45,14 @@ async def summarise(
     focus: str | None = None,
     *,
     is_asked: bool = False,
+    left_microcents: int | None = None,
 ) -> Summarised | NothingToSummarise | CallFailed:
     """Let the model summarize the messages that can leave the context of the session's branch.
 
     A summary that is too short counts as a failed call: the context then stays unchanged.
     `is_asked`: the hooks have already accepted the summary before an earlier attempt.
-    Units: `around` is the size of the session's instructions and tools in unscaled tokens.
+    Units: `around` is the size of the session's instructions and tools in unscaled tokens;
+    `left_microcents` is what the calls may cost together (`money_left`), None without a limit.
     """
     model, settings = config.model, config.compaction
     working = config.working
@@ -73,8 +76,9 @@ async def summarise(
         return _measured(hooked, window, around, scale)
     if hooked is not None:
         return hooked
+    most = min(settings.summary_tokens, history // 5)
     writing = _SummaryWriting(
-        environment, config, plan, focus, min(settings.summary_tokens, history // 5)
+        environment, config, plan, focus, most_output=most, left_microcents=left_microcents
     )
     try:
         text = await writing.text()
@@ -94,10 +98,15 @@ class _SummaryWriting:
         config: TurnConfig,
         plan: CompactionPlan,
         focus: str | None,
+        *,
         most_output: int,
+        left_microcents: int | None,
     ) -> None:
         self._environment = environment
+        self._config = config
         self._model = config.model
+        self._left = left_microcents
+        self._used = 0  # micro-cents
         self._plan = plan
         self._focus = focus
         window = config.window_tokens
@@ -156,8 +165,14 @@ class _SummaryWriting:
         return summary_text(plan, [summary or ""])
 
     async def _reply(self, request: ModelRequest) -> str:
+        tokens = estimate_request(request, self._scale)
+        if self._replies and self._left is not None:  # the budget's check allowed the first
+            most = request.max_output_tokens or self._output
+            require_affordable(self._config, tokens, most, self._used, self._left)
         reply = await client_call(self._model, whole_answer(self._environment, request))
         self._replies.append(reply)
+        usage, _ = answer_usage(self._model, tokens, reply, self._config)
+        self._used += (usage and usage.cost_microcents) or 0
         require_usable(self._model, reply.text)
         return reply.text
 

@@ -18,6 +18,7 @@ from perdure.engine.turns.rules.questions import ask_to_spend
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.rules.turn_end import finish
 from perdure.engine.turns.state import OpenCall
+from perdure.errors import SummaryOverBudget
 from perdure.models.prices import in_dollars
 from perdure.session.ledger import BudgetNoted, ModelCalled, Spending
 from perdure.session.messages import Message, TextPart, Usage
@@ -48,23 +49,49 @@ def overrun_of(
     limit = max(config.budget.max_cost_microcents, granted_microcents or 0)
     usage = Usage(called.tokens_estimated or 0, config.max_output_tokens or OUTPUT_TOKENS)
     if called.purpose == "summary":
-        usage = _summary_usage(called.tokens_estimated or 0, config)
+        usage = _summary_usage(called, config)
     estimate = config.cost(called.model, usage)
     if estimate is not None and spent.cost_microcents + estimate <= limit:
         return None
     return Overrun(limit, estimate)
 
 
-def _summary_usage(tokens: int, config: TurnConfig) -> Usage:
-    """Return the maximum usage of a summary of `tokens` tokens, also if it is written in parts.
+def _summary_usage(called: ModelCalled, config: TurnConfig) -> Usage:
+    """Return the maximum usage of the summary `called`, also if it is written in parts.
 
-    Each part but the first also quotes the summary of the parts before it.
+    Each part but the first also quotes the summary of the parts before it. `require_affordable`
+    stops a summary that needs more, since the provider's window is smaller than expected.
     """
-    window, calls = config.window_tokens, 1
-    if window is not None and tokens > window:
+    tokens, window, calls = called.tokens_estimated or 0, config.window_tokens, 1
+    is_of_branch = called.call == 0 and called.reason is None  # always one request
+    if window is None:
+        calls = 1 if is_of_branch else MOST_PARTS
+    elif tokens > window:
         calls = min(MOST_PARTS, 2 * math.ceil(tokens / window))
     written = calls * config.compaction.summary_tokens
     return Usage(tokens + written - config.compaction.summary_tokens, written)
+
+
+def money_left(
+    config: TurnConfig, spent: Spending, granted_microcents: int | None = None
+) -> int | None:
+    """Return what the budget still allows; None if it does not stop calls. Units: micro-cents."""
+    if not config.budget.max_cost_microcents or config.budget.on_exceed == "warn":
+        return None
+    limit = max(config.budget.max_cost_microcents, granted_microcents or 0)
+    return limit - spent.cost_microcents
+
+
+def require_affordable(
+    config: TurnConfig, tokens: int, output_tokens: int, used: int, left: int
+) -> None:
+    """Raise SummaryOverBudget if the next request of a summary could cost more than is left.
+
+    Units: `used` and `left` are micro-cents, before and without this request of `tokens` tokens.
+    """
+    cost = config.cost(config.model, Usage(tokens, output_tokens))
+    if cost is not None and used + cost > left:
+        raise SummaryOverBudget(config.model, in_dollars(used), in_dollars(left))
 
 
 def intend(scribe: Scribe, called: ModelCalled, config: TurnConfig) -> None:

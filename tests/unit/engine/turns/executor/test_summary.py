@@ -7,9 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.runtime import Runtime
 from perdure.context.tokens import unscaled_around
-from perdure.engine.turns.config import CompactionSettings
+from perdure.engine.turns.config import CompactionSettings, OnExceed
 from perdure.errors import TurnFailed
+from perdure.models.prices import Price
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest, ToolDeclaration
 from perdure.models.retry import RetryPolicy
 from perdure.models.scenario import Say, Scenario, When
@@ -18,7 +22,7 @@ from perdure.session.clock import Clock
 from perdure.session.codec import body_of
 from perdure.session.kinds import Compaction
 from perdure.session.messages import assistant, user
-from tests.fakes.chats import Stage, says
+from tests.fakes.chats import MODEL, Stage, says
 
 KEEP_LITTLE = CompactionSettings(keep_recent_tokens=200)
 SUMMARY = "The goal was to count. " * 20
@@ -141,6 +145,57 @@ async def test_session_of_a_larger_window_continues_with_a_summary() -> None:
     assert "compaction" in await stage.kinds()
     assert (await chat.session.context()).tokens < 4_000
     assert (await chat.send("and now?")).text == "go on"
+
+
+class Overstated(Recorded):
+    """A model whose window is smaller than the one it reports."""
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model, context_window=100_000)
+
+
+async def limited_chat(on_exceed: OnExceed) -> tuple[Stage, Chat, int]:
+    """A chat whose limit is enough for a summary in one request, and this limit."""
+    stage = Stage()
+    stage.models = model = Overstated(stage.clock)
+    await long_session(stage, KEEP_LITTLE)
+    tokens = (await (await stage.runtime().resume("s")).session.context()).tokens
+    limit = tokens + KEEP_LITTLE.summary_tokens + 100
+    agent = Agent(
+        "helper",
+        model=MODEL,
+        compaction=KEEP_LITTLE,
+        max_cost_microcents=limit,
+        on_exceed=on_exceed,
+        max_output_tokens=10,
+    )
+    prices = {MODEL: Price(1_000_000, 1_000_000)}  # one micro-cent for each token
+    runtime = Runtime(stage.store, [agent], models=model, prices=prices)
+    return stage, await runtime.resume("s"), limit
+
+
+async def test_summary_stops_before_a_part_that_the_budget_does_not_allow() -> None:
+    stage, chat, limit = await limited_chat("fail")
+    with pytest.raises(TurnFailed, match="its next part could cost more") as failed:
+        await chat.compact()
+    assert failed.value.failure == "budget_exceeded"
+    assert 0 < (await chat.spent()).cost_microcents <= limit
+    assert "compaction" not in await stage.kinds()
+
+
+async def test_summary_in_a_turn_stays_within_the_budget() -> None:
+    stage, chat, limit = await limited_chat("fail")
+    with pytest.raises(TurnFailed) as failed:
+        await chat.send("and?")
+    assert failed.value.failure == "budget_exceeded"
+    assert 0 < (await chat.spent()).cost_microcents <= limit
+    assert "compaction" not in await stage.kinds()
+
+
+async def test_summary_in_parts_exceeds_a_budget_that_only_warns() -> None:
+    _, chat, limit = await limited_chat("warn")
+    assert await chat.compact() is not None
+    assert (await chat.spent()).cost_microcents > limit
 
 
 async def test_compaction_without_messages_to_summarise_is_reported() -> None:

@@ -154,6 +154,19 @@ def test_call_without_reported_usage_has_no_usage() -> None:
     assert estimated_usage("p:m", None, None, CONFIG) is None
 
 
+def test_summary_for_an_unknown_window_is_checked_with_the_most_parts() -> None:
+    called = ModelCalled(1, "p:m", purpose="summary", tokens_estimated=100)
+    of_branch = msgspec.structs.replace(called, call=0)
+    one = CONFIG.compaction.summary_tokens
+    most = 100 + 15 * one + 16 * one
+    assert overrun_of(called, config(most, window_tokens=None), Spending()) is None
+    assert overrun_of(called, config(most - 1, window_tokens=None), Spending()) == Overrun(
+        most - 1, most
+    )
+    assert overrun_of(called, config(100 + one, window_tokens=100), Spending()) is None
+    assert overrun_of(of_branch, config(100 + one, window_tokens=None), Spending()) is None
+
+
 def test_usage_is_priced_or_estimated_only_for_a_written_summary() -> None:
     nothing = inputs.NothingToSummarise()
     assert summary_counted(nothing, "p:m", 5, CONFIG) is nothing
