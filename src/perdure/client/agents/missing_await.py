@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 C = TypeVar("C", bound=type)
 T = TypeVar("T")
@@ -40,7 +42,11 @@ class Unawaited(Coroutine[Any, Any, T]):
 
     if not TYPE_CHECKING:  # a type checker would take every name for an attribute
 
-        def __getattr__(self, name: str) -> NoReturn:
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # of a protocol, as `copy` asks: also before __init__
+                raise AttributeError(name, name=name, obj=self)
+            if name.startswith("cr_"):  # the state that `inspect` and debuggers read
+                return getattr(self._coroutine, name)
             raise AttributeError(f"no {name!r} yet: {self._advice()}", name=name, obj=self)
 
     def _advice(self) -> str:
@@ -65,4 +71,17 @@ def _explained(
     def called(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         return Unawaited(method(*args, **kwargs), name)
 
+    _mark_as_coroutine_function(called)
     return called
+
+
+def _mark_as_coroutine_function(function: Callable[..., Any]) -> None:
+    """Let mocks and frameworks see that `function` has to be awaited.
+
+    On Python 3.11, only `asyncio.iscoroutinefunction` returns True, which `unittest.mock` asks;
+    `inspect.iscoroutinefunction` has no mark there.
+    """
+    if sys.version_info >= (3, 12):
+        inspect.markcoroutinefunction(function)
+    else:
+        vars(function)["_is_coroutine"] = vars(asyncio.coroutines)["_is_coroutine"]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import inspect
 from typing import Any
+from unittest.mock import MagicMock, create_autospec
 
 import pytest
 
@@ -43,3 +46,23 @@ def test_blocking_runtime_returns_the_chat_itself() -> None:
         perdure.blocking.Runtime(store, [ECHO]) as runtime,
     ):
         assert runtime.resume(runtime.start("a").id).agent.id == "a"
+
+
+@pytest.mark.parametrize(
+    "mocked", [MagicMock(spec=perdure.Runtime), create_autospec(perdure.Runtime, instance=True)]
+)
+async def test_mocked_start_and_resume_are_awaited(mocked: Any) -> None:
+    await mocked.start("a")
+    await mocked.resume("a")
+
+
+async def test_unawaited_start_has_the_state_of_a_coroutine() -> None:
+    async with perdure.open("memory:") as store, perdure.Runtime(store, [ECHO]) as runtime:
+        unawaited: Any = runtime.start("a")
+        assert inspect.getcoroutinestate(unawaited) == inspect.CORO_CREATED
+        assert unawaited.cr_frame.f_code is unawaited.cr_code
+        unawaited.close()
+        assert inspect.getcoroutinestate(unawaited) == inspect.CORO_CLOSED
+        assert inspect.isawaitable(copy.copy(unawaited))
+        with pytest.raises(TypeError, match="pickle"):
+            copy.deepcopy(unawaited)
