@@ -11,7 +11,7 @@ from perdure import Agent, MemoryConfig, Runtime, user
 from perdure.client.clock import Outside
 from perdure.client.retention import apply_retention
 from perdure.client.store import Store
-from perdure.errors import Unsupported
+from perdure.errors import FactNotFound, Unsupported
 from perdure.memory.episodes import Episode
 from perdure.memory.extraction import ExtractedFact
 from perdure.session.codec import new_side
@@ -100,6 +100,21 @@ async def test_fact_loses_erased_sources_and_is_deleted_with_last_one(handle: St
     assert b"likes" not in stored
     assert b"is here" in stored
     assert (await handle.verify()).problems == ()
+
+
+@pytest.mark.needs("erase")
+async def test_key_of_known_fact_returns_it_again_and_is_kept_when_it_is_forgotten(
+    handle: Store, store: SessionStore
+) -> None:
+    memory = handle.memory
+    fact = await memory.remember("likes tea", subject="ana")
+    for _ in range(2):
+        assert await memory.remember("likes tea", subject="ana", idempotency_key="k") == fact
+    assert (await store.state(memory_stream("ana"))).head == 1
+    await memory.forget(fact.id)
+    with pytest.raises(FactNotFound):
+        await memory.remember("likes tea", subject="ana", idempotency_key="k")
+    assert (await store.maintenance.verify()).is_ok
 
 
 @pytest.mark.needs("erase")

@@ -34,6 +34,7 @@ from perdure.session.memory.kinds import (
     FactCorrected,
     FactForgotten,
     FactRemembered,
+    FactsReceived,
     SaidBy,
     memory_stream,
 )
@@ -111,10 +112,15 @@ async def remember_once(
     stream = await require_stream(store, outside, subject)
     while True:
         state = await store.state(stream)
-        known = _repeated_fact(await store.notes(stream, FACT_KINDS), body)
-        with suppress(HeadConflict):  # another fact was remembered meanwhile
+        notes = await store.notes(stream, FACT_KINDS)
+        known = _repeated_fact(notes, body)
+        if key is not None and (used := await _fact_under(store, stream, notes, body, key)):
+            return await find_fact(store, used)
+        with suppress(HeadConflict):  # another process remembered a fact meanwhile
             if known is not None:
                 await _add_sources(store, outside, _KnownFact(known, state), new)
+                if key is not None:
+                    await store.commit(_keyed(stream, _named_again(known.id), outside, key))
                 return await find_fact(store, known.id)
             return await remember(
                 store,
@@ -125,6 +131,47 @@ async def remember_once(
                 key=key,
                 expected_head=state.head,
             )
+
+
+_NO_HEAD = -2
+"""A head that no stream has: a commit that expects it only looks up its idempotency key."""
+
+
+async def _fact_under(
+    store: SessionStore,
+    stream: StreamId,
+    notes: Sequence[Entry],
+    body: FactRemembered,
+    key: str,
+) -> EntryId | None:
+    """Return the fact that an earlier call with `key` returned; None if `key` was not used.
+
+    The fact may be forgotten. Raises: IdempotencyMismatch.
+    """
+    named = (each.about for each in notes if each.kind == FactsReceived.kind)
+    again = [_named_again(fact) for fact in dict.fromkeys(named) if fact is not None]
+    for entry in (new_side(body), *again):
+        write = Write(stream=stream, entries=(entry,), expected_head=_NO_HEAD)
+        with suppress(IdempotencyMismatch):
+            try:
+                done = await store.commit(Commit(writes=(write,), at=0, idempotency_key=key))
+            except HeadConflict:
+                return None
+            first = done.entries[0][0]
+            known = _facts_of(notes).get(first.about) if first.about is not None else None
+            if known is None or any(_is_same(each.body, body) for each in known.versions):
+                return first.about or first.id
+    raise IdempotencyMismatch(key)
+
+
+def _named_again(fact: EntryId) -> NewEntry:
+    """Return the entry that keeps the idempotency key of a call that returned a known fact."""
+    return new_side(FactsReceived(0), fact)
+
+
+def _keyed(stream: StreamId, entry: NewEntry, outside: Outside, key: str) -> Commit:
+    write = Write(stream=stream, entries=(entry,))
+    return Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
 
 
 def _repeated_fact(notes: Sequence[Entry], body: FactRemembered) -> StoredFact | None:
@@ -141,11 +188,18 @@ def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
     A fact that is remembered without sources must not be erased together with the sources of a
     known fact.
     """
-    newest, other = known.versions[-1], known.versions[-1].body
-    is_as_lasting = bool(body.sources) or not newest.sources
-    return is_as_lasting and (
-        (other.text, other.agent, other.said_by, other.valid_from, other.valid_to)
-        == (body.text, body.agent, body.said_by, body.valid_from, body.valid_to)
+    newest = known.versions[-1]
+    return (bool(body.sources) or not newest.sources) and _is_same(newest.body, body)
+
+
+def _is_same(one: FactRemembered | FactCorrected, other: FactRemembered) -> bool:
+    """Return whether both bodies say the same, whatever their sources are."""
+    return (one.text, one.agent, one.said_by, one.valid_from, one.valid_to) == (
+        other.text,
+        other.agent,
+        other.said_by,
+        other.valid_from,
+        other.valid_to,
     )
 
 

@@ -100,7 +100,10 @@ class FactSourcesErased(SideBody, frozen=True):
 
 
 class FactsReceived(SideBody, frozen=True):
-    """The `count` entries before this one were read from a file."""
+    """The `count` entries before this one were read from a file.
+
+    With the count 0, a call with an idempotency key remembered the known fact that this is about.
+    """
 
     kind: ClassVar[str] = "facts_received"
     event: ClassVar[str] = "memory:facts_received"

@@ -142,6 +142,35 @@ async def test_same_fact_remembered_concurrently_is_stored_once(store: Store) ->
     assert len(await store.memory.facts(subject="ana")) == 1
 
 
+async def test_known_fact_remembered_with_key_is_not_stored_again_once_forgotten(
+    store: Store,
+) -> None:
+    memory = store.memory
+    first = await memory.remember("likes tea", subject="ana")
+    for _ in range(2):
+        again = await memory.remember("likes tea", subject="ana", idempotency_key="k")
+        assert again == first
+    newer = await memory.correct(first.id, "likes milk")
+    assert await memory.remember("likes tea", subject="ana", idempotency_key="k") == newer
+    await memory.forget(first.id)
+    with pytest.raises(perdure.errors.FactNotFound):
+        await memory.remember("likes tea", subject="ana", idempotency_key="k")
+    assert await memory.facts(subject="ana") == []
+
+
+async def test_used_key_with_text_of_another_known_fact_raises_mismatch(store: Store) -> None:
+    memory = store.memory
+    for text in ("likes tea", "likes milk"):
+        await memory.remember(text, subject="ana")
+    await memory.remember("likes rice", subject="ana", idempotency_key="new")
+    await memory.remember("likes milk", subject="ana", idempotency_key="known")
+    for key in ("new", "known"):
+        for text in ("likes tea", "likes bread"):
+            with pytest.raises(perdure.errors.IdempotencyMismatch):
+                await memory.remember(text, subject="ana", idempotency_key=key)
+    assert len(await memory.facts(subject="ana")) == 3
+
+
 async def test_correction_of_a_fact_keeps_its_sources_unless_new_sources_are_given(
     store: Store,
 ) -> None:
