@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
@@ -110,27 +112,41 @@ async def remember_once(
     body, sources = await _remembered(store, new, agent)
     subject = subject if subject is not None else _subject_of(sources)
     stream = await require_stream(store, outside, subject)
-    while True:
-        state = await store.state(stream)
-        notes = await store.notes(stream, FACT_KINDS)
-        known = _repeated_fact(notes, body)
-        if key is not None and (used := await _fact_under(store, stream, notes, body, key)):
-            return await find_fact(store, used)
-        with suppress(HeadConflict):  # another process remembered a fact meanwhile
-            if known is not None:
-                await _add_sources(store, outside, _KnownFact(known, state), new)
-                if key is not None:
-                    await store.commit(_keyed(stream, _named_again(known.id), outside, key))
-                return await find_fact(store, known.id)
-            return await remember(
-                store,
-                outside,
-                new,
-                subject=subject,
-                agent=agent,
-                key=key,
-                expected_head=state.head,
-            )
+    async with _order_of(store, stream):
+        while True:
+            state = await store.state(stream)
+            notes = await store.notes(stream, FACT_KINDS)
+            known = _repeated_fact(notes, body)
+            if key is not None and (used := await _fact_under(store, stream, notes, body, key)):
+                return await find_fact(store, used)
+            with suppress(HeadConflict):  # another process remembered a fact meanwhile
+                if known is not None:
+                    await _add_sources(store, outside, _KnownFact(known, state), new)
+                    if key is not None:
+                        await store.commit(_keyed(stream, _named_again(known.id), outside, key))
+                    return await find_fact(store, known.id)
+                return await remember(
+                    store,
+                    outside,
+                    new,
+                    subject=subject,
+                    agent=agent,
+                    key=key,
+                    expected_head=state.head,
+                )
+
+
+_Orders = WeakValueDictionary[StreamId, asyncio.Lock]
+_ORDERS: WeakKeyDictionary[SessionStore, _Orders] = WeakKeyDictionary()
+
+
+def _order_of(store: SessionStore, stream: StreamId) -> asyncio.Lock:
+    """Return the lock under which this process remembers facts in `stream`.
+
+    Without it, each of many concurrent calls reads all facts again after the commit of another.
+    """
+    orders = _ORDERS.setdefault(store, _Orders())
+    return orders.setdefault(stream, asyncio.Lock())
 
 
 _NO_HEAD = -2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,10 +11,15 @@ import pytest
 
 import perdure
 from perdure import user
+from perdure.client.clock import Outside
 from perdure.client.store import Store
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
 from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import FACT_KINDS, memory_stream
-from perdure.stores.protocol import Commit
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, CommitResult
+from tests.fakes.clock import ManualClock, SeededRandom
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -140,6 +146,32 @@ async def test_same_fact_remembered_concurrently_is_stored_once(store: Store) ->
     facts = await asyncio.gather(*calls)
     assert len({fact.id for fact in facts}) == 1
     assert len(await store.memory.facts(subject="ana")) == 1
+
+
+class CountingStore(MemoryStore):
+    """Counts the reads of notes and the commits that came too late."""
+
+    reads = conflicts = 0
+
+    async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+        self.reads += 1
+        await asyncio.sleep(0)  # as in a store with a thread: other tasks run meanwhile
+        return await super().notes(stream, kinds)
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        try:
+            return await super().commit(commit)
+        except perdure.errors.HeadConflict:
+            self.conflicts += 1
+            raise
+
+
+async def test_facts_remembered_concurrently_are_read_twice_per_call(clock: ManualClock) -> None:
+    counting = CountingStore(clock=clock, random=SeededRandom())
+    memory = Store(counting, Outside(clock, SeededRandom(1))).memory
+    await asyncio.gather(*(memory.remember(f"fact {n}", subject="ana") for n in range(30)))
+    assert len(await memory.facts(subject="ana")) == 30
+    assert (counting.conflicts, counting.reads) == (0, 2 * 30 + 1)
 
 
 async def test_known_fact_remembered_with_key_is_not_stored_again_once_forgotten(
