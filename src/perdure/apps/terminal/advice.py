@@ -55,6 +55,7 @@ ADVICE: Mapping[str, str] = {
     "`perdure chat --session ID --agent FILE`",
     "the next message continues, or raise max_tool_rounds": 'send "continue" to go on, or raise '
     "max_tool_rounds in the limits of an agent file",
+    "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
     "none; define one": "none; `perdure init` writes an example to .perdure/agents",
     "the MCP server {server!r} cannot be used: {reason}": "the MCP server {server!r} cannot be "
     "used: {reason}; correct it (`perdure mcp list` shows its source) and try "

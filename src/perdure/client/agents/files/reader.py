@@ -205,7 +205,7 @@ class _Binding:
     def _own_model(self, filed: AgentFile) -> str:
         """Return the agent's model; if the keys that name it have errors, a placeholder."""
         is_read = "model" in self._given and (
-            filed.provider is not None or "provider" not in self._places
+            "provider" in self._given or "provider" not in self._places
         )
         if not is_read:
             return ECHO

@@ -78,6 +78,12 @@ def test_settings_of_perdure_have_separate_keys() -> None:
     )
 
 
+def test_model_without_provider_is_an_error_also_if_provider_is_null() -> None:
+    for key in ("", "provider:\n"):
+        with pytest.raises(InvalidAgentFile, match="'ls' names no provider"):
+            agent_of_text(f"id: t\nmodel: ls\nsystem_prompt: x\n{key}")
+
+
 def test_unsupported_key_is_reported_with_its_line() -> None:
     for text, fault in [
         ("temperature: 3\n", "line 4: 3 is more than 2"),
