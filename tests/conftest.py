@@ -109,7 +109,7 @@ def long_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
     ordered: list[pytest.Item] = []
     for number in range(processes):
         size = (len(items) - len(ordered)) // (processes - number)
-        own = long[number::processes]
+        own = long[processes - 1 - number :: processes]  # the last shares are the largest
         ordered += [*own, *islice(others, max(0, size - len(own)))]
     return [*ordered, *others] if processes else items
 
