@@ -1,7 +1,7 @@
 """The model, tools and skills of a role before it begins.
 
-These settings come from the role's agent and files, or somebody chose them for the role.
-If people or selectors make these choices in this flow, the role waits for the choice.
+The settings come from the agent and the files of the role, or a person or a selector chooses them.
+If they are to be chosen in this flow, the role begins only after the choice.
 Invalid choices are rejected at once.
 """
 

@@ -43,8 +43,8 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
         text=(
             f"{started.tool}{f' ({about})' if about else ''} was cut off while it ran; it may have "
             "taken effect. "
-            "retry: run it again; skip: tell the model that nobody knows; "
-            "done: it did take effect, tell the model so (add a note with its result)."
+            "retry: run the tool again; skip: tell the model that the outcome is unknown; "
+            "done: tell the model that the tool took effect (add a note with its result)."
         ),
         choices=("retry", "skip", "done"),
         call_id=started.id,
