@@ -93,9 +93,10 @@ CONTEXT, OWN, SESSION = (
 
 
 class Spoken(NamedTuple):
-    """The texts of those speakers whose name contains a word of the question.
+    """The texts of a speaker whose name contains a word of the question.
 
-    `name` is a bit that stands for the word; 0 for texts of sessions with at most `TALK` speakers.
+    `name` has one bit set, which identifies the speaker. It is 0 for the texts in sessions with at
+    most `TALK` speakers.
     """
 
     name: int
