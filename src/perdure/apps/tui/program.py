@@ -19,7 +19,7 @@ from textual.widgets import Footer, TextArea
 from perdure.apps.chat.conversation import is_command, is_shell_command
 from perdure.apps.chat.history import Drafts, drafts_of
 from perdure.apps.chat.session import AnswerOptions
-from perdure.apps.chat.slash_commands import HELP
+from perdure.apps.chat.slash_commands import HELP, LEAVING
 from perdure.apps.chat.turn_view import Left
 from perdure.apps.cli.exits import DONE, INTERRUPTED
 from perdure.apps.terminal.line_input import is_gone, typed_ahead
@@ -231,7 +231,7 @@ class ChatProgram(App[int]):
         self.input.composer.remember(text)
         self.input.drop_unmentioned(text)
         self.transcript.anchor()  # also after scrolling up
-        if text.strip() in ("/quit", "/exit"):
+        if text.strip() in LEAVING:
             self.exit(DONE)
         elif text.strip() == "/help":
             self.action_help()
