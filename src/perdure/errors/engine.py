@@ -135,7 +135,7 @@ class QuestionText(Protocol):
 
 
 class AskedQuestion(Protocol):
-    """An `OpenQuestion`, as needed by `Waiting`."""
+    """An open question, with the fields that the error `Waiting` needs."""
 
     @property
     def id(self) -> str:

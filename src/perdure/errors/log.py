@@ -128,7 +128,7 @@ class QuestionNotFound(SessionError):
 class QuestionClosed(SessionError):
     """The question can no longer be answered: it expired, or its turn or call needs no answer.
 
-    `told` describes the reason, for a question that did not come from a turn.
+    `told` replaces the end of the error message, for a question that did not come from a turn.
     """
 
     code = "question_closed"

@@ -39,7 +39,7 @@ class RateLimited(ModelError):
 class ContextOverflow(ModelError):
     """The request is larger than the model's window, or than the agent's working memory.
 
-    `can_compact`: a shorter history may help.
+    `can_compact` is True if a shorter history may make the request small enough.
     """
 
     code = "context_overflow"

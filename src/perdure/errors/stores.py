@@ -12,7 +12,10 @@ class StoreError(PerdureError):
 
 
 class SessionNotFound(StoreError):
-    """No such stream in this namespace. With `is_prefix`, a longer id begins with `stream`."""
+    """No such stream in this namespace.
+
+    `is_prefix` means that `stream` is only the beginning of a session id.
+    """
 
     code = "session_not_found"
 
@@ -25,7 +28,10 @@ class SessionNotFound(StoreError):
 
 
 class NotImported(SessionNotFound):
-    """The store has no session of the named session file. The file may not exist."""
+    """The store has no session of the named session file.
+
+    With `is_missing`, the file itself does not exist.
+    """
 
     code = "not_imported"
 
@@ -55,7 +61,7 @@ class SessionExists(StoreError):
 
 
 class HeadConflict(StoreError):
-    """Another writer appended first."""
+    """The append failed because another writer appended to the session first."""
 
     code = "head_conflict"
     retryable = True
@@ -87,9 +93,10 @@ class LeafConflict(StoreError):
 
 
 class LeaseHeld(StoreError):
-    """Another process, or with `is_here` another handle of this process, runs a turn here.
+    """Another process runs a turn in this session.
 
-    With `is_beside` the other handle is a chat of the same runtime.
+    With `is_here`, another handle of this process runs the turn. With `is_beside`, the turn runs in
+    another chat of the same runtime.
     """
 
     code = "lease_held"

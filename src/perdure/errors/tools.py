@@ -1,4 +1,4 @@
-"""Errors of tools. Such an error becomes a tool result and never crashes the engine."""
+"""Errors of tools. An error of a tool becomes a tool result and never crashes the engine."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The bus stores no live event after the end of its call. Publishing never waits and never fails. Each
 subscriber has a bounded buffer; a subscriber that falls behind receives a `Snapshot` of every open
-call instead of the missed events. Every new subscriber also starts with these snapshots. The bus
-does not carry durable events of a stream; observers read durable events from the log.
+call instead of the missed events. Every new subscriber also starts with a `Snapshot` of every open
+call. The bus does not carry durable events of a stream; observers read durable events from the log.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Relay(Protocol):
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
         """Pass the events of other processes' `calls`, which ended in the log, to the bus.
 
-        Without `is_last`, the log has newer entries, so only the events of calls that the bus knows
-        as open are passed.
+        `is_last` is False if the log has newer entries. Without `is_last`, the bus therefore
+        receives only the events of calls that it knows as open.
         """
         ...
 
@@ -94,9 +94,10 @@ class SharesLiveEvents(Protocol):
 
 
 class LiveBus:
-    """Distributes live events to subscribers and observers. It serves the tasks of one event loop.
+    """Distributes live events to subscribers and observers.
 
-    A `relay` connects the bus with the buses of other processes, if the store has a relay.
+    A bus serves the tasks of one event loop. A `relay` connects the bus with the buses of other
+    processes, if the store has a relay.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -134,7 +135,7 @@ class LiveBus:
     def receive_whole(
         self, stream: StreamId, of: int, n: int, at: int, pieces: Sequence[Piece]
     ) -> None:
-        """Send the whole output of a call of another process, up to the call's event `n`."""
+        """Send the subscribers all output of another process's call, up to event number `n`."""
         call = self._open[stream, of] = _OpenCall()
         for type_, text in pieces:
             call.add(LiveEvent(stream, of, n, type_, at, text))
@@ -150,8 +151,8 @@ class LiveBus:
         """Number `draft` within its call and publish it under the lease `epoch`.
 
         Units: `at` is Unix milliseconds.
-        Raises: ValueError if the draft belongs to no stream or to two streams; then no number is
-        used.
+        Raises: ValueError if the draft belongs to no stream or to two streams. A rejected draft
+        uses up no number.
         """
         stream, of = draft.stream, draft.of
         call = self._open.get((stream, of))
@@ -179,7 +180,10 @@ class LiveBus:
         return [of for of_stream, of in self._open if of_stream == stream]
 
     def shown_by(self, stream: StreamId, of: int) -> tuple[int, int, list[Piece]] | None:
-        """Return the number and time of an open call's newest event, and all its texts; or None."""
+        """Return the number and time of an open call's newest event, and all texts of the call.
+
+        Return None if the call is not open.
+        """
         call = self._open.get((stream, of))
         return None if call is None else (call.n, call.at, call.pieces())
 
@@ -206,7 +210,7 @@ class LiveBus:
     def observe(self, observer: LiveObserver) -> Callable[[], None]:
         """Call `observer` with every event from now on; its exceptions are logged.
 
-        Shape: returns the function that ends the observation.
+        Shape: the returned function ends the observation.
         """
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)

@@ -119,6 +119,6 @@ def _read(event: Mapping[str, object]) -> Event | LiveEvent | Snapshot:
 
 
 def _number_in(about: object) -> int:
-    """Return the seq of the entry whose id is `about`; -1 for no entry."""
+    """Return the sequence number in the entry id `about`; -1 if `about` is not an entry id."""
     digits = about.rpartition("/")[2] if isinstance(about, str) else ""
     return int(digits) if digits.isdecimal() else -1

@@ -1,7 +1,7 @@
 """The common head of all events on the wire, and live events before numbering.
 
-An event belongs to exactly one session or one flow. A draft with both or neither is rejected before
-numbering, so that it leaves no gap in the numbers.
+An event belongs to exactly one session or one flow. A draft event that names both a session and a
+flow, or neither, is rejected before it gets a number, so no gap appears in the numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from perdure.session.info import StreamKind
 
 
 class EventDraft(msgspec.Struct, frozen=True):
-    """A live event of the open call `of` by `agent` with `model`; the event has no number yet."""
+    """A live event that has no number yet.
+
+    `of` is the open call; `agent` and `model` produced the event.
+    """
 
     type: LiveType
     of: int
@@ -29,7 +32,7 @@ class EventDraft(msgspec.Struct, frozen=True):
     def stream(self) -> StreamId:
         """Return the session or flow that the event belongs to.
 
-        Raises: ValueError if the event names both or neither.
+        Raises: ValueError if the event names both a session and a flow, or neither.
         """
         session, flow = self.session_id, self.flow_id
         if session is not None and flow is None:

@@ -10,7 +10,7 @@ from typing import Literal, NotRequired, TypedDict
 
 
 class Place(TypedDict):
-    """Keys of every payload: the position of its entry."""
+    """The keys of every payload that state the position of its entry in the log."""
 
     entryId: str
     parentId: NotRequired[str | None]

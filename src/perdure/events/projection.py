@@ -67,9 +67,10 @@ def events_of(entry: Entry) -> tuple[Event, ...]:
 def wire(event: AnyEvent, kind: StreamKind = "session") -> dict[str, object]:
     """Return `event`, of a stream of `kind`, as JSON data.
 
-    Shape: first ``sessionId`` or ``flowId``, ``type``, ``timestamp``; a durable event also has
-    ``sequenceNumber`` (``index`` from the second event of an entry on, ``more`` if another event
-    follows); a live event has ``of`` and ``n``; the payload comes last.
+    Shape: every event has ``sessionId`` or ``flowId``, ``type``, ``timestamp`` and the fields of
+    its payload. A durable event also has ``sequenceNumber``. A durable event has ``index`` unless
+    it is the first event of its entry, and ``more`` if another event of the entry follows. A live
+    event also has ``of`` and ``n``.
     """
     if isinstance(event, Event):
         head = head_of(event.stream, kind, event.type, event.at) | {"sequenceNumber": event.seq}
@@ -290,7 +291,7 @@ def _tokens_used(usage: Usage | None, model: str | None = None) -> dict[str, obj
 
 
 def _sign(payload: dict[str, object]) -> dict[str, object]:
-    """Return `payload` with its agent and attempt under their names on the wire."""
+    """Rename `agent` to ``nodeId`` in `payload`, and add `attempt` as ``attemptNumber``."""
     if "agent" in payload:
         payload["nodeId"] = payload.pop("agent")
     if "attempt" in payload:

@@ -19,7 +19,7 @@ _facts: ContextVar[Facts] = ContextVar("perdure_scope", default=MappingProxyType
 
 
 def scope() -> Facts:
-    """Return the facts about the current work. Shape: some of `NAMES`."""
+    """Return the facts about the current work. Shape: the keys are some of `NAMES`."""
     return _facts.get()
 
 

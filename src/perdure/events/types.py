@@ -2,8 +2,9 @@
 
 A durable `Event` is a projection of one log entry: the same log always gives the same events. A
 `LiveEvent` belongs to a call that is currently open (`of`: the seq of its ``model_called`` or
-``tool_started``) and is not stored. The `Snapshot` after a reconnection, and the durable event
-after the call, contain the same information as its live events.
+``tool_started``) and is not stored. The `Snapshot` after a reconnection contains the same
+information as the live events of its call. The durable event after a call also contains this
+information.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from perdure.session.messages import Message
 class Event(ShortRepr, frozen=True):
     """One durable event.
 
-    Units: `at` is Unix milliseconds. Shape: `seq` is the seq of the entry; `index` numbers the
-    events of one entry from 0; `has_more`: the entry has another event after this one; `payload` is
-    plain data whose names are listed in ``docs/events.md``.
+    Units: `at` is Unix milliseconds. Shape: `seq` is the sequence number of the entry. `index`
+    numbers the events of one entry from 0. `has_more` is True if another event of the same entry
+    follows. `payload` is plain data; ``docs/events.md`` lists its names.
     """
 
     stream: StreamId

@@ -30,12 +30,12 @@ def wire(value: object, kind: StreamKind = "session") -> object: ...
 def wire(value: object, kind: StreamKind = "session") -> object:
     """Return `value`, an event or another return value, as JSON data.
 
-    Shape: an event of a stream of `kind` begins with ``sessionId`` or ``flowId``, ``type``,
-    ``timestamp``; a durable event also has ``sequenceNumber`` (``index`` from the second event of
-    an entry on, ``more`` if another event follows); a live event has ``of`` and ``n``; the payload
-    comes last. Any other value is an object of its fields; an entry's ``body`` is JSON too, and
-    None if it was erased. Paths and times are text, an error is its ``code``, ``message`` and
-    facts.
+    Shape: an event of a stream of `kind` has ``sessionId`` or ``flowId``, ``type``, ``timestamp``
+    and the fields of its payload. A durable event also has ``sequenceNumber``. A durable event has
+    ``index`` unless it is the first event of its entry, and ``more`` if another event of the entry
+    follows. A live event also has ``of`` and ``n``. Any other value becomes an object of its
+    fields. The ``body`` of an entry becomes JSON too, or None if it was erased. Paths and times are
+    text, an error is its ``code``, ``message`` and facts.
     Raises: WrongArgument for handles and other values without a JSON form.
     """
     if isinstance(value, Event | LiveEvent | Snapshot):

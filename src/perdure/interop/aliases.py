@@ -1,11 +1,11 @@
 """Match the items of a source with the entries of a session.
 
 For each entry, only its id, its place in the file and a digest stay in memory, so the session can
-be larger than memory. If an entry was read from the file version with which the source begins, it
-is matched by its place in the file. Opaque entries have no place. Opaque entries are matched by
-their bytes, since this version may be able to read their line. All other entries (from versions
-before the file was rewritten, or written here and exported) are matched by id. Entries without an
-id are matched by content and time.
+be larger than memory. An entry that was read from the file version with which the source begins is
+matched by its place in the file. An opaque entry (a line that perdure could not read) has no
+recorded place in the file. Opaque entries are matched by their bytes, because this version of
+perdure may be able to read their line. All other entries, from older versions of a rewritten file
+or exported by perdure, are matched by id. Entries without an id are matched by content and time.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ Signature = tuple[str, int, bytes]
 class Traces:
     """Facts about the entries of a session, recorded in log order.
 
-    `parts` are the seqs of the stored parts of the file version with which the source begins.
-    `mover` is the last entry that moved the leaf; `is_mover_imported`: an import wrote it.
-    `with_usage` are the messages with usage; `streams` are the streams of the entries. With
-    `has_written_ids`, the ids of the entries in files of pi are recorded too. The session may also
-    have been continued in files of other formats: `others` are the seqs of the stored parts of
-    these files. The entries of these files count as added here.
+    `parts` are the sequence numbers of the entries that store the file version with which the
+    source begins. `mover` is the last entry that moved the leaf (the current end of the
+    conversation). `is_mover_imported` is True if an import wrote that entry. `with_usage` are the
+    messages with usage; `streams` are the streams of the entries. With `has_written_ids`, the ids
+    of the entries in files of pi are recorded too. The session may also have been continued in
+    files of other formats: `others` are the seqs of the stored parts of these files. Entries from
+    files of other formats count as added by perdure itself.
     """
 
     def __init__(
@@ -129,9 +130,9 @@ class Traces:
             self.is_mover_imported = is_imported
 
     def find_known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
-        """Return a map from item to its entry in the session, without matches that need a body.
+        """Map each item to its entry in the session.
 
-        `ids` are foreign ids.
+        Matches that need the body of the item are left out. `ids` are foreign ids.
         """
         found: dict[int, EntryId] = {}
         waiting = {digest: iter(entries) for digest, entries in self._opaque.items()}
@@ -151,8 +152,8 @@ class Traces:
     ) -> Iterator[tuple[int, EntryId]]:
         """Yield those `items` (with bodies) that match an entry by content and time.
 
-        Shape: the position of the item, and the entry; each entry once, in order. `known` maps the
-        items that already have an entry.
+        Shape: yields the position of an item and its entry, in the order of the items. Each entry
+        is yielded at most once. `known` maps the items that already have an entry.
         """
         waiting: dict[Signature, list[EntryId]] = {}
         taken = set(known.values())
@@ -170,12 +171,12 @@ class Traces:
     def are_continued_by(
         self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
     ) -> bool:
-        """Return whether the recorded entries are the start of `items`, which have their bodies.
+        """Return whether the recorded entries are the beginning of `items`.
 
-        Shape: the `known` items come first, in the order of their entries; each item has the same
-        content as its entry; the `known` items include everything that was imported before. Of the
-        messages that were added here, the last ones may be missing from the file. Titles are
-        ignored: a session may be renamed.
+        The items have their bodies. The result is True only if the `known` items come first, in the
+        order of their entries. Each known item must have the same content as its entry. The known
+        items must include everything that was imported before. The newest messages that perdure
+        itself added may be missing from the file. Titles are ignored: a session may be renamed.
         """
         known = {place: entry for place, entry in known.items() if entry not in self._titles}
         if not known:
@@ -256,8 +257,9 @@ def known_items(
 
 
 async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -> Traces:
-    """Add all entries of the session of `header` to `traces`: first the shared ones, then its log.
+    """Add all entries of a session to `traces`.
 
+    The entries that a fork shares come first, then the session's own log.
     Raises: SessionNotFound.
     """
     if header.fork is not None:

@@ -1,10 +1,10 @@
 """Append the items of a source to a session, one stretch of items per commit.
 
-Each commit has a piece of the file as a blob, its ``import_source`` entry, and the entries of that
-stretch. All commits except the last are marked as incomplete, so the session is ``importing`` until
-the last commit. After a crash, a new import of the file finds the stored pieces by their offsets
-and adds the missing pieces. Every commit states the head that it expects, so even two concurrent
-imports add nothing twice.
+Each commit contains a piece of the file as a blob, the ``import_source`` entry of the piece, and
+the entries made from the piece. All commits except the last are marked as incomplete, so the
+session is ``importing`` until the last commit. After a crash, a new import of the file finds the
+stored pieces by their offsets and adds the missing pieces. Every commit states the head that it
+expects, so even two concurrent imports add nothing twice.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ _FRESH, _ELSEWHERE, _NOWHERE = -1, -2, -3
 class Base(msgspec.Struct, frozen=True):
     """The part of a source that a session already has.
 
-    Shape: `known` is item -> entry. `begin` is the offset of the new part in the file; `parts` are
-    the offset and seq of each piece before `begin`. `with_usage` are the messages that have a
-    usage. `has_own_leaf`: perdure moved the leaf, so the import does not move it. `is_cut_off`: the
-    import of the part before `begin` was not completed. `opaque` are the entries of unreadable
-    lines, by the digest of the line. The first `copied_lines` lines are copies of the parent's
-    entries. The items `left_out` are not added: the session has them in its header.
+    Shape: `known` maps the position of an item to its entry in the session. `begin` is the offset
+    of the new part in the file. `parts` states, for each stored piece before `begin`, its offset
+    and the sequence number of its entry. `with_usage` are the messages that have a usage.
+    `has_own_leaf`: perdure moved the leaf, so the import does not move it. `is_cut_off`: the import
+    of the part before `begin` was not completed. `opaque` are the entries of unreadable lines, by
+    the digest of the line. The first `copied_lines` lines are copies of the parent's entries. The
+    items `left_out` are not added, because the session has their content in its header.
     """
 
     stream: StreamId
@@ -95,9 +96,10 @@ class ItemAppend:
     ) -> None:
         """Commit all items.
 
-        Durable: each stretch after its commit; the whole source on return.
-        Raises: FormatError if the source changed meanwhile; HeadConflict if another writer changed
-        the session; other errors of ``SessionStore.commit``.
+        Durable: each piece of the source is durable after its commit, the whole source when the
+        call returns.
+        Raises: FormatError if the source changed meanwhile. Raises HeadConflict if another writer
+        changed the session. Other errors are those of ``SessionStore.commit``.
         """
         stretches = self._source.stretches(self._base.begin, piece_bytes)
         loop = asyncio.get_running_loop()
@@ -126,9 +128,10 @@ class ItemAppend:
     def _leave_out_unread(self) -> None:
         """Leave out the parts of imported lines that an older version did not read.
 
-        Appended now below its parent, such a part would be a branch parallel to the later messages.
-        The children of such a part become children of the opaque entry of its line, or, without
-        such an entry, of the part's parent.
+        A part that was appended now below its parent would form a branch parallel to the later
+        messages. The children of a left-out part become children of the opaque entry of its line.
+        If the line has no opaque entry, the children of the part become children of the part's
+        parent.
         """
         base, items, places = self._base, self._source.parsed.items, self._places
         if base.is_cut_off or not base.begin:
@@ -237,7 +240,10 @@ class ItemAppend:
             self._leaf = None if target is None else self._places[target]
 
     def _moving(self, *, is_last: bool) -> list[NewEntry]:
-        """Return the entry that moves the leaf to its new place; None if it is already there."""
+        """Return the entry that moves the leaf (the end of the conversation) to its new place.
+
+        The list is empty if the leaf is already at that place.
+        """
         wanted = self._base.leaf
         if not self._base.has_own_leaf:
             leaf = self._source.parsed.leaf
@@ -300,7 +306,7 @@ class _Places:
         self._seqs[position] = seq
 
     def leave_out(self, position: int, parent: int | None, entry: EntryId | None) -> None:
-        """Let `entry`, or the entry of `parent`, stand for the item at `position`."""
+        """Use `entry`, or else the entry of `parent`, in place of the item at `position`."""
         if entry is not None:
             self._put_known(position, entry)
             return

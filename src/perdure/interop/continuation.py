@@ -33,8 +33,8 @@ class Continuation(msgspec.Struct, frozen=True):
     """The file and command with which a program continues a session.
 
     Shape: `path` is relative to the folder of the program's sessions. `command` continues the
-    session. Run it in the folder `cwd`, after the command `before` if there is one. ``{file}`` in
-    both stands for the file.
+    session. Run `command` in the folder `cwd`, after the command `before` if there is one.
+    ``{file}`` in `command` and `before` stands for the file.
     """
 
     program: Program
@@ -66,7 +66,8 @@ async def continuation_of(
 
     `cwd` is the folder for a session that has no folder, or whose folder name has control
     characters. The same leaf always gives the same file.
-    Raises: SessionNotFound; Erased; FormatError for a session without messages.
+    Raises: SessionNotFound or Erased if the session is missing or was erased. Raises FormatError
+    for a session without messages.
     """
     bundle = await bundle_of(store, stream)
     if leaf is not None:

@@ -63,10 +63,10 @@ class ExportSelection(msgspec.Struct, frozen=True):
     """The selected content of a session to export, and the kinds of values to redact in it.
 
     `leaf` alone selects the branch that ends there. With `has_all_branches`, everything is
-    exported, and the current branch is the one that ends at `leaf`, if given. Without `leaf` and
-    `has_all_branches`, everything is exported; Markdown and workflows then contain the current
-    branch. `dialect` is the program that reads the workflow. Markdown can omit tool calls with
-    their results, and the instructions.
+    exported. If `leaf` is given too, the branch that ends at `leaf` becomes the current branch.
+    Without `leaf` and `has_all_branches`, everything is exported; Markdown and workflows then
+    contain the current branch. `dialect` is the program that reads the workflow. Markdown can omit
+    tool calls with their results, and the instructions.
     """
 
     leaf: EntryId | None = None
@@ -91,8 +91,8 @@ async def export_session(
     Shape: the same session always gives the same bytes. The export of an unchanged import of a pi
     or Operator file equals that file, except after redaction. Erased entries are empty or omitted;
     `Exported.warnings` counts them.
-    Raises: SessionNotFound; Erased if the session was erased; EntryNotFound if the leaf is not an
-    entry of the conversation.
+    Raises: SessionNotFound if the session does not exist. Raises Erased if the session was erased.
+    Raises EntryNotFound if the leaf is not an entry of the conversation.
     """
     if (await store.state(stream)).info.status == "erased":
         raise Erased(stream)

@@ -1,8 +1,8 @@
 """Convert facts to files and back: a memory stream is a session in perdure's own format.
 
 A file contains the facts of one subject with their histories, but no forgotten facts. An import
-appends the facts and corrections that are missing in this store. Facts that were forgotten here
-stay forgotten.
+appends the facts and corrections that are missing in this store. Facts that were forgotten in this
+store stay forgotten.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ async def import_facts(
 
     The imported facts are about `subject`, or by default about the subject of the file.
     Durable: all facts on return, in one commit.
-    Raises: FormatError; Unsupported in a store of session files; the errors of
-    ``SessionStore.commit``.
+    Raises: FormatError if the file is damaged or contains other entries. Raises Unsupported in a
+    store of session files. Other errors are those of ``SessionStore.commit``.
     """
     if not store.capabilities.erase:
         raise Unsupported("facts", store.address.partition(":")[0])
@@ -131,7 +131,10 @@ async def _append(
 
 
 def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...], int]:
-    """Return the facts in `bundle` that `here` lacks, and the number of facts forgotten here."""
+    """Return the facts in `bundle` that the entries `here` lack.
+
+    Also return how many facts of `bundle` were forgotten in this store.
+    """
     known: dict[object, EntryId] = {}
     for fact in stored_facts((entry, readable(entry)) for entry in here).values():
         for count in range(1, len(fact.versions) + 1):
@@ -172,6 +175,6 @@ def _known_versions(fact: StoredFact, known: dict[object, EntryId]) -> int:
 
 
 def _said(versions: Sequence[StoredVersion]) -> tuple[object, ...]:
-    """Return the content of `versions`, for a comparison."""
+    """Return the content of `versions` in a form that can be compared."""
     bodies = (version.body for version in versions)
     return tuple((b.text, b.agent, b.said_by, b.valid_from, b.valid_to) for b in bodies)

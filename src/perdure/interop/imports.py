@@ -4,9 +4,9 @@ A source becomes one session: its bytes as blobs, ``import_source`` entries that
 entries for all its lines. A small source is one commit, a larger source several
 (``interop.append_items``); the session is ``importing`` until the last commit. Importing the same
 file again adds nothing. A file that grew, or whose import was interrupted, adds its new items below
-the parents that they name. The leaf stays where perdure moved it. This is also true for a file that
-perdure wrote for another program. A file that does not begin with the content imported earlier
-becomes a separate session.
+the parents that they name. If perdure moved the leaf (the end of the conversation), an import does
+not move it. A file that perdure wrote for another program is imported again by the same rules. A
+file that does not begin with the content imported earlier becomes a separate session.
 """
 
 from __future__ import annotations
@@ -90,15 +90,16 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
 ) -> ImportReport:
     """Read `source`, a file or its content, into `store`.
 
-    `name` is its name in the log, by default the file's name. `subject` is the person that a new
-    session is about; an existing session keeps its own subject. `progress` is called with the bytes
-    read and in total, from another thread. `bounds` limit the memory that the import uses. An
-    erased session stays erased; `again` makes a new session, with another id.
-    Durable: all of it on return. A small source is one commit. After a crash, a larger source is
-    marked as ``importing``, and the same import continues it. A session from a file of perdure's
-    own format is then incomplete. If the source has turns, a separate commit creates the session.
-    Raises: FormatError if the source cannot be read or has no known format; TurnOpen if its session
-    has an open turn; the errors of ``SessionStore.commit``.
+    `name` is the name of the source in the log, by default the file's name. `subject` is the person
+    that a new session is about; an existing session keeps its own subject. `progress` is called
+    with the bytes read and in total, from another thread. `bounds` limit the memory that the import
+    uses. An erased session stays erased; `again` makes a new session, with another id.
+    Durable: everything is stored on return. A small source is one commit. After a crash, a larger
+    source is marked as ``importing``, and the same import continues it. A session from a file of
+    perdure's own format is incomplete after a crash. If the source has turns, a separate commit
+    creates the session.
+    Raises: FormatError if the source cannot be read or has no known format. Raises TurnOpen if the
+    source's session has an open turn. Other errors are those of ``SessionStore.commit``.
     """
     with _open_source(source, name) as content:
         known = await asyncio.to_thread(_format_of, content, format)
@@ -391,8 +392,8 @@ async def _relation(
     """Return the relation of `content` to the newest version related to it, and that version.
 
     Shape: the relation is GROWN also if only the end of an interrupted import is missing. A session
-    may have been continued in several files of pi or Operator. A file of any other format can only
-    continue its newest version.
+    may have been continued in several files of pi or Operator. In all other formats, a file can
+    only continue the newest version that was imported.
     """
     found: tuple[FileRelation, Original | None] = (FileRelation.OTHER, None)
     for original in originals:
@@ -488,8 +489,8 @@ def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> Impor
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
     """Return whether the leaf may follow the file; False if perdure itself has moved the leaf.
 
-    The leaf may follow if an import set it, or if it is an entry added here that was exported and
-    that the file continues.
+    The leaf may follow if an import set it. The leaf may also follow if it is an entry that was
+    added here and exported, and that the file continues.
     """
     if traces.mover is None or traces.is_mover_imported:
         return True

@@ -80,8 +80,8 @@ class _Seen(msgspec.Struct):
 class FolderFollower:
     """Imports session files below `folders` into `store` while they grow.
 
-    `excluded` are files and folders that are skipped (perdure's own); `open` are the files that
-    this process writes, under any name.
+    `excluded` are files and folders to skip, such as perdure's own. `open` are the files that this
+    process writes, under any name.
     """
 
     def __init__(

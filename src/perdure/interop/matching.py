@@ -4,10 +4,10 @@ The possible ids are computed from the source alone, so that its session is foun
 other sessions exist.
 
 A file that perdure wrote for pi or Operator has the id of its session, and the ids of its records
-are derived from perdure's entry ids. Equal ids are no proof: each of these records must also equal
-the record in a current export of the session, below the same parent, and all new records must come
-after them. A file for Claude Code, Codex or opencode becomes a separate session; its parent is the
-session that its mark names.
+are derived from perdure's entry ids. Equal ids do not prove that perdure wrote a record. Each such
+record must also equal the record in a current export of the session, below the same parent. All new
+records in the file must come after the records that perdure wrote. A file for Claude Code, Codex or
+opencode becomes a separate session; its parent is the session that its mark names.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ Origin = tuple[StreamId | None, ImportReport | None]
 async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Origin:
     """Return the session of `store` that `source` continues.
 
-    Also return a report if `source` adds no message to that session, or if the session was erased
-    and `again` is not set.
+    Also return a report if nothing is imported: `source` adds no message to that session, or the
+    session was erased and `again` is not set.
     """
     mark, format = source.parsed.header.handover, source.parsed.format
     session = None if mark is None else _valid(mark.session)
@@ -128,7 +128,10 @@ def copied_lines(header: SourceHeader, parent: StreamId | None) -> int:
 
 
 class OwnFile(msgspec.Struct, frozen=True):
-    """A session's part of a file that perdure wrote. `is_complete`: the part is the whole file."""
+    """A session's part of a file that perdure wrote.
+
+    `is_complete` is True if the session contains the whole file.
+    """
 
     base: Base
     is_complete: bool
@@ -137,7 +140,8 @@ class OwnFile(msgspec.Struct, frozen=True):
 class _Said(NamedTuple):
     """The content of an item; the items that it references are given by their record ids.
 
-    Shape: `parent` is the parent of a tree entry; titles and labels follow wherever the leaf is.
+    Shape: `parent` is the parent of a tree entry. Titles and labels are compared without a parent,
+    because they come after whatever entry is the leaf.
     """
 
     lane: Lane

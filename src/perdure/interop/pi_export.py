@@ -77,7 +77,7 @@ def _written(stream: StreamId, writer: _Writer) -> Exported:
 def pi_of(bundle: Bundle) -> Exported:
     """Return the session in `bundle` as a pi file.
 
-    Shape: written from scratch if the bundle has no import original.
+    Shape: if the bundle contains no imported pi file, the file is written from scratch.
     """
     standing = standing_of(bundle)
     state = StreamState(
@@ -119,7 +119,8 @@ async def _session(store: SessionStore, stream: StreamId) -> _Session:
 class _Base(msgspec.Struct, frozen=True):
     """The start of a file: its bytes, the ids of the entries in these bytes, and their leaf.
 
-    `outdated` are entries of a line that was incomplete when it was read and was changed later.
+    `outdated` are the entries of a line that was incomplete when perdure read it and that was
+    changed later.
     """
 
     content: bytes
@@ -166,7 +167,7 @@ def _is_of(entry: Entry, parts: Collection[int]) -> bool:
 def _passed_by(
     session: _Session, held: Collection[EntryId], outdated: Collection[EntryId]
 ) -> set[EntryId]:
-    """Return those `outdated` entries that must be written because they have new descendants."""
+    """Return the `outdated` entries that must be written, because they have new descendants."""
     parents = {entry.id: entry.parent_id for entry in session.tree}
     starts = [parents[entry] for entry in parents if entry not in held]
     passed: set[EntryId] = set()

@@ -1,7 +1,7 @@
 """Find the session that was imported from a file, without importing the file.
 
-The store is only read. The ids that the session may have are computed as an import does, so a file
-is found after it was moved, has grown, or was rewritten.
+This module only reads the store. The ids that the session may have are computed as an import does,
+so a file is found after it was moved, has grown, or was rewritten.
 """
 
 from __future__ import annotations

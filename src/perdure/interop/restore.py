@@ -48,12 +48,13 @@ async def restore(
 
     If the session was erased, nothing is imported unless `again` is set; then the session gets
     another id.
-    Units: about `piece_bytes` of the file become one commit.
-    Durable: the whole file on return. A session with turns is created by a separate commit, because
-    turns need its lease. After a crash between two commits, the same import continues.
-    Raises: LeaseHeld if another import of the session is running; FormatError if the entries to
-    append do not form a valid log, or if the file was changed meanwhile; the errors of
-    ``SessionStore.commit``.
+    Units: each commit contains about `piece_bytes` bytes of the file.
+    Durable: the whole file is stored on return. A session with turns is created by a separate
+    commit, because turns need its lease. After a crash between two commits, the same import
+    continues.
+    Raises: LeaseHeld if another import of the session is running. Raises FormatError if the entries
+    to append do not form a valid log, or if the file was changed meanwhile. Other errors are those
+    of ``SessionStore.commit``.
     """
     subject = log.header.subject if subject is None else subject
     restoring = _SessionRestore(store, log, subject, clock, random, piece_bytes, again)
@@ -113,7 +114,10 @@ class _SessionRestore:
         raise AssertionError("session_ids never ends")
 
     async def _in_common(self, state: StreamState, header: StreamHeader) -> int:
-        """Return how many first entries file and store share; -1 for a different session."""
+        """Return how many entries from the start are equal in the file and in the store.
+
+        Return -1 for a different session.
+        """
         stream, log = header.id, self.log
         if state.header.fork is not None:
             here = await bundle_of(self.store, stream)

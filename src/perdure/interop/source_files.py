@@ -84,7 +84,10 @@ def originals_of(notes: Iterable[Entry], format: str | None = None) -> list[Orig
 
 
 def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> bytes | None:
-    """Return the content of the newest of `originals`; None if it or a blob is missing."""
+    """Return the content of the newest of `originals`.
+
+    Return None if there is no original or if one of its blobs is missing.
+    """
     names = [part.source.blob for part in originals[-1].parts] if originals else []
     if not names or any(name not in blobs for name in names):
         return None
@@ -94,8 +97,8 @@ def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> byt
 def relation_of(content: Content, original: Original) -> FileRelation:
     """Return the relation of the file `content` to `original`, without reading the stored parts.
 
-    Shape: OLDER means only that the file may be older; the stored part in which the file ends
-    decides.
+    Shape: OLDER means only that the file may be older. To be sure, compare the stored part in which
+    the file ends.
     """
     for part in original.parts:
         begin, end = part.source.offset, part.source.offset + part.source.length

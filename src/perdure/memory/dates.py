@@ -67,8 +67,9 @@ class Period(NamedTuple):
     def closeness(self, at: int) -> float:
         """Return 1.0 for a time within the period, and less for a time outside of the period.
 
-        The closeness falls by a factor e per 3.3 days before the period, but per ten days after it,
-        because a later session can still mention that time. Units: `at` is Unix milliseconds.
+        The closeness falls by a factor e per 3.3 days before the period. The closeness falls by a
+        factor e per ten days after the period, because a later session can still mention that time.
+        Units: `at` is Unix milliseconds.
         """
         day = moment_of(at).date()
         if not self.is_any_year:

@@ -41,7 +41,7 @@ _SUMMARY = b'"summary"'
 
 
 class Episode(ShortRepr, frozen=True, kw_only=True):
-    """The part of a session from its start, or its previous end, to an end of the session.
+    """A part of a session, from the session's start or its previous end to its next end.
 
     Shape: `id` is the id of the last entry; for a closed session, this is its ``session_ended``.
     The history of the episode consists of the entries `first` to `last` in the log of `session`;
@@ -70,7 +70,7 @@ class Episode(ShortRepr, frozen=True, kw_only=True):
 
     @property
     def cursor(self) -> str:
-        """Return the value of ``Memory.episodes(after=…)`` for the episodes that ended earlier."""
+        """Return the ``after`` value with which ``Memory.episodes`` lists the earlier episodes."""
         return f"{self.ended_at}:{self.id}"
 
 

@@ -23,12 +23,12 @@ from perdure.stores.search.recall_plan import Recalled
 class Why(ShortRepr, frozen=True, omit_defaults=True):
     """The reasons why a text was recalled.
 
-    `terms` are the words of the question in the text, `neighbours` the words that only the texts
-    around it in its session contain. `speaker`: a person named in the question said the text.
-    `date`: the closeness of the text's time to the time that the question names, from 0 to 1.
-    `time`: the question asks for a time, and the text names a time. `vector`: the similarity in
-    meaning of the text, with its neighbours, to the question, from -1 to 1; None if no embedder was
-    used, or the text has no vector yet.
+    `terms` are the words of the question that the text contains. `neighbours` are those words that
+    only the neighbouring texts of the session contain. `speaker`: a person named in the question
+    said the text. `date`: the closeness of the text's time to the time that the question names,
+    from 0 to 1. `time`: the question asks for a time, and the text names a time. `vector` is the
+    similarity in meaning between the question and the text with its neighbours, from -1 to 1.
+    `vector` is None if no embedder was used, or if the text has no vector yet.
     """
 
     terms: tuple[str, ...] = ()

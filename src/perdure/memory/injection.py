@@ -18,10 +18,11 @@ _HEAD = (
 
 
 def context_block(texts: Sequence[str], boundary: str, fits: Callable[[str], bool]) -> str | None:
-    """Return one block with as many of `texts`, the most important first, as fit together.
+    """Return one block with as many of `texts` as fit together.
 
-    Return None if the first text does not fit. A text cannot end the block, whatever it contains:
-    its markup is escaped, and `boundary` cannot be guessed.
+    The texts are sorted, the most important first. Return None if the first text does not fit. A
+    text cannot end the block, whatever it contains: its markup is escaped, and `boundary` cannot be
+    guessed.
     """
     lines = [f"- {one_item(escape(text, quote=False))}" for text in texts]
     while lines:

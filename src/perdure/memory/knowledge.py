@@ -42,7 +42,11 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class Source(ShortRepr, frozen=True):
-    """The source of a passage: a file, by its path in its folder, and the headings above."""
+    """The source of a passage.
+
+    `path` is the path of the file in its folder, and `heading` contains the headings above the
+    passage.
+    """
 
     path: str
     heading: str | None = None

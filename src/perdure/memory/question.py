@@ -37,8 +37,8 @@ class Meaning(NamedTuple):
 class Question(NamedTuple):
     """A question.
 
-    `names` maps an author key to a stem, for words that may be the name of a speaker. `meaning` is
-    None if no embedder was used.
+    `names` contains the words that may be the name of a speaker. `names` maps the index key of each
+    of these words to the stem of the word. `meaning` is None if no embedder was used.
     """
 
     text: str

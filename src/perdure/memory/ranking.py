@@ -1,10 +1,10 @@
 """Rank the texts of a corpus for a question.
 
 The score of a text includes its neighbours in the session (their words, weighed by distance), the
-text alone, and its session as a whole. Other reasons add to the score: a speaker that the question
-names said the text; the session of the text is of the time that the question names; the question
-asks "when" and the text names a time; the previous text asked something; and, with an embedder, the
-meaning of the text is near to the meaning of the question. The constants come from measurements
+text alone, and its session as a whole. The score also rises if the question names the speaker of
+the text or the time of its session. The score rises if the question asks "when" and the text names
+a time, or if the previous text asks something. With an embedder, the score rises if the text is
+near to the question in meaning. The constants come from measurements
 (docs/decisions/0059-recall.md); a small change of a constant has little effect.
 
 ``arrays`` (with numpy) and ``sums`` (without numpy and vectors) compute the sums over all texts.
@@ -25,11 +25,11 @@ from perdure.stores.search.recall_plan import Ranked
 class Weights(NamedTuple):
     """The weight of each reason; 0 switches a reason off.
 
-    With `neighbours` False, only the text itself counts. If a session has more than `TALK` speakers
-    and a word names one of them, the weight of the word in this session is multiplied by `names`.
-    `exchange` is added to `speaker` if the text directly before or after is from another speaker
-    that the question names, in a session of more than `TALK` speakers. `vector` is the weight of
-    the meaning of a text with its neighbours, `own_vector` the weight of the text's own meaning.
+    With `neighbours` False, only the text itself counts. In a session with more than `TALK`
+    speakers, the weight of a word that names one of them is multiplied by `names`. In a session
+    with more than `TALK` speakers, `exchange` is added to `speaker` if the text directly before or
+    after is from another speaker that the question names. `vector` is the weight of the meaning of
+    a text with its neighbours, `own_vector` the weight of the text's own meaning.
     """
 
     context: float = 0.28
@@ -69,7 +69,8 @@ NEAREST = 0.05
 class Scope(NamedTuple):
     """The sessions allowed in a recall: they are of `subjects`, in `only`, and not in `but`.
 
-    All three contain keys of ``stores.search.index_keys``; None allows every session.
+    `subjects`, `only` and `but` contain keys of ``stores.search.index_keys``. None allows every
+    session.
     """
 
     subjects: Collection[str] | None = None
@@ -95,8 +96,8 @@ CONTEXT, OWN, SESSION = (
 class Spoken(NamedTuple):
     """The texts of a speaker whose name contains a word of the question.
 
-    `name` has one bit set, which identifies the speaker. It is 0 for the texts in sessions with at
-    most `TALK` speakers.
+    `name` is an integer with one bit set, which identifies the speaker. `name` is 0 for the texts
+    in sessions with at most `TALK` speakers.
     """
 
     name: int
@@ -144,7 +145,10 @@ class Sums(Protocol):
         ...
 
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
-        """Add a class of words; `named` maps a session to the weight of the class, if not 1."""
+        """Add the counts of a class of words.
+
+        `named` maps a session to the weight of the class in that session, if the weight is not 1.
+        """
         ...
 
     def allows(self, session: str) -> bool:

@@ -1,6 +1,6 @@
 """The scope of memory: namespace, then subject, then agent.
 
-A missing subject is a separate scope.
+Memory without a subject is a separate scope.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Scoped(Protocol):
 class MemoryFilter(msgspec.Struct, frozen=True):
     """A filter that selects the episodes and facts that a call sees.
 
-    With the default `name`, the call sees only episodes and facts of exactly `subject`; with
-    `subject` None, it sees only those without a subject. With `agent` None, the call sees the
-    episodes and facts of every agent of the subject.
+    With the default `name`, the call sees only episodes and facts of exactly `subject`. If
+    `subject` is None, the call sees only episodes and facts without a subject. With `agent` None,
+    the call sees the episodes and facts of every agent of the subject.
     """
 
     subject: str | None = None

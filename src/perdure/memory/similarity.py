@@ -1,8 +1,8 @@
 """Compute the similarity in meaning between a question and the texts of a corpus, with numpy.
 
-The vector of a text counts alone, and also together with the vectors of its neighbours. These are
-weighed like the words of the neighbours. Vectors are stored in memory as signed bytes; one block of
-them at a time is converted to numbers.
+A text is compared by its own vector, and also by its vector together with the vectors of its
+neighbours. The vectors of neighbours are weighed like the words of neighbours. Vectors are stored
+in memory as signed bytes; one block of them at a time is converted to numbers.
 """
 
 from __future__ import annotations

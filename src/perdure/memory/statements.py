@@ -67,8 +67,8 @@ class StatementRanking:
     def __call__(self, size: Size, having: Sequence[Having], allows: Callable[[str], bool]) -> None:
         """Rank the statements of those sessions for which `allows` returns True.
 
-        `having` has one value for each word of the question. Statements out of scope are not
-        counted, so a score does not depend on them.
+        `having` states, for each word of the question, how many texts and sessions contain it.
+        Statements outside the scope are not counted, so the scores do not depend on them.
         """
         inside = {
             number: terms(each.text)
@@ -124,7 +124,7 @@ class StatementRanking:
         return {name: value for name, value in found.items() if value}
 
     def _besides(self, statement: Statement, words: Sequence[str]) -> dict[str, float]:
-        """Return the scores of all reasons except the words."""
+        """Return the parts of the score that do not come from words, by reason."""
         weights, period, cues = self._weights, self._question.period, cues_of(statement.text, words)
         nearness = statement.nearness or 0.0
         closeness = 0.0 if period is None else period.closeness(statement.at)

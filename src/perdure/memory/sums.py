@@ -102,7 +102,7 @@ class PlainSums:
                 yield corpus.texts_of(session)
 
     def _smoothed(self, found: dict[int, float]) -> dict[int, float]:
-        """Return `found`; the words of each text also count, weighted, for its neighbours."""
+        """Return `found` with each frequency also added, weighted, to the neighbouring texts."""
         corpus, smooth = self._corpus, dict[int, float](found)
         for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
             for column, weight in zip(columns, weights, strict=True):

@@ -47,8 +47,9 @@ def echo(request: ModelRequest) -> Reply:
 def summary_of(text: str) -> str:
     """Return a summary of the transcript in `text`, made of selected lines. Deterministic.
 
-    Shape: the sections of every summary. `text` is a compaction's request: the transcript between
-    ``<conversation>`` tags and the previous summary, if any, in ``<previous-summary>``.
+    Shape: the summary has the same sections as every summary. `text` is a compaction's request: the
+    transcript between ``<conversation>`` tags and the previous summary, if any, in
+    ``<previous-summary>``.
     """
     lines = [line.strip() for line in _between("conversation", text).splitlines() if line.strip()]
     before = _between("previous-summary", text).strip()

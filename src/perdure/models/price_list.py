@@ -43,8 +43,8 @@ class ListedPrice(msgspec.Struct, frozen=True):
     """A price from the current list.
 
     `price` is None if the list does not contain the model. `price` is valid for calls with up to
-    `most` tokens, because a larger call has the price of another tier; None: there is no other
-    tier.
+    `most` tokens, because a larger call has the price of another tier. `most` is None if there is
+    no other tier.
     """
 
     price: Price | None = None

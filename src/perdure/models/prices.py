@@ -87,8 +87,9 @@ def own_price(prices: Mapping[str, Price], model: str) -> Price | None:
 
 
 class CostCalculator:
-    """A `Cost`: the user's prices, then the cost that a call reported, then the client's list.
+    """A `Cost` that uses the first known price.
 
+    The user's prices come first, then the cost that a call reported, then the client's price list.
     The keys of `prices` are ``provider:name``, or ``provider:*`` for every other model of a
     provider.
     Raises: WrongArgument for an invalid model name.

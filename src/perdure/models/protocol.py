@@ -40,12 +40,13 @@ class ModelRequest(ShortRepr, frozen=True):
     """One call of a model (``provider:name``).
 
     Shape: `messages` are valid for every provider (``context.validity``): user and assistant
-    alternate, and every tool call is answered. With thousands of messages, the sequence may be a
-    type other than tuple. `media` maps the handles in the messages to their bytes. `output_schema`
-    is the JSON Schema of the answer, of type object; `system` also requests this form, for models
-    that do not accept a schema.
+    alternate, and every tool call is answered. With thousands of messages, `messages` may be a
+    sequence other than a tuple. `media` maps the handles in the messages to their bytes.
+    `output_schema` is the JSON Schema of the answer, of type object. For models that do not accept
+    a schema, `system` requests an answer of this form too.
     Units: seconds. `first_byte_timeout_s` limits the wait for the first byte of the answer, headers
-    included; `stream_idle_timeout_s` limits each later wait. None means the client's default.
+    included; `stream_idle_timeout_s` limits each later wait. A timeout of None means the client's
+    default.
     """
 
     model: str
@@ -93,9 +94,9 @@ class StreamEnd(msgspec.Struct, frozen=True):
 
 
 class UsageUpdate(msgspec.Struct, frozen=True):
-    """The provider's token count so far; a later count replaces it. It contains no text.
+    """The provider's token count so far; a later count replaces it. An update contains no text.
 
-    So the usage of an interrupted answer is known, too.
+    With these updates, the usage of an interrupted answer is known too.
     """
 
     usage: Usage

@@ -48,7 +48,7 @@ class Preparable(Protocol):
 class ModelRouter:
     """A `ModelClient` that passes every call to the client of the model's provider.
 
-    `loading` returns the context in which `load` makes a client and prepares a model.
+    `loading` returns a context manager, in which `load` makes a client and prepares a model.
     """
 
     def __init__(

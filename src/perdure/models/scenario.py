@@ -94,9 +94,10 @@ class When(msgspec.Struct, frozen=True):
     `nth` is the number of the answer (1 + the assistant messages in the request); `round` counts
     the same, but only from the newest user message on. `user_contains` refers to the newest user
     text. `after` states whether the request ends with user text or with tool results. `after_tool`
-    is the tool of one of these results; the two conditions about results refer to the same results.
-    A request for a summary contains the text of a whole conversation, so it matches only conditions
-    with `asks_summary`.
+    is the tool of one of the tool results at the end of the request. The two conditions
+    `last_tool_result_…` refer to the tool results at the end of the request. A request for a
+    summary contains the text of a whole conversation, so it matches only conditions with
+    `asks_summary`.
     """
 
     nth: int | None = None
@@ -187,7 +188,7 @@ def asks_summary(request: ModelRequest) -> bool:
 def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return `messages` without cut-off parts of answers and the requests to continue them.
 
-    So a continued answer appears once: only its last part remains.
+    A continued answer therefore appears once, with only its last part.
     """
     asked = {place for place, message in enumerate(messages) if asks_to_go_on(message)}
     left_out = asked | {place - 1 for place in asked}
@@ -227,7 +228,7 @@ def asks_to_go_on(message: Message) -> bool:
 
 
 def _newest_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the `uncut` messages from the newest user text on."""
+    """Return the messages from the newest user text on, without cut-off parts of answers."""
     for place in range(len(messages) - 1, -1, -1):
         if messages[place].role == "user":
             end = uncut(messages[place:])
@@ -283,7 +284,10 @@ def _last_index(messages: Sequence[Message], role: str) -> int:
 
 
 def _newest_text(message: Message) -> str:
-    """Return the last text part; the context added the parts before it to the user message."""
+    """Return the last text part of `message`.
+
+    The context added the other text parts to the user message.
+    """
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     return texts[-1] if texts else ""
 

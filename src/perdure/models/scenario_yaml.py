@@ -150,7 +150,10 @@ class _ScenarioReader:
         )
 
     def _steps(self, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[Step, ...]:
-        """Return the steps under `steps`, or those of the short keys, in the order of the keys."""
+        """Return the steps under the key `steps`.
+
+        Without that key, return the steps of the short keys, in the order of the keys.
+        """
         delay = ()
         if "delay_ms" in fields:
             delay = (Wait(self.nodes.number(fields["delay_ms"]) / 1000),)

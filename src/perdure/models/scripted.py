@@ -1,9 +1,9 @@
 """The scripted model: answers from scenarios, without a network; the offline default is ``echo``.
 
-The reply to a request depends only on the request (``scenario``). The model remembers two things:
-how often a step with a failure count has failed per request, and the counts of a conversation's
-beginning, since every request repeats that beginning. So an answer late in a conversation takes no
-longer than an early one, and a new process gives the same answer.
+The reply to a request depends only on the request (``scenario``). The model remembers how often a
+step with a failure count has failed for each request. The model also remembers the counts of a
+conversation's beginning, because every request repeats that beginning. An answer late in a
+conversation therefore takes no longer than an early one, and a new process gives the same answer.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class _Progress:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything was sent."""
+        """Whether the reply has sent any bytes."""
         return self._sent_bytes > 0
 
     def deltas_of(self, step: Say | Think | CallTools) -> Iterator[Delta]:
@@ -234,8 +234,9 @@ class _Progress:
 
 
 class Heard:
-    """Counts over the messages of a request. The value is immutable: `and_then` returns a new one.
+    """Counts over the messages of a request, such as the number of answers.
 
+    The value is immutable: `and_then` returns a new one.
     Units: `size_bytes` bytes.
     """
 
@@ -332,7 +333,10 @@ _NOTHING: _Beginning = (), 0, Heard()
 
 
 def _begin_with(messages: Sequence[Message], known: Sequence[Message], upto: int) -> bool:
-    """Return whether `messages` begin with the first `upto` of `known`; copy almost nothing."""
+    """Return whether `messages` begin with the first `upto` of `known`.
+
+    The comparison copies almost no message.
+    """
     if isinstance(messages, Joined) and isinstance(known, Joined):
         return messages.agrees(known, upto)
     if isinstance(messages, tuple) and isinstance(known, tuple):

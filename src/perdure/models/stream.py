@@ -3,8 +3,8 @@
 The parts are in the order in which they began; the index distinguishes interleaved deltas of
 several calls. Whatever a model sends, the message can be written to the log: text is valid Unicode,
 arguments are a JSON object, ids of calls are distinct. Arguments that are not a JSON object are
-stored as text in the single argument `INVALID_JSON`. The call is then answered with an error for
-the model (see `malformed_arguments`), and the history stays valid.
+stored as text in the single argument `INVALID_JSON`. A call whose arguments are not a JSON object
+is answered with an error for the model (see `malformed_arguments`), and the history stays valid.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class AnswerBuilder:
             self._add_words(delta)
 
     def partial(self) -> Message:
-        """Return the part that has arrived, as a message without stop reason.
+        """Return the part of the answer that has arrived, as a message without stop reason.
 
         Shape: the message contains only calls with complete arguments.
         """
@@ -208,8 +208,8 @@ class AnswerBuilder:
 
         Shape: a truncated answer (any stop reason except ``stop`` and ``tool_calls``) contains only
         calls with complete arguments. The stop reason of a complete answer with calls is
-        ``tool_calls``, whatever the provider reported. An answer that announces calls but contains
-        none keeps the provider's stop reason.
+        ``tool_calls``, whatever the provider reported. If the provider's stop reason announces
+        calls but the answer contains none, the stop reason stays unchanged.
         Raises: ModelUnavailable if the stream broke off before its end; MalformedResponse if a call
         has no name.
         """

@@ -33,7 +33,7 @@ def usable_keyring() -> ModuleType | None:
 def _is_without_backend(platform: str, environment: Mapping[str, str]) -> bool:
     """Return whether no backend works: on Linux, all built-in backends need a session bus.
 
-    A backend may also be configured, or come with another package.
+    A working backend may also be configured by the user, or come with another package.
     """
     if platform != "linux" or "PYTHON_KEYRING_BACKEND" in environment:
         return False

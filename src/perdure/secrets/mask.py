@@ -53,7 +53,10 @@ def log_failure(
 
 
 def masked_value(value: object, name: str = "") -> object:
-    """Return JSON data with every secret masked, also in field names; `name` is its own field."""
+    """Return JSON data with every secret masked, also in field names.
+
+    `name` is the name of the field that contains `value`.
+    """
     if isinstance(value, str):
         if is_secret_field(name, value):
             return MASK

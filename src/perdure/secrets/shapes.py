@@ -3,8 +3,8 @@
 Pure. A doubtful value is masked: a false positive loses a word of a transcript, but a missed key
 can lose the account. Each pattern runs in linear time: unbounded repetitions are possessive, so
 `re` never backtracks into them (tests/attacks/test_patterns.py). The patterns are text: `re`
-compiles each pattern at its first use and caches it. So a program that never looks for secrets
-compiles no pattern.
+compiles each pattern at its first use and caches it. A program that never looks for secrets
+therefore compiles no pattern.
 
 A long text is read in slices, and a pattern is tried only if the slice contains one of the
 pattern's literals. No call of `re` reads much more than a slice, so other threads can run between
@@ -262,7 +262,8 @@ def kinds_in(text: str) -> frozenset[str]:
 class _Slice:
     """The part of `text` from `begin` on in which matches start.
 
-    The matches may end after the slice. Secrets of `known` kinds may be omitted.
+    A match starts in the slice, but it may end after the slice. Secrets of the kinds in `known` may
+    be left out of the results.
     """
 
     def __init__(self, text: str, begin: int, ends: dict[str, int], known: Set[str]) -> None:
@@ -399,8 +400,8 @@ def _placed(kind: str, matches: Iterator[re.Match[str]]) -> Iterator[Find]:
 def _unquoted(found: re.Match[str], group: int) -> tuple[int, int]:
     """Return the start and end of the value in `group`, without the quotation marks around it.
 
-    A closing mark counts only if nothing but punctuation follows; otherwise it may be part of a
-    password.
+    A closing quotation mark counts only if nothing but punctuation follows it. A mark before other
+    text may be part of a password.
     """
     value = found[group].lstrip(_QUOTES)
     start = found.end(group) - len(value)

@@ -353,7 +353,7 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
     """Reject a value whose fields do not match their declared types.
 
     `has_any_text` also accepts text that cannot be encoded, for callers that repair it later. A
-    list is converted if a tuple is declared. Call it in ``__post_init__``.
+    list is converted if a tuple is declared. A class calls this function in its ``__post_init__``.
     Raises: WrongArgument.
     """
     owner = type(value).__name__
@@ -387,7 +387,8 @@ class NamedParameters(type(msgspec.Struct)):
 def check_whole(value: msgspec.Struct, place: str) -> None:
     """Reject a value if a field at any depth has a type other than the declared one.
 
-    Use it for values that are stored permanently as they are; errors call the value `place`.
+    Use this check for values that are stored permanently without further changes. Errors call the
+    value `place`.
     Raises: WrongArgument.
     """
     for name, kind, _ in _fields_of(type(value)):

@@ -17,13 +17,13 @@ class Clock(Protocol):
     """The time of day, and a monotonic time for measuring durations."""
 
     def now_ms(self) -> int:
-        """Unix time in milliseconds. It may jump when the machine's clock is set."""
+        """Unix time in milliseconds. The time may jump when the machine's clock is set."""
         ...
 
     def steady_s(self) -> float:
         """Seconds since a fixed moment; never decreases.
 
-        Use it for durations and deadlines only.
+        Use this clock for durations and deadlines only.
         """
         ...
 

@@ -108,8 +108,8 @@ def role_in(body: bytes | msgspec.Raw) -> str:
 def body_of(entry: Entry) -> Body:
     """Return the body of `entry` as a value of its kind's class; `Unknown` for unknown kinds.
 
-    Raises: UnsupportedVersion for a newer version of a known kind; CorruptLog if a body of a known
-    kind is unreadable, or is a message with inline media, which no store accepts.
+    Raises: UnsupportedVersion for a newer version of a known kind. Raises CorruptLog if a body of a
+    known kind is unreadable, or is a message with inline media, which no store accepts.
     """
     if entry.is_erased and entry.kind != OPAQUE:
         raise CorruptLog(entry.stream, entry.seq, "it was erased")
@@ -193,9 +193,9 @@ def line_of(entry: Entry) -> bytes:
     """Return `entry` as one line of JSON, without the line end.
 
     Shape: the header fields come first, then ``body``, which is the stored JSON itself. A body that
-    cannot be embedded byte for byte (of kind ``opaque``, not JSON, with a line feed or with
-    surrounding space) is stored as ``body_base64`` instead. The line never contains LF, but it can
-    contain U+2028 and U+0085.
+    cannot be embedded byte for byte is stored as ``body_base64`` instead. It is impossible to embed
+    a body of kind ``opaque``, a body that is not JSON, or one with a line feed or surrounding
+    space. The line never contains LF, but it can contain U+2028 and U+0085.
     """
     header = _Line(
         entry.seq, entry.id, entry.lane, entry.at, entry.kind, entry.v, entry.parent_id, entry.about

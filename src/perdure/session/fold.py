@@ -40,14 +40,15 @@ class Placed(NamedTuple):
 class ContextWindow(msgspec.Struct, frozen=True):
     """The end of a branch, from which a context is built.
 
-    Shape: `entries` are in the order from root to leaf. They begin with the first entry that the
-    newest compaction keeps (without a compaction: the root), and include compactions in their
-    places. `hidden` counts the tree entries of the branch before `entries`. `leaf` is the last
-    entry of the branch. `undone` are the undone compactions among `entries`. `pins` are the entries
-    of the branch that always stay in the context; `pinned` are the pins outside of `entries`.
-    Stores leave `pins` and `pinned` to the caller. A window read with a limit contains only the
-    newest `entries`. `earlier` then counts the entries between the hidden entries and `entries`,
-    and `undone` also contains those undone compactions that come after the compaction in force.
+    Shape: `entries` are in the order from root to leaf. The `entries` begin with the first entry
+    that the newest compaction keeps, or with the root if there is no compaction. `entries` include
+    compactions, in their places. `hidden` counts the tree entries of the branch before `entries`.
+    `leaf` is the last entry of the branch. `undone` are the undone compactions among `entries`.
+    `pins` are the entries of the branch that always stay in the context. `pinned` are the pins that
+    are not in `entries`. Stores do not fill `pins` and `pinned`; the caller fills them. A window
+    read with a limit contains only the newest `entries`. With a limit, `earlier` counts the entries
+    between the hidden entries and `entries`. With a limit, `undone` also contains those undone
+    compactions that come after the compaction in force.
     """
 
     leaf: EntryId | None
@@ -81,7 +82,7 @@ def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -
 
 
 def undone_among(shown: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
-    """Return the compactions among `shown` that hide nothing: undone, or erased."""
+    """Return the compactions in `shown` that hide nothing, because they are undone or erased."""
     return frozenset(
         entry.id
         for entry in shown

@@ -1,7 +1,7 @@
 """Names, origins and counts of sessions: the fold behind every list.
 
 A store contains one `SessionInfo` per stream and replaces it with `info_after` inside each commit.
-So lists never read entries, and every backend computes the same titles and counts.
+Lists therefore never read entries, and every backend computes the same titles and counts.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class ForkPoint(msgspec.Struct, frozen=True):
     """The position where a stream was forked.
 
     `leaf` is the entry after which the fork continues (None: before the root). `head` is the
-    origin's head at that time: labels up to this head are inherited, later labels are not. `scope`
-    "tree" shares every branch up to `head`, "path" only the branch that ends at `leaf`.
+    origin's head when the fork was made. Labels up to this head are inherited; later labels are
+    not. `scope` "tree" shares every branch up to `head`, "path" only the branch that ends at
+    `leaf`.
     """
 
     stream: StreamId
@@ -87,7 +88,7 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
     `subject` names the person the session is about, in the client's own words, so that all data of
     one person can be erased at once. `received` counts the entries that come from an imported file:
-    these entries give no authority. `subject` and `received` belong to the store and are not
+    such entries grant no permissions. `subject` and `received` belong to the store and are not
     exported.
     """
 
@@ -345,7 +346,10 @@ def is_command(text: str) -> bool:
 
 
 def _first_of(before: str | None, entry: Entry) -> str | None:
-    """Return the session's first text after user message `entry`: a command only if all are."""
+    """Return the session's first text after the user message `entry`.
+
+    A slash command counts only if there is no other text.
+    """
     text = _beginning(entry)
     return before if text is None or (before is not None and is_command(text)) else text
 
@@ -432,7 +436,7 @@ def is_sought(info: SessionInfo, sought: Sought) -> bool:
 def stored_name(info: SessionInfo) -> str:
     """Return `info.name` as it is stored: older versions stored credentials of a message in it.
 
-    Lists are searched by this text, and their indexes are built from it; it is never shown.
+    Lists and their indexes use the stored name for searches, but never display it.
     """
     return one_line(info.title) or info.first_text or ""
 
@@ -440,9 +444,9 @@ def stored_name(info: SessionInfo) -> str:
 def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
     """Return True if `info` belongs to `cwd` and its name or id contains `query`.
 
-    The match is case-insensitive; None matches all. Erased sessions never match. The query is
-    compared with the stored name, so the query ``[redacted]`` matches only a name that is stored
-    that way.
+    The match is case-insensitive. A `cwd` or `query` of None matches all sessions. Erased sessions
+    never match. The query is compared with the stored name, so the query ``[redacted]`` matches
+    only a name that is stored that way.
     """
     if info.status == "erased" or (cwd is not None and info.cwd != cwd):
         return False

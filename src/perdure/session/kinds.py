@@ -25,7 +25,7 @@ class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the tree lane.
 
     `event` is the type of the entry's event; the fields of the body are the payload of that event.
-    `event` is empty if ``events/projection.py`` makes the events.
+    `event` is empty if ``events/projection.py`` computes the events of the kind.
     """
 
     __repr__ = short_repr
@@ -40,10 +40,10 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
     """A summary that replaces everything before `first_kept` in the context.
 
     `first_kept` None: no entry before the compaction stays in the context. `retained` contains
-    messages that stay verbatim in place of these entries (newer pi). Nothing is deleted: hidden
-    entries stay on the branch. `kept` counts the messages before the compaction that stay in the
-    context. `own_summary` is the text of the model, set if `summary` also contains context added by
-    a flow.
+    messages that stay verbatim in the context in place of the entries before the compaction (newer
+    pi). Nothing is deleted: hidden entries stay on the branch. `kept` counts the messages before
+    the compaction that stay in the context. `own_summary` is the text of the model, set if
+    `summary` also contains context added by a flow.
     """
 
     kind: ClassVar[str] = "compaction"
@@ -64,7 +64,8 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
 class BranchSummary(TreeBody, frozen=True, omit_defaults=True):
     """The summary of an abandoned branch; the context contains it as a user message.
 
-    `from_id` is the entry at which the new branch starts; None: before the root.
+    `from_id` is the entry at which the new branch starts. None means that the branch starts before
+    the root.
     """
 
     kind: ClassVar[str] = "branch_summary"
@@ -111,7 +112,8 @@ class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson)
     """The state of an extension; it is never in the context. `data` is any JSON value.
 
     `raw_json` is JSON to store byte for byte, including values that Python cannot represent:
-    integers of any size, repeated keys, ``data:`` addresses. `raw_data` returns this JSON again.
+    integers of any size, repeated keys, ``data:`` addresses. `raw_data` returns the JSON of
+    `raw_json` again.
     Raises: WrongArgument if `raw_json` is not JSON or cannot be read back (half of a character
     pair), or if both `data` and `raw_json` are given.
     """

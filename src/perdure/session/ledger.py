@@ -35,7 +35,7 @@ Failure = Literal[EndFailure, "not_approved", "cancelled"]
 class Spending(ShortRepr, frozen=True, omit_defaults=True):
     """Spending of a session: the sum over the ``model_finished`` entries of its own log.
 
-    It includes the spending of the sessions that the session's tool calls opened
+    The total includes the spending of the sessions that the session's tool calls opened
     (`ToolFinished.delegated`). Units: micro-cents. `unpriced_calls` used tokens whose price is
     unknown.
     """
@@ -78,10 +78,11 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     `number` is the number of the turn, from 1, among the turns run under the session's own agent.
     `base` is the leaf at the turn's start, to which `rollback` returns. `context_tokens` estimates
     the context before the turn. The other fields are carried over, so that a turn can be read
-    without earlier turns: the number of turns that called a model (`ran`, used for the turn cap;
-    None in logs of earlier versions), the session's spending, the cost limit that a person granted,
-    the time (Unix milliseconds) until which a provider is not called, and the permissions of tools
-    to act without approval.
+    without earlier turns. `ran` is the number of turns that called a model, which the turn limit
+    uses; `ran` is None in logs of earlier versions. `spent` is the session's spending, and
+    `granted_microcents` the cost limit that a person granted. `parked` maps a provider to the time
+    (Unix milliseconds) until which the provider is not called. `grants` are the permissions of
+    tools to act without approval.
     """
 
     kind: ClassVar[str] = "turn_started"
@@ -159,15 +160,16 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
 
 
 class ModelFinished(SideBody, frozen=True, omit_defaults=True):
-    """Outcome of the model call that this is about; message `answer` of the commit is the answer.
+    """The outcome of the model call to which `about` refers.
 
-    `stop_reason` None with an `error` means that no usable answer came. `wait_s` is the delay
-    before the next attempt, `next_link` the position of the next model in the chain, if the model
+    `answer` is the id of the message in this commit that contains the answer. `stop_reason` None
+    with an `error` means that no usable answer came. `wait_s` is the delay before the next attempt.
+    `next_link` is the position of the next model in the agent's chain of models, if the model
     changes. `usage` is the provider's count, or an estimate (`is_estimated`) if the answer was
     interrupted before the count arrived; `spent` is the session's spending including this call.
-    `parked_until` (Unix milliseconds): the model's provider is not called before this time;
-    `is_renewed`: the provider's key was renewed after the provider rejected it. `agent` and
-    `attempt` are copied from the ``model_called``.
+    `parked_until` is the time (Unix milliseconds) before which the model's provider is not called.
+    `is_renewed` means that the provider's key was renewed after the provider had rejected it.
+    `agent` and `attempt` are copied from the ``model_called``.
     """
 
     kind: ClassVar[str] = "model_finished"
@@ -288,11 +290,12 @@ class TurnFinished(SideBody, frozen=True, omit_defaults=True):
 
 
 class Interrupted(SideBody, frozen=True, omit_defaults=True):
-    """The received part of an interrupted answer; the entry is about the call's ``model_called``.
+    """The received part of an interrupted answer.
 
-    A crash, an abort or the provider interrupts an answer. The part is never in a context by
-    itself; under ``on_interrupt: continue`` a message repeats its text. User interfaces show this
-    part.
+    The entry is about the ``model_called`` entry of the call. A crash, an abort or the provider
+    interrupts an answer. A partial answer alone is never in a context. Under ``on_interrupt:
+    continue``, a message repeats the text of the partial answer. User interfaces show the partial
+    answer.
     """
 
     kind: ClassVar[str] = "interrupted"
@@ -318,9 +321,10 @@ TrimLimit = Literal["max_working_tokens", "window", "max_messages"]
 class Trimmed(SideBody, frozen=True, omit_defaults=True):
     """The context of the model call that this is about omitted the oldest `dropped` messages.
 
-    `limit` is the reason: `MemoryConfig.max_working_tokens` or the model's window limits the
-    request to `tokens`, or the agent limits its messages. `recalled` counts the recalled texts that
-    were left out, because they exceeded their share of the request.
+    `limit` is the reason for the omission. Either `MemoryConfig.max_working_tokens` or the model's
+    window limits the request to `tokens` tokens, or the agent limits the number of messages.
+    `recalled` counts the recalled texts that were left out, because they exceeded their share of
+    the request.
     """
 
     kind: ClassVar[str] = "trimmed"

@@ -199,8 +199,8 @@ def user(
 ) -> Message | InFlightMessage:
     """Return a user message: texts and media in the given order.
 
-    Media as bytes (`perdure.media`) make it an `InFlightMessage`. `author`, `said_at` (a time
-    without a zone is local) and `foreign` are as in `Message`.
+    Media as bytes (from `perdure.media`) make the message an `InFlightMessage`. `author`, `said_at`
+    (a time without a zone is local) and `foreign` are as in `Message`.
     """
     given = (content, *more)
     at = ms_of(said_at) if isinstance(said_at, datetime) else said_at
@@ -319,7 +319,8 @@ _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
     """Return the message in the body of a ``message`` entry; unknown parts become `UnknownPart`.
 
-    Raises: UnsupportedVersion for a newer `version`; ValueError if it is not a message.
+    Raises: UnsupportedVersion for a newer `version`. Raises ValueError if the body is not a
+    message.
     """
     if version != MESSAGE_VERSION:
         body = _encoder.encode(

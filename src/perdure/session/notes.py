@@ -59,7 +59,7 @@ class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LeafMoved(SideBody, frozen=True):
-    """The conversation continues from `target` (None: before the root)."""
+    """The conversation continues from the entry `target`; None means before the root."""
 
     kind: ClassVar[str] = "leaf"
     event: ClassVar[str] = "session:branched"
@@ -129,8 +129,8 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
 class AgentBound(SideBody, frozen=True, omit_defaults=True):
     """A session received an agent; before, no agent had authority in it on this machine.
 
-    This entry is needed after an import, regardless of the agent in the file. If `granted_by` names
-    a person who extended the session's permissions, earlier grants and spending still count;
+    An imported session needs this entry even if its file names an agent. If `granted_by` names a
+    person who extended the session's permissions, earlier grants and spending still count;
     otherwise they no longer count.
     """
 
@@ -170,7 +170,7 @@ def in_workspace(
 
 
 class SessionReceived(SideBody, frozen=True):
-    """The entries before this one were read from a file: they give no authority."""
+    """The entries before this one were read from a file, so they grant no permissions."""
 
     kind: ClassVar[str] = "session_received"
     event: ClassVar[str] = "session:received"
@@ -234,10 +234,10 @@ class Pin(SideBody, frozen=True, omit_defaults=True):
 class ContentErased(SideBody, frozen=True, omit_defaults=True):
     """Bodies of the session were permanently deleted from the store; their digests remain.
 
-    Shape: `ranges` are the seqs (first, last) of the erased bodies; entries of the kinds
-    `KEPT_WHEN_ERASED`, which contain only the structure of the log, keep their bodies. `is_whole`:
-    the session itself was erased and cannot continue. `certificate` names the record of everything
-    erased.
+    Shape: `ranges` are the first and last sequence numbers of the erased ranges. Entries of the
+    kinds `KEPT_WHEN_ERASED` keep their bodies, because these bodies contain only the structure of
+    the log. `is_whole`: the session itself was erased and cannot continue. `certificate` names the
+    record of everything erased.
     """
 
     kind: ClassVar[str] = "content_erased"
@@ -254,7 +254,7 @@ KEPT_WHEN_ERASED = frozenset((LeafMoved.kind, ContentErased.kind))
 
 
 class NodeEntered(SideBody, frozen=True, omit_defaults=True):
-    """A role's session enters a node of a flow at the entry that this is about."""
+    """A role's session enters a node of a flow at the entry to which `about` refers."""
 
     kind: ClassVar[str] = "node_entered"
     event: ClassVar[str] = "session:node_entered"
@@ -300,7 +300,8 @@ class Adopted(SideBody, frozen=True):
 class SourcePlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """Position of an entry in its imported file: `part` is the seq of its ``import_source``.
 
-    `is_copy`: perdure wrote the entry to the file as a copy of an entry of the session's parent.
+    `is_copy` is True if perdure wrote the entry to the file as a copy of an entry of the parent
+    session.
     Units: bytes; `offset` counts from the start of the file, not of the part.
     """
 
@@ -342,9 +343,9 @@ class ImportSource(SideBody, frozen=True, omit_defaults=True):
     """One stretch of an imported file, stored unchanged.
 
     Units: bytes. `blob` is the hash of the stretch's bytes, `offset` its start in the file.
-    Shape: `malformed` are the numbers (from 1, in the file) of unreadable lines; `first_line` is
-    the number of the stretch's first line. `has_more`: the file is imported in several commits, and
-    this is not the last one.
+    Shape: `malformed` are the numbers of unreadable lines, counted from 1 in the file. `first_line`
+    is the number of the first line in this piece of the file. `has_more`: the file is imported in
+    several commits, and this is not the last one.
     """
 
     kind: ClassVar[str] = "import_source"
@@ -380,8 +381,9 @@ class ImportedRecord(SideBody, frozen=True):
 class RoleImported(SideBody, frozen=True):
     """The state of a role's session at its import, and the feed that the operator had seen by then.
 
-    Shape: `session` is an A-Society ``transcript.json``, `feed` the items of a ``feed.json``, both
-    as read. The messages of the session are also entries of the tree.
+    Shape: `session` is an A-Society ``transcript.json``, and `feed` the items of a ``feed.json``.
+    `session` and `feed` are stored as they were read. The messages of the session are also entries
+    of the tree.
     """
 
     kind: ClassVar[str] = "role_imported"
@@ -397,11 +399,12 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     Shape: `choices` are the accepted answers; `args_hash` binds the question to its exact arguments
     (BLAKE2b-256, hex). `grant` is the permission that the answer "always" gives; `limit_microcents`
     is the session's limit after the answer "continue" to a budget question. For an approval,
-    `agent` asks for `tool`, whose category is `action`; `preview` is the path, command or host;
-    `free_in` are the consent modes of the flow in which perdure does not ask. `arguments` are the
-    arguments of the call, with secrets masked; long arguments are shown as beginning, size and
-    hash. `bound` lists further facts that the answer depends on (files, folders, hashes): if any of
-    them changed before the call runs, perdure asks again. `diff` is the proposed change.
+    `agent` asks to use `tool`, whose category is `action`. `preview` is the path, command or host
+    of the call. `free_in` are the consent modes of the flow in which perdure does not ask.
+    `arguments` are the arguments of the call, with secrets masked; long arguments are shown as
+    beginning, size and hash. `bound` lists further facts that the answer depends on (files,
+    folders, hashes): if any of them changed before the call runs, perdure asks again. `diff` is the
+    proposed change.
     Units: `expires_at` is Unix milliseconds; None never expires.
     """
 

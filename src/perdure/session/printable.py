@@ -1,7 +1,8 @@
 """Printable text: control characters are made visible, so that no terminal interprets them.
 
-Pure. Models, tools and other people wrote the contents of a log. Printed raw, they could move the
-cursor, change the window's title, reverse the order of following text, or hide it.
+Pure. Models, tools and other people wrote the contents of a log. If control characters were printed
+raw, they could move the cursor, change the window's title, reverse the order of following text, or
+hide it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def safe(text: str) -> str:
 def reveal(text: str) -> str:
     """Return `text` with invisible characters as numbers, ``<U+200B>``; tabs and line feeds stay.
 
-    Use it for a text on which a person decides, because two texts that look the same can differ.
+    Use this function for a text on which a person decides, because two texts that look the same can
+    differ.
     """
     return re.sub(_UNSEEN, lambda found: f"<U+{ord(found[0]):04X}>", text)
 

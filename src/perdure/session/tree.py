@@ -1,8 +1,8 @@
 """The shape of a conversation: parents, children, branches, nested nodes, turns.
 
 The functions accept any set of entries. An entry is a root if its parent is missing, is the entry
-itself, or is part of a cycle. So the tree of a damaged or partial log still contains each entry
-exactly once.
+itself, or is part of a cycle. The tree of a damaged or partial log therefore still contains each
+entry exactly once.
 """
 
 from __future__ import annotations

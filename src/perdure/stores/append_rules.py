@@ -78,10 +78,11 @@ def wants_leases(commit: Commit) -> bool:
 def check_commit(commit: Commit) -> None:
     """Validate `commit` without reading any stream.
 
-    Raises: InvalidEntry if the commit has no write or two writes to one stream, if a write neither
-    appends, creates nor expects anything, if it acquires a lease with an idempotency key or in
-    addition to another lease, if it releases a missing lease, or if a header or the idempotency key
-    cannot be decoded again. ValueError if a new stream has an invalid id.
+    Raises: InvalidEntry if the commit has no write or two writes to one stream, or if a write
+    neither appends, creates nor expects anything. Raises InvalidEntry if a write acquires a lease
+    in addition to another lease or in a commit with an idempotency key, or if a write releases a
+    missing lease. Raises InvalidEntry if a header or the idempotency key cannot be decoded again.
+    Raises ValueError if a new stream has an invalid id.
     """
     if not commit.writes:
         raise InvalidEntry("the commit holds no write")
@@ -132,9 +133,9 @@ def initial_state(
     """Return the state of a stream before its first entry.
 
     `genesis` is the ``chain.genesis_hash`` of the stream. For a fork, `shared` is the state
-    inherited from the origin, and `sees` checks whether the origin sees an entry now.
-    Raises: InvalidEntry if the fork's point is beyond the origin's head; InvalidParent if the
-    origin did not see the fork's leaf at that point.
+    inherited from the origin. `sees` tests whether the origin can see a given entry now.
+    Raises: InvalidEntry if the fork's point is beyond the origin's head. Raises InvalidParent if
+    the origin did not see the fork's leaf at that point.
     """
     leaf: EntryId | None = None
     info = info_of(header)
@@ -177,7 +178,8 @@ def is_current(lease: Lease, state: StreamState) -> bool:
 def read_bodies(write: Write) -> list[Read]:
     """Read the bodies of `write` for `plan_append`; this is slow, but needs no stream.
 
-    `plan_append` raises the errors of the bodies, in the order of the entries.
+    The result contains errors instead of raising them; `plan_append` raises them in the order of
+    the entries.
     """
     read: list[Read] = []
     for new in write.entries:
@@ -396,7 +398,7 @@ def _as_queued(entry: Entry) -> Entry:
 
 
 def _place_of(reference: str) -> tuple[StreamId, int] | None:
-    """Return stream and seq of an entry id; None if invalid (the chain hashes ids as one word)."""
+    """Return stream and sequence number of an entry id. Return None if the id is invalid."""
     try:
         stream, seq = entry_place(reference)
         stream_id(stream)

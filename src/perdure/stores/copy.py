@@ -50,10 +50,10 @@ class CopiedStream(msgspec.Struct, frozen=True):
     """The result for one stream.
 
     `added` counts the new entries in the target. `hash` is the hash of the target's chain, in
-    hexadecimal. It equals the hash of the source unless the outcome is ``sealed anew``. `reason`
-    explains new hashes or the fault: with ``conflict`` the target has another session with the same
-    id, and a ``damaged`` stream was copied up to the damage. ``erased`` streams are skipped if the
-    target removes sessions completely.
+    hexadecimal. `hash` equals the hash in the source, except if the outcome is ``sealed anew``.
+    `reason` explains new hashes or the fault. The outcome ``conflict`` means that the target has
+    another session with the same id. A ``damaged`` stream was copied up to the damage. ``erased``
+    streams are skipped if the target removes sessions completely.
     """
 
     stream: StreamId
@@ -100,7 +100,7 @@ Progress = Callable[[int, int], None]
 class StoreCopy:
     """One copy between two stores.
 
-    `whole_of` returns a stream that needs new hashes as a `Whole`.
+    `whole_of` returns a stream as a `Whole`; it is called for a stream that needs new hashes.
     """
 
     def __init__(
@@ -195,7 +195,10 @@ class StoreCopy:
         return False
 
     async def _is_left_out(self, stream: StreamId) -> bool:
-        """Return whether to skip an erased stream: a target without erasure would list it."""
+        """Return whether to skip an erased stream.
+
+        A target that cannot erase content would show the stream in lists.
+        """
         if self._target.capabilities.erase:
             return False
         return (await self._source.state(stream)).info.status == "erased"
@@ -259,7 +262,10 @@ class StoreCopy:
     # -- sealed again
 
     async def _why_anew(self, standing: SegmentState) -> str | None:
-        """Return why the target must store the stream with new hashes; None if it need not."""
+        """Return why the target must store the stream with new hashes.
+
+        Return None if the hashes can stay the same.
+        """
         can = self._target.capabilities
         if standing.origin is not None and not can.pointer_fork:
             return "the target cannot point to another session: what the fork shares was copied"

@@ -2,12 +2,13 @@
 
 Session handles read from ``backing.log`` and write through ``backing.commit``, so only this module
 handles drafts. A draft stores its entries in a separate in-memory store, under their final ids. One
-commit writes them to the real store, with the same order, ids, parents and times. The hash chain of
-the session begins with this commit, because the chain covers commits.
+commit writes the entries of a draft to the real store, with the same order, ids, parents and times.
+The hash chain of the session begins with this commit, because the chain covers commits.
 
-A draft is stored together with its first assistant message. It is stored earlier before an
-operation that needs a stored log: a fork, an expectation, an idempotency key, a lease, a commit to
-several streams, `flush`. An abandoned draft leaves nothing in the store.
+A draft is stored together with its first assistant message. A draft is stored earlier if an
+operation needs a stored log. Operations of this kind are a fork, an expectation, an idempotency
+key, a lease, a commit to several streams, and `flush`. An abandoned draft leaves nothing in the
+store.
 """
 
 from __future__ import annotations
@@ -202,7 +203,10 @@ def _is_assistant(new: NewEntry) -> bool:
 
 
 def _again(entry: Entry, aliases: dict[EntryId, str]) -> NewEntry:
-    """Copy `entry` of a draft for the same position; its seq becomes its index in the write."""
+    """Copy `entry` of a draft for the same position in the store.
+
+    References become indexes in the write, which equal the sequence numbers in the draft.
+    """
     return NewEntry(
         kind=entry.kind,
         body=entry.body,
@@ -216,7 +220,7 @@ def _again(entry: Entry, aliases: dict[EntryId, str]) -> NewEntry:
 
 
 def _behind(new: NewEntry, drafted: int, own: StreamId) -> NewEntry:
-    """Adjust the references of `new` for a write that begins with `drafted` draft entries."""
+    """Adjust the references of `new` for a write in which `drafted` draft entries come first."""
     parent, about = new.parent, new.about
     if not isinstance(parent, Here | None):
         parent = _shifted_ref(parent, drafted, own)

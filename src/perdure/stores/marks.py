@@ -1,9 +1,9 @@
 """Marks that identify the entries written by the perdure of this user.
 
 A mark is a keyed digest at the end of an entry's body. The key is in the user's data folder, so
-files of other writers cannot contain a valid mark. A mark covers the stream's id and the bodies. It
-is invalid in another session, and remains valid in a copied store. ``docs/log-format.md`` is the
-normative specification.
+files of other writers cannot contain a valid mark. A mark covers the stream's id and the bodies. A
+mark is invalid in another session, and remains valid in a copied store. ``docs/log-format.md`` is
+the normative specification.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ AUTHORITY_KINDS = TURN_KINDS | _ALONE
 
 
 class _Body(Protocol):
-    """The part of an entry that a mark covers, stored or not."""
+    """The fields of an entry that a mark covers, whether or not the entry is stored."""
 
     @property
     def lane(self) -> str: ...
@@ -228,7 +228,10 @@ def _with_mark(new: NewEntry, mark: str) -> NewEntry:
 
 
 def _about(entry: Entry | NewEntry) -> str | None:
-    """Return the question of an answer; None for other kinds, whose body contains the reference."""
+    """Return the question that an answer is about.
+
+    Return None for other kinds, whose body contains the reference.
+    """
     return str(entry.about) if entry.kind == Answer.kind else None
 
 

@@ -1,8 +1,9 @@
 """Index parts of names and ids, for lists of the sessions whose name contains a query.
 
 A part is a few characters starting at some position of a name or id, case-folded. Any substring of
-a name is the beginning of one of these parts. So the sessions whose name contains a query are
-neighbours in an ordered index. ``session.info.is_found`` then checks each of these sessions.
+a name is the beginning of one of the name's parts. The sessions whose name contains a query are
+therefore neighbours in an ordered index. ``session.info.is_found`` then checks each session that
+the index found.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
 
 
 def sought_parts(query: str | None) -> list[bytes]:
-    """Return the prefixes that the parts of any name or id containing `query` must have.
+    """Return the prefixes by which to look up parts.
 
-    The result is empty if `query` does not restrict the sessions.
+    Every name or id that contains `query` has a part for each prefix. The result is empty if
+    `query` does not restrict the sessions.
     """
     sought = (query or "").casefold()
     places = [*range(0, max(1, len(sought) - PART_CHARACTERS + 1), PART_CHARACTERS)]
@@ -66,7 +68,7 @@ def end_of(part: bytes) -> bytes:
 
 
 def rounds() -> Iterator[int]:
-    """Yield the number of sessions that each round of a query reads."""
+    """Yield how many sessions each round of a query reads; the number grows with every round."""
     reach = FEW
     while True:
         yield reach

@@ -4,16 +4,16 @@ A store contains streams; a stream is one append-only log with a dense ``seq`` f
 state is computed from the entries. ``tests/conformance/store`` tests every backend against this
 contract.
 
-The append rules, the same in every backend:
+These append rules are the same in every backend:
 
 1. A tree entry with parent ``LEAF`` gets the stream's leaf as its parent, inside the commit; any
    tree entry becomes the leaf. A side entry of kind ``leaf`` makes its target the leaf.
-2. A parent must be a tree entry that the stream sees: its own, or one that its fork shares. 3.
-   ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
+2. A parent must be a tree entry that the stream sees: its own, or one that its fork shares.
+3. ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
 4. While a turn is open (see `StreamState.open_turn`), only writes that carry its lease may append
    tree entries. A write without the lease stores a side entry ``queued`` instead of a tree entry,
-   and a ``leaf`` raises `TurnOpen`. 5. A ``turn_started`` opens a turn and needs a lease; a
-   ``turn_finished`` closes it.
+   and a ``leaf`` raises `TurnOpen`.
+5. A ``turn_started`` opens a turn and needs a lease; a ``turn_finished`` closes it.
 6. The part of a commit for a stream extends that stream's hash chain (``stores.chain``).
 """
 
@@ -74,12 +74,12 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     `create` creates the stream first. The whole commit fails if the stream is not at
     `expected_head` (a seq, -1 for empty) or at `expected_leaf` (an id, None for before the root).
     `lease` is the lease of the open turn, if the write belongs to it. With `taking`, this commit
-    acquires the lease, and `lease` is not passed. With `taking`, the whole commit fails if
-    ``acquire_lease`` would fail. `is_releasing` releases the lease at the end of the commit.
-    `taking` and `is_releasing` require a backend with ``leases_in_commits``; `taking` also requires
-    a commit without an idempotency key. With `is_received`, the entries come from an import and get
-    no ``marks``. Leases of a new stream have epochs above `above_epoch`, so they are greater than
-    the epochs of an erased stream with the same id.
+    acquires the lease, and `lease` is not passed. With `taking`, the whole commit fails under the
+    same conditions as ``acquire_lease``. `is_releasing` releases the lease at the end of the
+    commit. `taking` and `is_releasing` require a backend with ``leases_in_commits``; `taking` also
+    requires a commit without an idempotency key. With `is_received`, the entries come from an
+    import and get no ``marks``. Leases of a new stream have epochs above `above_epoch`, so they are
+    greater than the epochs of an erased stream with the same id.
     """
 
     stream: StreamId
@@ -97,7 +97,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 class ErasingWrite(Write, frozen=True, kw_only=True):
     """A write of an erasure; only backends create such a write.
 
-    `listed` replaces the text in lists.
+    `listed` replaces the session's text in lists of sessions.
     """
 
     listed: ListText | None = None
@@ -195,12 +195,12 @@ class Capabilities(ShortRepr, frozen=True, kw_only=True):
     """Optional features of a backend; using a missing feature raises `Unsupported`.
 
     `multi_stream_commit`: one commit can write to several streams. `pointer_fork`: a fork shares
-    its origin's entries, under their ids. Without this feature a fork gets copies with their own
-    ids, and its header has a `parent` and no `fork`. `encryption`: the store can be encrypted at
-    rest. `erase`: content can be erased from a stream that remains. Without the feature `erase`, a
-    stream can only be removed as a whole. `search`: the store is also a `SearchService`. `recall`:
-    the store's search can count words for a recall. `leases_in_commits`: a commit can acquire and
-    release a lease.
+    its origin's entries, under their ids. Without `pointer_fork`, a fork gets copies of the
+    entries, with their own ids. The header of a copied fork has a `parent` and no `fork`.
+    `encryption`: the store can be encrypted at rest. `erase`: content can be erased from a stream
+    that remains. Without the feature `erase`, a stream can only be removed as a whole. `search`:
+    the store is also a `SearchService`. `recall`: the store's search can count words for a recall.
+    `leases_in_commits`: a commit can acquire and release a lease.
     """
 
     multi_stream_commit: bool = True
@@ -219,15 +219,19 @@ class LogWriter(Protocol):
         """Append `commit` atomically.
 
         Durable: on return the commit survives ``kill -9`` and, at durability "full", power loss.
-        Raises: SessionExists, SessionNotFound, Erased; HeadConflict, LeafConflict; LeaseLost if a
-        lease's epoch is not the current one; TurnOpen for a ``leaf`` without the open turn's lease,
-        and for a second ``turn_started``; InvalidParent; InvalidEntry (unknown lane use, a
-        ``turn_started`` without lease, a sibling that does not come earlier, two writes of one
-        stream, a fork beyond its origin's head); IdempotencyMismatch if the key was used for other
-        content; QuotaExceeded; ValueError for an invalid stream id; StoreReadOnly, StoreFull,
-        StoreCorrupt; Unsupported for several writes without ``multi_stream_commit``;
-        StoreUnavailable, after which the commit may have happened. After any other error, nothing
-        was appended.
+        Raises: SessionExists, SessionNotFound or Erased if the stream exists, is missing or was
+        erased. Raises HeadConflict or LeafConflict if the stream is not at the expected head or
+        leaf. Raises LeaseLost if a lease's epoch is not the current one. Raises TurnOpen for a
+        ``leaf`` without the open turn's lease, and for a second ``turn_started``. Raises
+        InvalidParent if a parent is not a tree entry that the stream sees. Raises InvalidEntry for
+        an entry in the wrong lane, a ``turn_started`` without lease, or a sibling that does not
+        come earlier. Raises InvalidEntry for two writes of one stream, and for a fork beyond its
+        origin's head. Raises IdempotencyMismatch if the key was used for other content. Raises
+        QuotaExceeded if the commit would exceed a quota. Raises ValueError for an invalid stream
+        id. Raises StoreReadOnly, StoreFull or StoreCorrupt if the store cannot be written. Raises
+        Unsupported for several writes without ``multi_stream_commit``. Raises StoreUnavailable if
+        the store cannot be reached; the commit may have happened. After any error except
+        StoreUnavailable, nothing was appended.
         """
         ...
 
@@ -237,8 +241,8 @@ class LogWriter(Protocol):
         """Acquire the lease of `stream` with a new, higher epoch, if it is free or expired.
 
         A lease of `dead_owner` counts as free; the caller knows that this owner is dead.
-        Raises: LeaseHeld(owner, until) while any owner, even the same owner, holds the lease;
-        SessionNotFound, Erased.
+        Raises: LeaseHeld(owner, until) while any owner, even the same owner, holds the lease.
+        Raises SessionNotFound or Erased if the stream is missing or was erased.
         """
         ...
 
@@ -256,7 +260,8 @@ class LogWriter(Protocol):
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
         """Store `content` as the part of the answer to model call `seq` that was received so far.
 
-        Durable: the content survives ``kill -9``, until the next call or the end of the turn.
+        Durable: the content survives ``kill -9``. The content is stored until the next call of
+        `put_partial` or the end of the turn.
         Raises: LeaseLost.
         """
         ...
@@ -318,8 +323,9 @@ class LogReader(Protocol):
     ) -> ContextWindow:
         """Return the end of the branch to `leaf` that makes up its context (`fold.window_of`).
 
-        With `limit`, at most the newest `limit` entries of the context, 1 or more (`fold.end_of`).
-        The cost depends on the size of the result. Raises: EntryNotFound, SessionNotFound.
+        With `limit`, return at most the newest `limit` entries of the context; `limit` is at least
+        1 (`fold.end_of`). The cost depends on the size of the result. Raises: EntryNotFound,
+        SessionNotFound.
         """
         ...
 
@@ -328,8 +334,8 @@ class LogReader(Protocol):
     ) -> list[Placed]:
         """Return the `entries` on the branch to `leaf`, each with up to `reach` neighbors.
 
-        `reach` counts the neighbors on each side; there are fewer at the beginning of a run. Uses
-        one read; the entries are in order. Raises: as `branch`.
+        `reach` counts the neighbors on each side. An entry can have fewer neighbors, for example at
+        the beginning of the branch. Uses one read; the entries are in order. Raises: as `branch`.
         """
         ...
 
@@ -350,7 +356,10 @@ class LogReader(Protocol):
         ...
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
-        """Return the call's seq and the content of the open turn's last `put_partial`, if any."""
+        """Return the content of the open turn's last `put_partial`, if any.
+
+        The sequence number of its model call comes first.
+        """
         ...
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
@@ -423,7 +432,7 @@ class NamespaceReader(Protocol):
     async def idle_sessions(self, upto: int) -> list[StreamId]:
         """Return the sessions without activity after `upto` that can end as idle, latest first.
 
-        They are active and not imported, and a turn was started in them.
+        A session can end as idle if it is active, was not imported, and has had a turn.
         """
         ...
 
@@ -444,9 +453,9 @@ class NamespaceReader(Protocol):
     ) -> list[Entry]:
         """Return the side entries of `kinds` in the own logs of all streams, in order per stream.
 
-        With `streams`, reads only the logs of these streams; unknown ones are skipped. Uses one
-        read; the cost depends on the size of the result, plus one index lookup per stream. Entries
-        of `FLOW_KINDS` are only in streams of kind `flow`.
+        With `streams`, reads only the logs of these streams; unknown ones are skipped. The call
+        uses one read. The cost of the call depends on the size of the result, plus one index lookup
+        per stream. Entries of `FLOW_KINDS` are only in streams of kind `flow`.
         """
         ...
 

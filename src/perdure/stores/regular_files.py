@@ -1,8 +1,8 @@
 """Open only regular files, in folders that may be untrusted.
 
-In such a folder, a link can lead out of the folder, a pipe blocks, and a device never ends. So a
-file is opened without following a link at its name and without blocking, and the check uses the
-opened file, not the name.
+In such a folder, a link can lead out of the folder, a pipe blocks, and a device never ends. A file
+in an untrusted folder is therefore opened without following a link at its name and without
+blocking. The check uses the opened file, not the name.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def open_to_read(path: Path, *, buffering: int = -1) -> BinaryIO:
 def read_regular(path: Path, *, most_bytes: int | None = None) -> bytes:
     """Read the regular file `path`.
 
-    Raises: NotRegular; OSError, also for a file larger than `most_bytes`.
+    Raises: NotRegular if the path is not a regular file. Raises OSError if the file cannot be read,
+    or is larger than `most_bytes`.
     """
     with open_to_read(path) as file:
         size = os.fstat(file.fileno()).st_size

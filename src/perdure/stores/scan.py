@@ -27,9 +27,10 @@ from perdure.stores.validation import TIMES
 class Found(NamedTuple):
     """A searchable text of an entry, or, if `entry` is None, the title of a stream.
 
-    `position` is the position of the entry. Titles have negative positions, before all entries; the
-    title of the first stream comes last among the titles. `at` is the time of the message, or, for
-    other texts, the time when the text was stored. `subject` is the subject of the stream.
+    `position` is the position of the entry. A title has a negative position, which is before all
+    entries. The title of the first stream comes last among the titles. `at` is the time of the
+    message, or, for other texts, the time when the text was stored. `subject` is the subject of the
+    stream.
     """
 
     position: int
@@ -41,7 +42,10 @@ class Found(NamedTuple):
 
     @property
     def target(self) -> EntryId | None:
-        """The entry that must be on a branch for this text to be on it; None: on every branch."""
+        """The entry that a branch must contain so that this text is on it.
+
+        None means that the text is on every branch.
+        """
         if self.entry is None:
             return None
         return self.entry.id if self.entry.lane == "tree" else self.entry.about
@@ -52,7 +56,10 @@ Fit = tuple[Found, Candidate]
 
 
 def found_entry(position: int, entry: Entry, subject: str | None) -> Found | None:
-    """Return the searchable text of `entry` in a stream about `subject`; None if it has none."""
+    """Return the searchable text of `entry`, whose stream is about `subject`.
+
+    Return None if the entry has no searchable text.
+    """
     what = searchable_of(entry)
     if what is None:
         return None
@@ -103,7 +110,7 @@ def best_of(fits: Sequence[Fit]) -> list[tuple[Found, float]]:
 
 
 def hit_of(found: Found, score: float, sought: Sought, *, is_on_branch: bool) -> Hit:
-    """Return `found` as a hit."""
+    """Return `found` as a search hit, with its score and a snippet."""
     entry = found.entry
     snippet = snippet_of(found.what.text, sought.phrases)
     return Hit(

@@ -76,7 +76,7 @@ class SearchService(Protocol):
         has already stored these vectors.
         Durable: survives the end of the process, but not a power cut; `unembedded` then returns the
         texts again.
-        Raises: StoreReadOnly, StoreFull, StoreUnavailable; Unsupported.
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable or Unsupported.
         """
         ...
 
@@ -88,13 +88,14 @@ class SearchService(Protocol):
         ...
 
     async def drop_vectors(self, model: VectorModel) -> None:
-        """Remove all vectors of `model`. Raises: StoreReadOnly, StoreUnavailable; Unsupported."""
+        """Remove all vectors of `model`. Raises: StoreReadOnly, StoreUnavailable or Unsupported."""
         ...
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
         """Update the index, as the next search would.
 
-        Raises: StoreReadOnly, StoreFull, StoreUnavailable. Searches still work after such an error.
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable. Searches still work after an error of
+        `index`.
         """
         ...
 
@@ -116,15 +117,16 @@ class RetentionService(Protocol):
         lease or fork with Erased, and its open turn is fenced. A backend without the capability
         ``erase`` instead removes sessions as a whole.
 
-        With the fork policy "keep", entries that a fork sees remain, with their labels; the
-        certificate lists these entries and their forks. Erasing an erased session again returns the
-        earlier certificate, or erases the kept entries that no fork needs any more.
+        With the fork policy "keep", entries that a fork sees remain, with their labels. The
+        certificate lists the remaining entries and their forks. Erasing an erased session again
+        returns the earlier certificate. If no fork needs some of the kept entries any more, the
+        call erases these entries.
 
         Durable: one operation. The intent of the erasure is committed before any data is removed.
         After a kill, either nothing was erased, or the next opening of the store or the next
         `erase` completes the erasure. When the call returns, the store's files contain no erased
         data, except in the places that `Certificate.copies` lists.
-        Raises: SessionNotFound; SessionHasForks; StoreReadOnly, StoreFull, StoreUnavailable.
+        Raises: SessionNotFound, SessionHasForks, StoreReadOnly, StoreFull or StoreUnavailable.
         """
         ...
 
@@ -142,7 +144,7 @@ class RetentionService(Protocol):
     async def backups(self) -> list[Backup]:
         """Return the recorded backups, oldest first.
 
-        Some of these backups may have been deleted meanwhile.
+        Some of the recorded backups may have been deleted meanwhile.
         """
         ...
 
@@ -157,7 +159,7 @@ class RetentionService(Protocol):
     async def is_due(self, policy: Retention) -> bool:
         """Return whether `policy` might remove a session now.
 
-        False is reliable, although the call does not scan the sessions.
+        The result False is always correct, although the call does not scan the sessions.
         """
         ...
 
@@ -240,7 +242,8 @@ class MaintenanceService(Protocol):
     ) -> StreamSegment:
         """Return the first `limit` commits after seq `after` that end at or before seq `upto`.
 
-        Raises: SessionNotFound; CorruptLog if `after` is inside a commit.
+        Raises: SessionNotFound if the stream is missing. Raises CorruptLog if `after` is inside a
+        commit.
         """
         ...
 
@@ -248,9 +251,10 @@ class MaintenanceService(Protocol):
         """Append the commits of `sealed` unchanged, with their contents; creates a missing stream.
 
         Durable: the call is atomic, like a commit.
-        Raises: CopyConflict if the stream does not end where `sealed` begins; CorruptLog if
-        `sealed` does not match its own hashes; SessionNotFound if a fork's origin is missing;
-        Unsupported for a fork or an erased entry, if the backend does not support it.
+        Raises: CopyConflict if the stream does not end where `sealed` begins. Raises CorruptLog if
+        `sealed` does not match its own hashes. Raises SessionNotFound if a fork's origin is
+        missing. Raises Unsupported for a fork or an erased entry, if the backend does not support
+        it.
         """
         ...
 
@@ -294,7 +298,7 @@ class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish pending commits and close the store. Calling it twice is safe."""
+        """Finish pending commits and close the store. Calling `close` twice is safe."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Validate new entries without regard to their position: form, body and contents.
 
-A body must be JSON that matches its kind, and must not contain media as bytes. An entry of the same
-commit must reference each content.
+A body must be JSON that matches its kind, and must not contain media as bytes. Each content of a
+commit must be referenced by an entry of the same commit.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ _json = msgspec.json.Decoder(msgspec.Raw)
 def checked_body(new: NewEntry) -> Body | None:
     """Return the decoded body of a known kind and version; None if this version cannot read it.
 
-    Decoding with the class of the kind reads all of the body, so only other bodies are parsed as
-    JSON. Decoding skips the text in unknown fields, so a separate check validates that text.
+    Decoding a body with the class of its kind checks all of the body. Only a body that this version
+    cannot decode, or that is not ASCII, is also parsed as JSON. Decoding skips the text in unknown
+    fields, so a separate check validates that text.
     Raises: InvalidEntry for a body that cannot be decoded again, and for media as bytes.
     """
     if new.kind == OPAQUE:

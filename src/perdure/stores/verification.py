@@ -38,8 +38,8 @@ _MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
 class StoredEntry(msgspec.Struct, frozen=True):
     """A stored entry. `salt` None means that body and salt were erased.
 
-    `is_foreign` means that another tool wrote the entry; the entry has no salt, and its digest is
-    the digest of the tool's line.
+    `is_foreign` means that another tool wrote the entry. A foreign entry has no salt, and its
+    digest is the digest of the tool's line.
     """
 
     entry: Entry
@@ -173,7 +173,7 @@ def content_steps(size_bytes: int) -> int:
 
 
 class Steps:
-    """Report progress to `told`: done steps of `total`. Reports nothing for 0 steps."""
+    """Reports to `told` how many of `total` steps are done. Reports nothing for 0 steps."""
 
     def __init__(self, told: OnProgress | None, total: int, *, every: int = TOLD_EVERY) -> None:
         self._told = told if total else None
@@ -183,7 +183,10 @@ class Steps:
         self._unsaid = 0
 
     def add(self, steps: int = 1) -> None:
-        """Count more steps, at most up to the total: entries may be added during the check."""
+        """Count more finished steps.
+
+        The sum never exceeds the total, although entries may be added during the check.
+        """
         self._done += steps
         self._unsaid += steps
         if self._told is not None and self._unsaid >= self._every and self._done < self._total:
@@ -282,10 +285,10 @@ def moved_leaf(entry: Entry, leaf: EntryId | None) -> EntryId | None:
 def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
     """Return the list fields of a stream that differ from `computed`, the values from its entries.
 
-    The counts are not compared, because `stream_problems` checks them. Erased streams no longer
-    have the sources of their info, and some sources of a fork are in its origin. Older versions
-    stored a credential, or a slash command of another program, unchanged in `first_text`; this
-    counts as no difference.
+    The counts are not compared, because `stream_problems` checks them. Erased streams are skipped,
+    because the entries behind their fields are gone. Forks are skipped, because some entries behind
+    their fields are in the origin. A `first_text` that differs only because an older version stored
+    a credential or a slash command unchanged is not a fault.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:
@@ -300,7 +303,7 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
 
 
 def _is_unmasked(kept: str | None, computed: str | None) -> bool:
-    """Return True if `kept` differs from `computed` only from the first mask on."""
+    """Return True if `kept` equals `computed` up to the first mask in `computed`."""
     if kept is None or computed is None:
         return False
     pairs = enumerate(zip(kept, computed, strict=False))
@@ -312,8 +315,8 @@ def _is_unmasked(kept: str | None, computed: str | None) -> bool:
 def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:
     """Return the hash of a stream's chain after the commit that contains entry `head`, for a fork.
 
-    `genesis` is the stream's own genesis hash, which is returned for head -1. `commits` must be in
-    order.
+    `genesis` is the stream's own genesis hash (the hash before its first commit), which is returned
+    for head -1. `commits` must be in order.
     """
     found = genesis
     for commit in commits:

@@ -149,8 +149,8 @@ class Watches:
 class Watcher:
     """Wakes the iterators after commits of this process and of other processes.
 
-    The thread enters the context `looking`, which returns the polling function, and enters it again
-    after each error.
+    The thread enters the context manager `looking`, which returns the function that polls. After
+    each error, the thread enters `looking` again.
     """
 
     def __init__(self, looking: Callable[[], AbstractContextManager[Look]]) -> None:

@@ -62,7 +62,7 @@ class RoleFiles(msgspec.Struct, frozen=True):
 
 
 class FlowFolder(msgspec.Struct, frozen=True):
-    """A folder that can be opened. `run` is its complete ``flow.json``.
+    """A folder that can be opened. `run` is the complete content of the flow's ``flow.json``.
 
     `record_folder` is the path of the record folder, `record` its content. `workspace` is the
     workspace of the flow, if reading the workspace is allowed.
@@ -116,8 +116,9 @@ def _flow_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def _folders(folder: Path, looked_at: list[int]) -> list[Path]:
-    """Return the folders in `folder` by name, without links; `looked_at` counts all items there.
+    """Return the folders in `folder` by name, without links.
 
+    `looked_at` counts all items in `folder`.
     Raises: LimitExceeded.
     """
     found: list[Path] = []
@@ -161,8 +162,9 @@ def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path
     """Yield possible record folders of the flow in `folder`: with its state or in a workspace.
 
     If `folder` names a workspace that does not contain `folder`, the folder was moved or received
-    from others. The named workspace is then not read. The workspace whose state folder contains the
-    folder is used instead, if reading it is allowed.
+    from others. perdure does not read a workspace that does not contain `folder`, even if `folder`
+    names it. Instead, perdure uses the workspace whose state folder contains `folder`, if reading
+    that workspace is allowed.
     """
     whole = Path(os.path.realpath(folder))
     if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):
@@ -211,7 +213,10 @@ def _consent(found: object) -> Data:
 
 
 def _denied_where_asked(found: object) -> object:
-    """Return the waits; consent questions are marked as denied, since they do not apply here."""
+    """Return the waits, with each wait for consent marked as denied.
+
+    A consent question from another store does not apply in this store.
+    """
     if not isinstance(found, dict):
         return found
     waiting = cast("Data", found)

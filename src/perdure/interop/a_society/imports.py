@@ -37,8 +37,8 @@ async def import_flow(
     """Append the flow in `folder`, whose workflow is `graph`, and return its id.
 
     `improvement` is the order in which the roles review the flow, if the review had already begun.
-    `above` maps each stream whose id belonged to an erased stream to the epoch above which its
-    leases begin.
+    `above` maps the id of a stream to an epoch, if an erased stream had the same id. The leases of
+    the new stream get higher epochs than that.
 
     Durable: when this returns. Units: `at` is Unix milliseconds. Raises: SessionExists if the flow
     is already in the store.

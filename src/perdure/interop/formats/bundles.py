@@ -119,7 +119,7 @@ def models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
 def cut_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
     """Return, like a fork, only the branch to `leaf`, with its labels but without the turn ledger.
 
-    Shape: the entries are renumbered. Import originals are removed.
+    Shape: the entries are renumbered. The stored copies of imported files are removed.
     """
     tree = branch_of(bundle, leaf)
     kept = _in_log_order(bundle, {entry.id for entry in tree})

@@ -104,9 +104,9 @@ class SourceHeader(msgspec.Struct, frozen=True):
 
     `session` is the session's foreign id, `metadata` plain data. `parent` is the foreign id of the
     session from which this session was started; `is_subagent`: a tool call in the parent started
-    this session. `is_saved_whole`: its program rewrites the whole file at each save, so an older
-    version is not a prefix of a newer version. `handover` is perdure's mark in a file that it
-    wrote.
+    this session. `is_saved_whole` is True if the program rewrites the whole file at each save, so
+    that an older version is not a prefix of a newer version. `handover` is perdure's mark in a file
+    that it wrote.
     """
 
     session: str | None = None
@@ -144,12 +144,15 @@ class Ids(Protocol):
     """Maps the position of an item to the id of its entry."""
 
     def __getitem__(self, position: int, /) -> EntryId | None:
-        """Return the entry id of the item at `position`; None if the item is left out."""
+        """Return the entry id of the item at `position`; None if the item has no entry."""
         ...
 
 
 def body_without_source(item: Item, ids: Ids) -> bytes:
-    """Return the body of an item without its place in the source; `ids` has all items' ids."""
+    """Return the body of an item without its place in the source.
+
+    `ids` maps the position of each item to its entry id.
+    """
     body = item.body
     if isinstance(body, bytes):
         return body

@@ -108,7 +108,7 @@ class LogFile:
         return self._last_turn >= first
 
     def has_authority(self, first: int) -> bool:
-        """Whether an entry from seq `first` on would give authority if written here by the user."""
+        """Whether an entry from seq `first` on could grant permissions if the user wrote it."""
         return self._last_authority >= first
 
     def alias(self, seq: int) -> str | None:
@@ -187,7 +187,10 @@ def as_new(entry: Entry, first: int, alias: str | None) -> NewEntry:
 
 
 def _ref(target: EntryId | None, entry: Entry, first: int) -> Ref | None:
-    """Return `target`; if it is appended in the same write as `entry`, return it as a sibling."""
+    """Return the reference to `target`.
+
+    A target that is appended in the same write as `entry` becomes a `Sibling`.
+    """
     seq = None if target is None else _place_in(entry.stream, target)
     return target if seq is None or seq < first else Sibling(seq - first)
 

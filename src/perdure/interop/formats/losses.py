@@ -57,21 +57,24 @@ _PLACE = ("format", "session")
 
 
 def difference_text(added: int, *, is_rewritten: bool) -> str:
-    """Describe how an export differs from its imported file: lines `added`, or also rewritten."""
+    """Describe how an export differs from the imported file.
+
+    `added` is the number of added lines; `is_rewritten` means that the other lines changed too.
+    """
     lines = "1 line" if added == 1 else f"{added} lines"
     also = ", and its lines rewritten" if is_rewritten else ""
     return f"the file differs from the imported one: {lines} added here{also}"
 
 
 class Losses:
-    """The losses so far."""
+    """Counts the content that a conversion loses."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._notes: Counter[str] = Counter()
 
     def add(self, what: str, count: int = 1) -> None:
-        """Count `what`, a singular noun with the words needed to understand it."""
+        """Add `count` losses of `what`, a singular noun phrase that is clear by itself."""
         self._counts[what] += count
 
     def add_part(self, part: object) -> None:
@@ -85,7 +88,10 @@ class Losses:
                 self.add(MISPLACED)
 
     def add_meta(self, entry: Entry, held: Collection[str] = ()) -> None:
-        """Count the source's fields of the message `entry` that are not in `held`."""
+        """Count the source's fields of the message `entry` that the file lacks.
+
+        `held` are the fields that the file has.
+        """
         for name in meta_of(entry.body):
             self.add(f"message field {name!r}", name not in held)
 
@@ -95,7 +101,10 @@ class Losses:
         aliases: Mapping[str, EntryId],
         held: Mapping[EntryId, str],
     ) -> None:
-        """Count the foreign ids of `tree` entries that have another id in the file (`held`)."""
+        """Count the foreign ids of `tree` entries that the file lacks.
+
+        `held` maps each entry to its id in the file.
+        """
         ids = frozenset(tree)
         lost = sum(entry in ids and held.get(entry) != alias for alias, entry in aliases.items())
         self.add("foreign id of an entry", lost)

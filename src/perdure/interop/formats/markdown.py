@@ -2,8 +2,8 @@
 
 A text cannot change the structure: it cannot end its message, start another one, or be read as
 HTML. No renderer loads an image or runs a link from a text, and control characters are made
-visible. User text is quoted, model text is plain with lowered headings, tool input and output is
-fenced and folded.
+visible. User text is quoted. Model text is plain, with lowered headings. Tool input and output are
+foldable code blocks.
 """
 
 from __future__ import annotations
@@ -310,8 +310,8 @@ def _code_length(lines: Sequence[str], at: int) -> int:
     """Return the number of lines of the fenced code at `at`; 0 if there is none.
 
     Code whose fence is at the margin extends to its closing fence, or to the end of the text.
-    Indented code may belong to a list item. It counts as code only if it ends at the same place
-    with and without the list.
+    Indented code may belong to a list item. Indented code counts as code only if it ends at the
+    same place with and without the list.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:

@@ -1,8 +1,8 @@
 """Read bare messages: objects with a role and a content, in one JSON document or one per line.
 
 The document is a list of messages, or an object with a list `messages`. Messages are in the form of
-the chat interfaces of OpenAI or Anthropic, and form one chain. Messages have no ids. Each is
-identified by a digest of itself and all earlier messages, so a longer file adds only its new
+the chat interfaces of OpenAI or Anthropic, and form one chain. Messages have no ids. A message is
+identified by a digest of itself and of all earlier messages, so a longer file adds only its new
 messages. The path of the file names the session.
 """
 

@@ -36,8 +36,8 @@ class Bundle(msgspec.Struct, frozen=True):
     """A self-contained session.
 
     Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which has no fork.
-    `aliases` are the foreign ids of the entries. `stored_ids` are the ids of the entries in the
-    store, if they differ from the ids here, as for a fork and for a single branch.
+    `aliases` are the foreign ids of the entries. `stored_ids` maps entry ids of the bundle to
+    different ids in the store. The ids differ for a fork and for a single branch.
     """
 
     header: StreamHeader

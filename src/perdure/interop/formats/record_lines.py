@@ -16,7 +16,10 @@ from perdure.session.ids import EntryId
 
 
 class RecordLines:
-    """The lines of a file by `codec`. `last` maps each entry to the id of its last record."""
+    """The lines of a file, as `codec` writes them.
+
+    `last` maps each entry to the id of its last record.
+    """
 
     def __init__(
         self, codec: Codec, writing: WriteContext, last: dict[EntryId, str], lost: Losses
@@ -38,7 +41,10 @@ class RecordLines:
     def of_entry(
         self, entry: Entry, body: Body, own: str, name_of: Callable[[EntryId, int], str]
     ) -> list[bytes]:
-        """Return the lines of `entry`: its first record has the id `own`, others use `name_of`."""
+        """Return the lines of `entry`.
+
+        The first record of `entry` has the id `own`; `name_of` gives the ids of the other records.
+        """
         parent = None if entry.parent_id is None else self._last.get(entry.parent_id)
         lines: list[bytes] = []
         writing = msgspec.structs.replace(self._writing, own=own)
@@ -57,8 +63,8 @@ def changed_labels(
 ) -> Iterator[tuple[Entry, str, str | None]]:
     """Yield the side entry, record and text of each label that is new or changed in the file.
 
-    `newest` maps each entry to its newest label side entry; `now` are the current labels, `said`
-    are the labels in the file; `last` maps each entry to its record.
+    `newest` maps each entry to its newest label entry. `now` are the current labels, and `said` are
+    the labels in the file. `last` maps each entry to its record in the file.
     """
     for target, note in newest.items():
         if now.get(target) != said.get(target) and target in last:

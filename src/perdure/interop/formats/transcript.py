@@ -197,7 +197,10 @@ class Transcript(msgspec.Struct, frozen=True):
 
 
 def without_tools(transcript: Transcript) -> Transcript:
-    """Return `transcript` without tool calls and results, and without the lines of nothing else."""
+    """Return `transcript` without tool calls and results.
+
+    Lines that contain nothing else are removed.
+    """
     told: list[TranscriptLine] = []
     renumbered: dict[int | None, int | None] = {None: None}  # a dropped line: to the one above it
     kept: dict[int, int] = {}
@@ -236,7 +239,10 @@ def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> 
 
 
 def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
-    """Return the content of `bundle` that a transcript omits; `is_branch`: also other branches."""
+    """Describe the content of `bundle` that a transcript omits.
+
+    With `is_branch`, the transcript omits the other branches too.
+    """
     states = sum(_is_state(entry) for entry in bundle.entries)
     left = Counter(e.kind for e in bundle.entries if e.lane == "side" and e.kind not in _TOLD)
     lost = Losses()

@@ -1,9 +1,9 @@
 """Replace secrets and identifying paths with placeholders; equal values get equal placeholders.
 
-Pure, in two passes: `Redactor.learn` sees every text first. So a value that is recognised in one
-place (``password=…``) is replaced in all places, and placeholders are numbered in the order of the
-whole session. The number in a placeholder reveals nothing about the value; the hash of a short
-value would.
+Pure, in two passes: `Redactor.learn` sees every text first. A value that is recognized in one place
+(``password=…``) is therefore replaced in all places. The placeholders are numbered in the order of
+the whole session. The number in a placeholder reveals nothing about the value, whereas a hash of a
+short value could reveal the value.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ class Redactor:
     def _value_of(self, value: str) -> str:
         """Return `value` without final punctuation if it also occurs without this punctuation.
 
-        Otherwise the punctuation may belong to the secret, so it is replaced too.
+        If the value never occurs without the punctuation, the punctuation may belong to the secret
+        and is replaced too.
         """
         bare = shapes.without_sentence_end(value)
         return bare if bare in self._ended else value
@@ -169,10 +170,10 @@ def _matches(shape: re.Pattern[str] | None, text: str, kind: str) -> Iterable[Fi
 
 
 def _without_overlap(found: Iterable[Find]) -> list[Find]:
-    """Return `found` in order; of overlapping spans the first, or the longest at the same start.
+    """Return `found` in order and without overlaps.
 
-    The part of a dropped span outside the other span is joined to that span, so that everything
-    found is replaced.
+    Of overlapping spans, the first one counts, or the longest at the same start. The other span
+    extends the one that counts, so that everything found is replaced.
     """
     joined: list[Find] = []
     for find in sorted(found, key=lambda each: (each.start, -each.end)):

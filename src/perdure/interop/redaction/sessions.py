@@ -1,8 +1,8 @@
 """Remove secrets or identifying paths from a whole session: header, entries, names, files.
 
 Pure. Redaction inspects every string of every body, field names included; also the title, the
-working directory and the metadata. Import originals are removed, so the imported file cannot be
-rebuilt from the result.
+working directory and the metadata. The stored copies of imported files are removed, so the imported
+file cannot be rebuilt from the result.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Redacted(msgspec.Struct, frozen=True):
 def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     """Return `bundle` with placeholders for all values of `sorts`.
 
-    Shape: ids, order and tree stay the same; import originals are replaced by a note. The id of a
-    fork's origin is replaced in `Bundle.stored_ids`, and removed from the header.
+    Shape: ids, order and tree stay the same. A note replaces each stored copy of an imported file.
+    The id of a fork's origin is replaced in `Bundle.stored_ids`, and removed from the header.
     """
     wanted = set(sorts)
     chosen: tuple[Redaction, ...] = tuple(sort for sort in REDACTIONS if sort in wanted)

@@ -120,7 +120,10 @@ def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
 
 
 def _last_binding(bundle: Bundle) -> SessionStarted | AgentBound | None:
-    """Return the last binding of the session's agent, with its newest workspace, or None."""
+    """Return the last entry that gave the session an agent, with the session's newest workspace.
+
+    Return None if no entry gave the session an agent.
+    """
     bound: SessionStarted | AgentBound | None = None
     for entry in bundle.entries:
         if entry.kind not in (SessionStarted.kind, AgentBound.kind, WorkspaceChanged.kind):
@@ -171,10 +174,10 @@ def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
 
 
 def with_resolved_prompt(agent: ExportedAgent, bound: SessionStarted | AgentBound) -> ExportedAgent:
-    """Return `agent` with the instructions that its model was given, for a format without context.
+    """Return `agent` with the instructions as its model received them.
 
-    If a value looks like the template ``{{ctx.name}}``, a space is inserted, so that a run does not
-    fill the template.
+    Formats without context variables need this form. If a value looks like the template
+    ``{{ctx.name}}``, a space is inserted, so that a run does not fill the template.
     """
     prompt = bound.system_prompt
     if prompt is None:

@@ -87,9 +87,10 @@ def _syllable(number: int) -> str:
 
 
 def _by_name(letter: str) -> str:
-    """Return the romanization in the Unicode name (``HIRAGANA LETTER KA``: ka), or else its number.
+    """Return the romanization in the Unicode name of `letter`, or else its number.
 
-    A letter without such a name gets spaces around its number.
+    For example, ``HIRAGANA LETTER KA`` gives ``ka``. A letter without a romanization in its Unicode
+    name becomes its number, with spaces around it.
     """
     found = _NAMED.fullmatch(unicodedata.name(letter, ""))
     if found is None:

@@ -1,8 +1,8 @@
 """Anthropic's messages API.
 
 The module is imported at first use, because its SDK takes two seconds to load. Older models think
-within a token budget. For these, the API requires that requests repeat the reasoning of the open
-tool round. If the reasoning is no longer in memory (in another process), the request is sent
+within a token budget. For older models, the API requires that requests repeat the reasoning of the
+open tool round. If the reasoning is no longer in memory (in another process), the request is sent
 without thinking. Newer models decide themselves how much to think, and accept requests with or
 without the reasoning.
 """

@@ -103,7 +103,7 @@ async def limit_first_byte(request: httpx2.Request) -> None:
 
 
 async def limit_silence(response: httpx2.Response) -> None:
-    """Limit each wait for more of `response`."""
+    """Limit each wait for more bytes of `response`."""
     patience = _patience_of_call.get()
     if patience is not None:
         # The transport reads the limit again before it reads the body.

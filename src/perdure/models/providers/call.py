@@ -147,7 +147,7 @@ class WireClient(ABC):
     def prepare(self, model: str) -> None:
         """Load and build everything that the first call of `model` needs.
 
-        Do not call in an event loop.
+        Do not call this in the thread of an event loop.
         """
         self.info(model)
         if type(self) not in _rehearsed:
@@ -217,8 +217,8 @@ class WireClient(ABC):
     def _takes_schema(self, request: ModelRequest) -> bool:
         """Return whether to send the answer's schema: other servers may reject the schema.
 
-        Only a provider's own server is known to accept it; for other servers, only the system
-        prompt requests such an answer.
+        Only a provider's own server is known to accept a schema. For other servers, only the system
+        prompt requests an answer of that form.
         """
         if not self._address.startswith(PROVIDERS[self.own_provider].default_url):
             return False
@@ -358,8 +358,9 @@ def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int 
 
 
 def cost_of(usage: Usage, model_name: str, base_url: str) -> int | None:
-    """Like `cost_microcents`, for perdure's `Usage`; the list counts cached tokens as input, too.
+    """Return the cost of perdure's `Usage`, as `cost_microcents` does.
 
+    The price list counts cached tokens as input, too.
     Units: 1e-8 US dollars.
     """
     cached = usage.cache_read_tokens + usage.cache_write_tokens

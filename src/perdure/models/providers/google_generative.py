@@ -2,7 +2,7 @@
 
 The module is imported at first use, because its SDK takes two seconds to load. The parts of an
 answer contain thought signatures, which later requests of the same turn must repeat with these
-parts. If the signatures are no longer in memory, the library sends the placeholder that Google
+parts. If the signatures are no longer in memory, the library sends a placeholder that Google
 documents.
 """
 

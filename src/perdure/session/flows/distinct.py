@@ -28,7 +28,7 @@ class Distinct(tuple[str, ...]):
         return all(item in self for item in items)
 
     def plus(self, item: str) -> Distinct:
-        """Return these strings and `item`."""
+        """Return this tuple with `item` added, unless it already contains the item."""
         if item in self:
             return self
         places = own_places(self)
@@ -36,7 +36,7 @@ class Distinct(tuple[str, ...]):
         return Distinct((*self, item), places)
 
     def without(self, *gone: str) -> Distinct:
-        """Return these strings except `gone`."""
+        """Return this tuple without the strings `gone`."""
         if not any(item in self for item in gone):
             return self
         return Distinct(item for item in self if item not in gone)
@@ -50,8 +50,8 @@ def distinct(items: tuple[str, ...]) -> Distinct:
 def own_places(items: tuple[str, ...]) -> dict[str, int]:
     """Return a lookup table of `items` that can be extended.
 
-    It is the table of `items` itself if no other tuple has extended it; otherwise it is a new
-    table.
+    The result is the table of `items` itself if no other tuple has extended that table. If another
+    tuple has extended the table, the result is a new table.
     """
     if isinstance(items, Distinct) and len(items.places) == len(items):
         return items.places

@@ -12,10 +12,10 @@ _Found = dict[str, list[str]]
 
 
 class Indexed(Along):
-    """An `Along` that finds the edges of an item without scanning every edge.
+    """A map from edges to their items that finds the edges of an item without scanning every edge.
 
-    A value and the values that extend it share `found`. So `found` can list an edge along which the
-    item was sent in another of these values, but not in this one.
+    A map and all maps that extend it share the table `found`. `found` can therefore list an edge
+    along which the item was sent only in another of these maps.
     """
 
     def __init__(self, along: Along, found: _Found) -> None:

@@ -1,11 +1,11 @@
 """The feed of a role, which an operator reads: a projection of two logs.
 
 The flow's log records the start, the handoffs and the returns of the role; the log of the role's
-session records the reasoning, text and actions of the role. A feed is computed from both logs,
-entry by entry. A feed is never stored, and no item is dropped. An item changes only while it is the
-newest item (text is added to it) or is pending (it has no outcome yet). So a reader with a
-`FeedPoint` can continue from that point, over any number of pages, and gets the same feed as in one
-full read.
+session records the reasoning, text and actions of the role. A feed is computed entry by entry, from
+the flow's log and from the log of the role's session. A feed is never stored, and no item is
+dropped. An item changes only while it is the newest item (text is added to it) or is pending (it
+has no outcome yet). A reader with a `FeedPoint` can therefore continue from that point, over any
+number of pages. The result is the same feed as in one full read.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ class FeedItem(ShortRepr, frozen=True, rename="camel", omit_defaults=True):
 class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """The position up to which a role's feed was read, and the state needed to continue.
 
-    `open` is the item to which the next text is added; `pending` are the items without an outcome,
-    by tool call; `asked` are the open questions, by entry. `nodes` are the nodes the role has
-    started. `entry` states who wrote the message that starts the next turn: perdure or a person.
+    `open` is the item to which the next text is added. `pending` maps each tool call without an
+    outcome to its item. `asked` are the open questions, by entry. `nodes` are the nodes the role
+    has started. `entry` states who wrote the message that starts the next turn: perdure or a
+    person.
     """
 
     role: str
@@ -122,8 +123,8 @@ def merge_logs(
 ) -> Iterator[tuple[Entry, object]]:
     """Merge the log of a flow and the log of a role's session by time.
 
-    Entries of one commit have the same time. Among these, a claim comes before the turn that it
-    starts, and the flow's entries about a turn's end come after that end.
+    Entries of one commit have the same time. Among entries of the same time, a claim comes before
+    the turn that it starts. The flow's entries about the end of a turn come after that end.
     """
     i = j = 0
     is_turn_due = False
@@ -174,7 +175,10 @@ def _reflecting(point: FeedPoint, body: kinds.ImprovementClaimed) -> _Step:
 
 
 def _on_park(point: FeedPoint, body: kinds.NodeParked | kinds.ImprovementParked) -> _Step:
-    """Add an item for a failure; a wait is a state of the flow and gets no item."""
+    """Add an item to the feed if the turn failed.
+
+    A node that only waits for a person gets no item.
+    """
     if body.role != point.role or body.reason not in ("autonomous-abort", "consent-denied"):
         return point, ()
     return _add_item(point, "error", "Stopped", body.detail or f"the turn ended: {body.reason}")

@@ -1,8 +1,8 @@
 """The fold of a flow's log: how each entry changes the flow's state.
 
 The fold is a table with one small function per kind. The fold makes no decisions and rejects
-nothing, because everything in the log has happened. So the same log gives the same state in every
-process, and the cost of a new entry does not depend on the length of the log.
+nothing, because everything in the log has happened. The same log therefore gives the same state in
+every process. The cost of a new entry does not depend on the length of the log.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ replace = msgspec.structs.replace
 def flow_state(
     log: Iterable[tuple[Entry, object]], is_own: Callable[[Entry], bool] = lambda _: True
 ) -> FlowState:
-    """Return the flow's state after `log`, all its entries, each with its decoded body.
+    """Return the state of a flow after all entries of `log`.
 
-    `is_own` returns whether an entry gives authority.
+    Each entry of `log` comes with its decoded body. `is_own` returns whether the user's perdure
+    wrote an entry, or the user trusts it.
     Raises: CorruptLog if the log does not start with a ``flow_started`` entry or an import.
     """
     entries = iter(log)
@@ -61,7 +62,7 @@ def follow(
 ) -> FlowState:
     """Return `state` after more entries of its log, each with its decoded body.
 
-    The cost depends only on these entries, not on the number of artifacts sent before.
+    The cost depends only on the added entries, not on the number of artifacts sent before.
     """
     history, digests = EdgeHistory(state.run.history_handoff), EdgeHistory(state.digests)
     for entry, body in log:
@@ -80,7 +81,7 @@ def follow(
 def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = True) -> FlowState:
     """Return `state` after one more entry of its log, with its decoded body.
 
-    An entry that is not the user's own suspends the flow's consent and its folder.
+    An entry that the user neither wrote nor trusts suspends the flow's consent and its folder.
     """
     return follow(state, [(entry, body)], lambda _: is_own)
 

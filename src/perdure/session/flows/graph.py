@@ -26,8 +26,9 @@ class FlowNode(ShortRepr, frozen=True, omit_defaults=True, metaclass=NamedParame
 
     `has_human` (``human-colab`` in a workflow file): a person works on the node, too, and approves
     its handoffs. `awaits_all_inputs` (``await-all-inputs``): the node waits for all its incoming
-    edges. `required_readings` are names of the index, written ``$NAME``. `notes`, `guidance`,
-    `inputs` and `outputs` come from older workflow files; the role receives them with `work`.
+    edges. `required_readings` are names of files in the project's index of readings, written
+    ``$NAME``. `notes`, `guidance`, `inputs` and `outputs` come from older workflow files; the role
+    receives them with `work`.
     """
 
     id: str

@@ -27,7 +27,8 @@ replace = msgspec.structs.replace
 def initial_state(entry: Entry, body: object, is_own: Callable[[Entry], bool]) -> FlowState:
     """Return the flow's state after the first entry of its log, with its decoded body.
 
-    `is_own` returns whether the entry gives authority; imported entries never give authority.
+    `is_own` returns whether the user's perdure wrote the entry, or the user trusts it. An imported
+    entry can never grant permissions.
     Raises: CorruptLog if a flow cannot start with this entry.
     """
     if isinstance(body, kinds.FlowStarted):
@@ -109,7 +110,10 @@ def _has_begun(body: kinds.FlowImported, run: FlowRun, node: str) -> bool:
 
 
 def _digests(state: FlowState) -> dict[str, tuple[str, ...]]:
-    """Return the hashes of each edge's artifacts if all are in the imported record."""
+    """Return the hashes of each edge's artifacts.
+
+    The result omits an edge if the imported record lacks one of its artifacts.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for key, paths in state.run.history_handoff.items():
         known = [state.imported_record.get(state.in_record(path)) for path in paths]

@@ -74,8 +74,9 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
 
     `configuring` states how a role's configuration is chosen: with ``given`` from the role's agent
     and files, with ``ask`` by a person before the role starts, with ``auto`` by a selector.
-    `skills_configuring` states the same for the role's skills, if they are chosen in another way.
-    `feedback` and the fields after `feedback` describe the flow for the feedback at its end.
+    `skills_configuring` states how the role's skills are chosen, if that differs from
+    `configuring`. `feedback`, `initialization_mode` and the two version fields describe the flow
+    for the feedback at its end.
     """
 
     kind: ClassVar[str] = "flow_started"
@@ -134,9 +135,9 @@ class WorkflowChanged(SideBody, frozen=True):
 class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
     """A node starts, or resumes, work in the session of its role.
 
-    `delivered` are the keys of the edges whose artifacts its entry message contains; `superseded`
-    are the keys of the node's own forward handoffs that it withdraws. `text` is the person's reply
-    it consumes.
+    `delivered` are the keys of the edges whose artifacts the node's entry message contains.
+    `superseded` are the keys of the node's own forward handoffs that the claim withdraws. `text` is
+    the person's reply that this claim consumes.
     """
 
     kind: ClassVar[str] = "node_claimed"
@@ -154,8 +155,8 @@ class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
 class NodeParked(SideBody, frozen=True, omit_defaults=True):
     """A node waits for a person. `detail` is the reason, in a sentence.
 
-    `offers` are the possible configurations, if the node waits for a configuration. `keeps_reply`:
-    the node could not start, and a queued reply stays queued.
+    `offers` are the possible configurations, if the node waits for a configuration. `keeps_reply`
+    means that the node could not start, so a person's queued reply stays queued.
     """
 
     kind: ClassVar[str] = "node_parked"
@@ -179,7 +180,7 @@ class NodeContinued(SideBody, frozen=True):
 
 
 class HumanReplied(SideBody, frozen=True):
-    """A person's reply to a node, or to a role in the improvement; a claim consumes the reply."""
+    """A person's reply to a node or to a reviewing role; the next claim consumes the reply."""
 
     kind: ClassVar[str] = "human_replied"
     event: ClassVar[str] = "flow:human_replied"
@@ -200,7 +201,7 @@ class StopAsked(SideBody, frozen=True):
 
 
 class HandoffMade(SideBody, frozen=True, omit_defaults=True):
-    """A node hands over, forward and backward, and stops running.
+    """A node hands its work over, to later or earlier nodes, and stops running.
 
     `approved_by` names the person who approved the handoff; `warnings` are for people to read.
     """
@@ -338,7 +339,10 @@ class ImprovementChosen(SideBody, frozen=True, omit_defaults=True):
 
 
 class ImprovementClaimed(SideBody, frozen=True, omit_defaults=True):
-    """A role reviews the flow, in its own session. `text` is the reply that this consumes."""
+    """A role reviews the flow, in its own session.
+
+    `text` is the person's reply that this claim consumes.
+    """
 
     kind: ClassVar[str] = "improvement_claimed"
     event: ClassVar[str] = "flow:improvement_role_active"
@@ -349,7 +353,10 @@ class ImprovementClaimed(SideBody, frozen=True, omit_defaults=True):
 
 
 class ImprovementParked(SideBody, frozen=True, omit_defaults=True):
-    """A reviewing role waits for a person. `keeps_reply` is as in `NodeParked`."""
+    """A reviewing role waits for a person.
+
+    `keeps_reply` means that the role could not start, so a person's queued reply stays queued.
+    """
 
     kind: ClassVar[str] = "improvement_parked"
     event: ClassVar[str] = "flow:improvement_awaiting_human"
@@ -406,11 +413,11 @@ class NeededAgent(ShortRepr, frozen=True, omit_defaults=True):
 
 
 class FlowRequested(SideBody, frozen=True, omit_defaults=True):
-    """A program requests workers to run the flow; a ``flow_request_closed`` about this ends it.
+    """A program requests workers to run the flow.
 
-    `agents` are the agents of the flow's roles. `folders` are the flow's workspace and record
-    folder, which the worker must have. `offered` and `on_interrupt` are the options of the
-    program's `Flows`.
+    A ``flow_request_closed`` entry about this request ends it. `agents` are the agents of the
+    flow's roles. `folders` are the flow's workspace and record folder, which the worker must have.
+    `offered` and `on_interrupt` are the options of the program's `Flows`.
     """
 
     kind: ClassVar[str] = "flow_requested"

@@ -1,8 +1,8 @@
 """`RoleSession`: the session of a role instance in A-Society's field names.
 
-It is a projection of the session's own log: the current transcript, the messages that compactions
-replaced, and the state of the session. A `RoleSession` is never stored; its JSON is the
-``transcript.json`` of A-Society.
+A `RoleSession` contains the current transcript, the messages that compactions replaced, and the
+state of the session. All fields are computed from the session's own log. A `RoleSession` is never
+stored; its JSON is the ``transcript.json`` of A-Society.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class CompactionArchive(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RoleSession(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A role's session. `latest_context_usage` is in tokens; `is_active`: a turn is open."""
+    """A role's session.
+
+    `latest_context_usage` is a number of tokens. `is_active` is True while a turn is open.
+    """
 
     role_name: str
     logical_session_id: str
@@ -161,7 +164,10 @@ def _compact(seen: _Seen, entry: Entry, body: Compaction) -> None:
 
 
 def _import(seen: _Seen, body: notes.RoleImported) -> None:
-    """Apply the imported state; its messages are earlier in the log, for the model."""
+    """Apply the imported state of the session.
+
+    The messages for the model are earlier in the log.
+    """
     given = msgspec.convert(body.session, RoleSession)
     context = given.current_node_context
     seen.history = [(None, exchange) for exchange in given.transcript_history]

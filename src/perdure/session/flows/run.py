@@ -89,7 +89,7 @@ class ToolGrant(ShortRepr, frozen=True, rename="camel"):
 
 
 class CommandGrants(msgspec.Struct, frozen=True, rename="camel"):
-    """Shape: by exact command."""
+    """The commands that may run without asking. Shape: each key is the exact command."""
 
     __repr__ = short_repr
 
@@ -128,8 +128,8 @@ class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
     """Progress of the review.
 
     Shape: roles are role instances, without the role of the feedback; paths are relative to the
-    workspace, or absolute if they are outside of it. `improvement_workflow_path` is None until that
-    file exists.
+    workspace, or absolute if they are outside of it. `improvement_workflow_path` is None until the
+    workflow file of the review exists.
     """
 
     __repr__ = short_repr
@@ -224,11 +224,11 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """A `FlowRun` with additional state for decisions.
 
     `start` are the nodes not yet claimed for the first time. `sessions` is role instance -> the
-    stream of its session. `repairs` maps a node (in the improvement, a role) to the newest
-    requested repair, until a turn of the node ends without a repair request. `digests` are the
-    hashes of the artifacts sent along an edge, by `edge_key`. `improvement` is the order of the
-    review. `stopping` are the nodes and roles whose turn a person wants to stop. `document` is set
-    if the flow runs a workflow document.
+    stream of its session. `repairs` maps a node to its newest repair request, until a turn of the
+    node ends without one. During the review, the keys of `repairs` are roles instead of nodes.
+    `digests` are the hashes of the artifacts sent along an edge, by `edge_key`. `improvement` is
+    the order in which the roles review the flow. `stopping` are the nodes and roles whose turn a
+    person wants to stop. `document` is set if the flow runs a workflow document.
     """
 
     __repr__ = short_repr
@@ -281,8 +281,8 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     def in_record(self, path: str) -> str:
         """Return an artifact's `path` relative to the record folder.
 
-        A-Society writes paths relative to the workspace; exports of A-Society use the former record
-        folder.
+        A-Society writes paths relative to the workspace. Paths in a flow that A-Society exported
+        begin with the former record folder.
         """
         return path.removeprefix(f"{self.former_record}/") if self.former_record else path
 

@@ -47,7 +47,7 @@ _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class InlineMedia(msgspec.Struct, frozen=True):
-    """Inline media. Create it with `media`."""
+    """Inline media. Create inline media with `media`."""
 
     mime_type: str
     content: bytes
@@ -69,8 +69,8 @@ def media(
     """Return `content` as a part of a message: an image, audio, video, a PDF or plain text.
 
     `mime_type` is detected for common formats if it is not given.
-    Raises: WrongArgument if a message cannot contain it: unsupported type, too large, or name too
-    long.
+    Raises: WrongArgument if a message cannot contain the media, because the type is unsupported,
+    the content is too large, or the name is too long.
     """
     held = bytes(content)
     kind = mime_type or type_of(held)
@@ -92,8 +92,9 @@ def content(
 ) -> InlineMedia:
     """Return `data` as content of any type, to be stored next to the log.
 
-    A `Custom`, a `Note` or a `CustomMessage` contains it in its data; the log stores its `handle`,
-    and `Store.content` reads it. For messages, use `media`.
+    Put the result into the data of a `Custom`, a `Note` or a `CustomMessage`. The log stores only
+    the `handle` of a content, and `Store.content` reads the bytes. For media in messages, use
+    `media`.
     Raises: WrongArgument for an invalid `media_type`, and for too much data.
     """
     if not _ANY_TYPE.fullmatch(media_type):

@@ -30,8 +30,9 @@ MAX_DEPTH = 64
 
 
 def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
-    """Return `message` with handles for the bytes in its calls and results; and the distinct bytes.
+    """Return `message` with handles in place of the bytes in its calls and results.
 
+    Also return the distinct bytes.
     Shape: the same object if the message contains no such bytes.
     """
     contents: dict[str, bytes] = {}
@@ -161,7 +162,7 @@ def _rebuilt(
     of_object: Callable[[dict[str, object]], dict[str, object]],
     depth: int = 0,
 ) -> Any:
-    """Return `value` with `text` applied to its texts and `of_object` to its base64 objects."""
+    """Return `value` with `text` applied to each string, and `of_object` to each base64 object."""
     if isinstance(value, str):
         return text(value)
     if depth == MAX_DEPTH:

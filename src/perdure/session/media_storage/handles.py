@@ -1,6 +1,6 @@
 """Replace inline media with handles, and return the contents to store.
 
-Arguments are not changed. Error messages never show contents.
+The functions do not change their arguments. Error messages never show contents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bodies of the entries of memory: episodes in session streams, facts in memory streams.
 
 Each call of `remember`, `correct` or `forget` is one entry of a stream of kind ``memory``. There is
-one such stream for each subject of a namespace, and one for facts without a subject.
+one memory stream for each subject of a namespace, and one for facts without a subject.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class FactSourcesErased(SideBody, frozen=True):
 class FactsReceived(SideBody, frozen=True):
     """The `count` entries before this one were read from a file.
 
-    With the count 0, a call with an idempotency key remembered the known fact that this is about.
+    If `count` is 0, a call with an idempotency key remembered a fact that was already known. The
+    `about` of the entry refers to that fact.
     """
 
     kind: ClassVar[str] = "facts_received"
@@ -141,9 +142,10 @@ class FactsCaptured(SideBody, frozen=True, omit_defaults=True):
 
 
 class RecalledText(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The characters `start` to `end` of the text of an entry of `session`; None: to its end.
+    """The characters `start` to `end` of the text of an entry.
 
-    `why` are the reasons for the recall; they contain no word of the text or of the question.
+    If `end` is None, the range goes to the end of the text. `why` are the reasons for the recall;
+    they contain no word of the text or of the question.
     """
 
     session: StreamId

@@ -1,7 +1,7 @@
 """The words of a text as one string, in which phrases are counted much faster than in a list.
 
-An index that stores such a string ranks its matches without reading or decoding an entry. The
-counts always equal those of ``matches``.
+An index that stores each text as such a string ranks its matches without reading or decoding an
+entry. The counts always equal the counts of the module ``matches``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def counts_in_joined(text: str, sought: Sought) -> tuple[int, ...] | None:
 
 
 def stretch_of(phrase: Phrase) -> str:
-    """Return the string that a joined text contains exactly if `phrase` occurs in the text."""
+    """Return the string to look for: a joined text contains it exactly if `phrase` occurs."""
     whole = join_terms(phrase.terms)
     return whole[:-1] if phrase.is_prefix else whole
 

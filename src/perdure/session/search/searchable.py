@@ -47,7 +47,7 @@ class Searchable(msgspec.Struct, frozen=True):
     """The searchable part of an entry.
 
     `tools` are the names of the tools that the entry calls or answers. `author` is the speaker of a
-    message, `said_at` the time when it was said; None if unknown.
+    message, or None. `said_at` is the time when the message was said, or None.
     """
 
     role: SearchRole

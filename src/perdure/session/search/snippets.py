@@ -39,7 +39,10 @@ class Snippet(NamedTuple):
 
 
 def snippet_of(text: str, phrases: Sequence[Phrase]) -> Snippet:
-    """Return the part of `text` with the most different phrases; without any, its start."""
+    """Return the part of `text` that contains the most different phrases.
+
+    Without a match, return the start of `text`.
+    """
     spans = sorted(_spans(text, phrases))
     start = _best_start(spans)
     begin = _word_start(text, max(start - _LEAD, 0), start)
@@ -51,7 +54,7 @@ def snippet_of(text: str, phrases: Sequence[Phrase]) -> Snippet:
 
 
 def _best_start(spans: Sequence[tuple[int, int, int]]) -> int:
-    """Return the start of the match that is followed closely by the most different phrases."""
+    """Return the start of the match that has the most different phrases closely after it."""
     best, most = 0, 0
     starts = [span[0] for span in spans]
     for number, start in enumerate(starts):

@@ -27,10 +27,10 @@ MOST_RANKED = 1_000
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The query and filters of a search.
 
-    `text` is the query (see ``query.sought_in``). All set filters must match. The role is one of
-    `roles`; the entry is in the log of one of `sessions`; the entry calls or answers one of
-    `tools`; its time is at or after `since` and before `until`. `is_on_branch` True selects entries
-    on the current branch of their session; False selects the other entries.
+    `text` is the query (see ``query.sought_in``). A match must pass all filters that are set. The
+    role is one of `roles`; the entry is in the log of one of `sessions`; the entry calls or answers
+    one of `tools`; its time is at or after `since` and before `until`. `is_on_branch` True selects
+    entries on the current branch of their session; False selects the other entries.
     Units: `since` and `until` are Unix milliseconds.
     """
 
@@ -53,7 +53,8 @@ class Hit(ShortRepr, frozen=True):
     True for titles.
     Units: `at` is Unix milliseconds.
     Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
-    matches in `snippet`: for each, the index of its first character and of the one after its last.
+    matches in `snippet`. Each mark is the index of the first character and the index after the last
+    character.
     """
 
     stream: StreamId

@@ -1,7 +1,7 @@
 """Split text into searchable words and fold them.
 
 Every backend indexes and matches the words that this module makes; no other module splits or folds
-text. So all backends find the same entries. The rules:
+text. All backends therefore find the same entries. The rules:
 
 - A word is a stretch of letters, digits and their marks; anything else separates, ``_`` too:
   ``foo_bar`` and ``src/foo.py`` are words in a row, which a query of the same form finds as such.
@@ -10,7 +10,8 @@ text. So all backends find the same entries. The rules:
   and emoji are one word a character, so a query finds them anywhere in a line.
 - A word is at most `LONGEST` characters; a longer one is several in a row.
 
-A change here changes the content of indexes: raise `VERSION`, and stores rebuild theirs.
+A change of this module changes the content of indexes. With each such change, raise `VERSION`, so
+that stores rebuild their indexes.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ _SEPARATED = _Separated()
 
 
 class _Each(dict[str, str]):
-    """Stores equal words as one string: a long text has few distinct words."""
+    """Stores equal words as one string, because a long text has few distinct words."""
 
     def __missing__(self, word: str) -> str:
         self[word] = word
@@ -162,7 +163,7 @@ def _terms(text: str) -> Iterable[str]:
 def _plain_terms(text: str) -> list[str] | None:
     """Return the words of `text` if each of its characters folds to one ASCII character.
 
-    This takes a third of the time of regular expressions.
+    This fast path takes a third of the time of regular expressions.
     """
     try:
         folded = text.encode("latin-1").translate(_folded_latin())
@@ -216,8 +217,8 @@ def words(text: str) -> Iterator[Word]:
 def stands_for_ascii(character: str) -> bool:
     """Return True if the non-ASCII `character` can be part of a word that folds to ASCII.
 
-    ``é`` is compared as ``e``, ``ﬁ`` as ``fi``, and a soft hyphen is ignored. But a dash separates
-    words, and Cyrillic letters are compared as Cyrillic letters.
+    ``é`` is compared as ``e``, ``ﬁ`` as ``fi``, and a soft hyphen is ignored. A dash separates
+    words, and Cyrillic letters are compared as Cyrillic letters, so both return False.
     """
     kept = character.translate(_SEPARATED)
     folded = _fold(kept)
@@ -227,9 +228,9 @@ def stands_for_ascii(character: str) -> bool:
 def folded_runs(text: str) -> str:
     """Return the words of `text` that have non-ASCII characters, folded and uncut.
 
-    Shape: in any order, each once. The result contains every word of `terms` with such characters,
-    and the prefixes of each, as substrings. This is also true if `text` is JSON: the words in it
-    are the same or longer.
+    Shape: the words are in any order, each once. The result contains, as substrings, every word of
+    `terms` with non-ASCII characters, and the prefixes of these words. The result is also complete
+    if `text` is JSON, because each word is the same or longer in JSON.
     """
     return " ".join(
         _folded_run(run) if len(run) <= LONGEST else _folded_pieces(run)
@@ -292,8 +293,8 @@ def _fold(piece: str) -> str:
 def _is_accent(character: str) -> bool:
     """Return True for marks that are ignored: Latin accents, Hebrew and Arabic vowel points.
 
-    Marks that make a different letter stay: the Japanese voicing, the Indic nukta and virama,
-    tones.
+    Marks that make a different letter are not ignored: the Japanese voicing, the Indic nukta and
+    virama, tones.
     """
     place = unicodedata.combining(character)
     return 10 <= place <= 35 or place >= 200

@@ -1,10 +1,10 @@
 """Group the parts of one answer, and find the last item of an answer and its tool results.
 
 Claude Code writes each block of an answer as a separate line, and makes the calling block the
-parent of a tool's result. With two parallel calls, the second call and the first result are then
-siblings, and the branch to the next answer omits a result. So the import gives such a record the
-newest part of the answer as parent: the blocks come first, then the results, in the order in which
-they were written.
+parent of a tool's result. With two parallel calls, the second call and the first result are
+siblings in the file. With parallel calls, a branch to the next answer would therefore omit a
+result. The import therefore makes the newest part of the answer the parent of each block and
+result. The blocks come first, then the results, in the order in which they were written.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A transcript is a tree by ``uuid`` and ``parentUuid``. Records of the conversation become entries of
 the tree; side chains become branches that do not contain the leaf. All other records (progress,
-snapshots, queue operations) become an ``imported_record`` beside the tree. The children of such a
-record get its nearest ancestor in the conversation as parent. If nearly no record names its parent
-(in a file written by hand), the file is read as one chain.
+snapshots, queue operations) become an ``imported_record`` beside the tree. The children of a record
+outside the conversation get its nearest ancestor in the conversation as parent. If nearly no record
+names its parent (in a file written by hand), the file is read as one chain.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _About:
     def header(self) -> SourceHeader:
         """Return the header with the first session id that a record names.
 
-        A file with an agent's side chain becomes a separate session.
+        A file that contains only the side chain of an agent becomes a separate session.
         """
         session = next(iter(self.sessions), None)
         agent = self.metadata.get("agent")
@@ -140,7 +140,10 @@ def agent_session(session: str, agent: str) -> str:
 
 
 class Reader:
-    """Reads a transcript into `draft`; as one chain, if its records name no parents."""
+    """Reads a transcript into `draft`.
+
+    With `is_chain`, the records name no parents and form one chain.
+    """
 
     def __init__(self, draft: SourceDraft, *, is_chain: bool = False) -> None:
         self.draft = draft
@@ -229,7 +232,10 @@ class Reader:
 
     @property
     def instead(self) -> Make | None:
-        """Return a reader for one chain, if nearly no record names its parent."""
+        """Return a reader for one chain, or None.
+
+        A file is one chain if nearly no record names its parent.
+        """
         is_unlinked = self.roots > max(1, self.linker.links)
         return partial(Reader, is_chain=True) if is_unlinked and not self._is_chain else None
 
@@ -248,7 +254,10 @@ class Reader:
         return self.draft.finish(header, side if main is None else main)
 
     def _name_session(self) -> None:
-        """Set the session's title to the strongest of the titles; among equals the last wins."""
+        """Set the session's title to the title of the highest rank.
+
+        Of equal ranks, the last title wins.
+        """
         named = [
             (item, list(TITLES).index(kind))
             for item, (kind, leaf) in self.titles.items()
@@ -281,7 +290,11 @@ class Reader:
             self.roots += 1
 
     def add_message(self, record: Record, hung_on: int | None) -> tuple[Part, ...] | int:
-        """Return the parts of a record's message; without parts, the item stored instead."""
+        """Return the parts of a record's message.
+
+        If the record's message has no content, store the message as extension data and return the
+        item of this data.
+        """
         message = object_in(record.fields, "message")
         parts = None if message is None else content_of(message, self.draft.media)
         if parts is not None:
@@ -373,7 +386,10 @@ def _user(reader: Reader, record: Record, hung_on: int | None) -> int:
 
 
 def _started_agent(fields: Fields) -> Fields | None:
-    """Return the session of the agent that gave this result, if the agent has its own session."""
+    """Return the session of the agent that gave this result.
+
+    Return None if the agent has no session of its own.
+    """
     session = name_in(fields, "sessionId")
     agent = name_in(object_in(fields, "toolUseResult") or {}, "agentId")
     if session is None or agent is None:

@@ -1,9 +1,9 @@
 """Read Codex rollouts: lines with `type` and `payload`, and lines of older versions without them.
 
 A rollout is one chain: each item follows the previous one, and a rollback moves the leaf to before
-the undone turns. Response items are the conversation. Events repeat the conversation for display
-and become ``imported_record`` entries, except for the usage, names and rollbacks, which only events
-contain.
+the undone turns. The response items of a rollout form the conversation. Events repeat the
+conversation for display and become ``imported_record`` entries. Usage, names and rollbacks are read
+from events, because only events contain them.
 Source: openai/codex, ``codex-rs/protocol/src/protocol.rs`` and ``models.rs``.
 """
 
@@ -261,7 +261,10 @@ def _add_said(reader: Reader, record: Record, body: Message | CustomMessage) -> 
 
 
 def _note_said(reader: Reader, before: int | None, own: int, body: Message | CustomMessage) -> None:
-    """Store facts about the message `body` (item `own` below `before`), needed for later lines."""
+    """Store facts about the message `body` that are needed to read later lines.
+
+    `own` is the item of the message, `before` the item above it.
+    """
     if isinstance(body, Message) and body.role == "assistant":
         reader.unpaid = own
     elif isinstance(body, Message) and body.role == "user":

@@ -119,7 +119,7 @@ def _document(stored: object, kind: object, name: str) -> bytes:
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a message of a thread, or the rest of its document."""
+    """Return whether `fields` is the line of a message or the line with the thread's other data."""
     return fields.get("program") == FORMAT and ("message" in fields or "thread" in fields)
 
 
@@ -198,7 +198,10 @@ def _beginning_of(thread: Fields, row: Fields) -> str | None:
 
 
 def _folder_of(thread: Fields, row: Fields) -> str | None:
-    """Return the thread's first folder; the row stores the folders sorted, and their true order."""
+    """Return the first folder of the thread.
+
+    The row stores the folders sorted, and separately their original order.
+    """
     folders = (name_in(row, "folder_paths") or "").splitlines()
     order = (text_in(row, "folder_paths_order") or "").split(",")
     if folders:
@@ -265,7 +268,10 @@ def _answer_and_results(
 
 
 def _part(item: object, media: Media) -> Part:
-    """Return a piece of content; its only key, or before 0.3.0 its field `type`, names its kind."""
+    """Return a piece of content as a message part.
+
+    The kind of the piece is its only key, or, before version 0.3.0, the field `type`.
+    """
     fields = fields_of(item) or {}
     kind, value = next(iter(fields.items()), ("", None))
     inner = fields_of(value) or {}
@@ -328,7 +334,10 @@ def _result(fields: Fields, media: Media) -> ToolResultPart | None:
 
 
 def _shown(item: object, media: Media) -> Part | None:
-    """Return a part of a result: text, or an object with text or a picture (keys in any case)."""
+    """Return a part of a tool result.
+
+    The part is text, or an object with text or a picture whose keys are in any letter case.
+    """
     if isinstance(item, str):
         return TextPart(item)
     fields = {key.lower(): value for key, value in (fields_of(item) or {}).items()}

@@ -76,7 +76,7 @@ def _line(kind: str, value: object) -> bytes:
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a message of a thread, or the rest of its document."""
+    """Return whether `fields` is the line of a message or the line with the thread's other data."""
     return fields.get("program") == FORMAT and ("message" in fields or "thread" in fields)
 
 

@@ -56,9 +56,10 @@ _METADATA = ("projectHash", "kind")
 
 
 class _Told(msgspec.Struct):
-    """The state of a message: a digest of its text, its calls, and those calls that have a result.
+    """The state of a message: a digest of its text, its calls, and the calls that have a result.
 
-    `at` is its place in the chain when it was added; `before` is the leaf at that time.
+    `at` is the place of the message in the chain when it was added. `before` is the leaf (the end
+    of the conversation) at that time.
     """
 
     id: str
@@ -151,7 +152,7 @@ class Reader(LineReader):
         self.draft.add(record, LeafMoved(None), before, {"target": self._leaf})
 
     def _replace(self, record: Record, fields: Fields) -> None:
-        """Continue with the messages in `fields`, if any, from the first one that differs."""
+        """Replace the messages of the chain by those in `fields`, from the first different one."""
         found = [fields_of(each) or {} for each in list_in(fields, "messages") or ()]
         if "messages" not in fields:
             return
@@ -166,7 +167,7 @@ class Reader(LineReader):
             self._take_message(record, each, is_moved=True)
 
     def _start_of(self, at: int) -> int | None:
-        """Return the leaf before the message at place `at` in the chain."""
+        """Return the item below which the message at place `at` of the chain was added."""
         return self._chain[at].before if at < len(self._chain) else self._leaf
 
     def _on_chain(self, message: str) -> _Told | None:
@@ -179,7 +180,10 @@ class Reader(LineReader):
     # -- messages
 
     def _take_message(self, record: Record, fields: Fields, *, is_moved: bool = False) -> None:
-        """Read a message; with `is_moved`, add it as new even if it exists elsewhere."""
+        """Read a message.
+
+        With `is_moved`, add it as a new message even if a message with the same id exists.
+        """
         own = name_in(fields, "id") or f"{record.line.number}:{self._ordinal}"
         kind = text_in(fields, "type")
         if kind not in ("user", "gemini"):

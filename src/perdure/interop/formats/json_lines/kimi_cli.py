@@ -41,7 +41,7 @@ def is_record(fields: Fields) -> bool:
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session that the path names."""
+    """Return `header` with the session id that the path of the file contains."""
     path = path.absolute()
     if path.stem == "context":
         return msgspec.structs.replace(header, session=path.parent.name)
@@ -113,7 +113,7 @@ def _answer(parts: tuple[Part, ...], fields: Fields) -> Message | None:
 
 
 def _call(item: object) -> Part:
-    """Return the call; a call without an id or a name stays unchanged."""
+    """Return the tool call in `item`; an item without an id or a name stays unchanged."""
     fields = fields_of(item) or {}
     function = object_in(fields, "function") or {}
     written = text_in(function, "arguments") or ""

@@ -37,7 +37,10 @@ _FOREIGN = "it is not a record of a session of Qwen Code"
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a record of Qwen Code; Claude Code's have no parts."""
+    """Return whether `fields` is a record of Qwen Code.
+
+    Messages in records of Claude Code look similar but have no `parts`.
+    """
     if name_in(fields, "uuid") is None or name_in(fields, "sessionId") is None:
         return False
     message = object_in(fields, "message")

@@ -1,7 +1,7 @@
 """Write a conversation as an export of opencode, which ``opencode import`` reads.
 
-Pure. An answer and the results of its calls are one record, as in opencode. opencode orders
-messages by their ids, which begin with a time: here, the time of the message and its number.
+Pure. An answer and the results of its calls are one record, as in opencode. The program opencode
+sorts messages by their ids. Each id therefore begins with the time of the message and its number.
 """
 
 from __future__ import annotations

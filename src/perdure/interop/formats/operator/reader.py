@@ -2,9 +2,9 @@
 
 As in pi, an Operator file contains one tree; its labels and names become side entries in perdure. A
 ``leaf`` record moves the leaf and has no children. The legacy form is a line of metadata and one
-message per line, in order. Lines of the legacy form have no ids. They are identified by their
-content, because each save rewrites the whole file. Fields unknown to perdure stay in the import
-original.
+message per line, in order. Lines of the legacy form have no ids. A line of the legacy form is
+identified by its content, because each save rewrites the whole file. Fields unknown to perdure stay
+in the import original.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Pure. A session that was read from an Operator file and not changed gives the bytes of that file.
 For a changed session, new records are added to these bytes. Any other session is written from
-scratch: first the tree in log order, then labels and the title (Operator stores them in the tree
-too), then a ``leaf`` record that moves back to the current leaf.
+scratch. In a new file, the tree comes first, in log order. Labels and the title follow the tree,
+because Operator stores them in the tree too. The last record is a ``leaf`` record that moves back
+to the current leaf.
 """
 
 from __future__ import annotations
@@ -259,7 +260,7 @@ class _Writer:
 
 
 def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
-    """Return the compactions that a later compaction on the same branch keeps."""
+    """Return the compactions in those parts of a branch that a later compaction keeps."""
     by_id = {entry.id: entry for entry in tree}
     found: set[EntryId] = set()
     for entry in by_id.values():
@@ -277,7 +278,10 @@ def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[E
 
 
 def _read_from(entries: Sequence[Entry], base: SourceFile | None) -> Mapping[EntryId, None]:
-    """Return the entries that `base` contains; unreadable entries are matched by their line."""
+    """Return the entries that were read from `base`.
+
+    An unreadable entry counts if `base` contains its line.
+    """
     if base is None:
         return {}
     found: dict[EntryId, None] = {}

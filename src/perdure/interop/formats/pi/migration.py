@@ -45,7 +45,7 @@ def migrate(content: bytes, ids: Mapping[int, str]) -> bytes:
 
 
 def replace_keys(line: bytes, changes: Mapping[str, object], removed: str | None = None) -> bytes:
-    """Return the record `line` with the top-level `changes`, without the key `removed`."""
+    """Return the record `line` with the top-level `changes` and without the key `removed`."""
     try:
         fields = _raw_object.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,9 +1,9 @@
 """Read pi session files of version 1, 2 and 3 (and additions of newer pi).
 
-pi stores everything in one tree. In perdure, labels and names are side entries. So the children of
-a label or name get its nearest ancestor in the conversation as parent; the tree of messages is the
-same as in pi. A version 1 file has no ids: each record is the child of the record before it. Fields
-unknown to perdure stay in the import original.
+pi stores everything in one tree. In perdure, labels and names are side entries. The children of a
+label or name therefore get its nearest ancestor in the conversation as parent. The tree of messages
+is the same as in pi. A version 1 file has no ids: each record is the child of the record before it.
+Fields unknown to perdure stay in the import original.
 """
 
 from __future__ import annotations
@@ -176,7 +176,10 @@ class Reader:
         return self.draft.next_below(node, parent) if is_known else None
 
     def _kept_record(self, record: Record) -> tuple[int, str | None]:
-        """Return the line number (0 if only the id is given) and id of the first record kept."""
+        """Return the line number and id of the first record that a compaction keeps.
+
+        The line number is 0 if the compaction gives only the id.
+        """
         index = number_in(record.fields, "firstKeptEntryIndex")
         if index is not None and 0 <= index < len(self.indexed):
             return self.indexed[int(index)], self.ids[int(index)]

@@ -1,7 +1,7 @@
 """The bytes of a source: in memory, or in a file that is read piece by piece.
 
-Invariant: only one chunk of a file and the current line are in memory, whatever its size. This
-module does not interpret the bytes.
+Invariant: only one chunk of a file and the current line are in memory, whatever the size of the
+file. This module does not interpret the bytes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Held(msgspec.Struct, frozen=True):
 class FileContent:
     """The bytes of a file when it was opened; later additions are ignored.
 
-    Close it after use. Only one thread may read at a time.
+    Call `close` after use. Only one thread may read at a time.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:

@@ -41,7 +41,7 @@ Row = dict[str, object]
 class Database:
     """An SQLite file, opened to be read.
 
-    Raises: FormatError if it cannot be read.
+    Raises: FormatError if the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:

@@ -2,9 +2,9 @@
 
 A small source is read once, and its items stay in memory completely (`Whole`). A larger source is
 read twice. The first reading builds its `Outline`, which uses about sixty bytes plus the id per
-item, regardless of the length of the item's line. The second reading passes the items on one by one
-(`PassingItems`). At the second reading, the outline already contains the changes that later lines
-make to earlier items (their usage, the session's title).
+item, regardless of the length of the item's line. The second reading returns the items one by one,
+with their bodies (`PassingItems`). At the second reading, the outline already contains the changes
+that later lines make to earlier items (their usage, the session's title).
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Items(Protocol):
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
         """Add the next item; return its position.
 
-        `otherwise` is the other body of the item, used if the item is chosen later (`choose`).
+        `otherwise` is a second body for the item. The item gets this body if `choose` is called for
+        it later.
         """
         ...
 
@@ -70,7 +71,10 @@ class Items(Protocol):
         ...
 
     def choose(self, position: int) -> None:
-        """Give the item at `position` its other body; the item is then about the session."""
+        """Replace the body of the item at `position` by its second body.
+
+        The new body describes the session instead of the conversation.
+        """
         ...
 
 
@@ -100,7 +104,7 @@ class Whole:
         self.items[position] = with_usage(self.items[position], usage)
 
     def choose(self, position: int) -> None:
-        """Give the item at `position` its other body."""
+        """Replace the body of the item at `position` by its second body (see `add`)."""
         self.items[position] = _outline_item(self.items[position], self._otherwise[position])
 
 
@@ -185,7 +189,7 @@ class Outline(Sequence[Item]):
         self.usages[position] = usage
 
     def choose(self, position: int) -> None:
-        """Give the item at `position` its other body."""
+        """Record that the item at `position` gets its second body."""
         self.chosen.add(position)
 
     def place(self, position: int) -> tuple[int, int]:

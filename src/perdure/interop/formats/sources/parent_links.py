@@ -46,7 +46,10 @@ class Leaf:
         self.follow_line(record.line.number, node)
 
     def follow_line(self, number: int, node: int | None) -> None:
-        """Make `node`, the item of line `number`, the leaf unless a later line was placed."""
+        """Make `node`, the item of line `number`, the leaf.
+
+        Do nothing if a later line was already placed.
+        """
         if number >= self._number:
             self.node, self._number = node, number
 
@@ -73,7 +76,7 @@ class Linker:
         )
 
     def below(self, parent: str | None) -> int | None:
-        """Return the item of the parent of a plain record."""
+        """Return the item of the record whose id is `parent`; None for a root."""
         if parent is None:
             return None
         self.links += 1
@@ -84,7 +87,8 @@ class Linker:
     ) -> int | None:
         """Add the record `fields` of the line at `place` if it is a message below an earlier line.
 
-        Shape: `place` is line number, offset and length. Returns the item; None for other records.
+        Shape: `place` is line number, offset and length. Returns the item, or None if the record
+        was not added.
         """
         own, parent = fields.get("id"), fields.get(parent_key)
         message = object_in(fields, "message") if fields.get("type") == "message" else None
@@ -99,9 +103,9 @@ class Linker:
         return node
 
     def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
-        """Place `record` as `add` does; if it has no ids, place it below `leaf`.
+        """Place `record` as `add` does. A record without ids is placed below `leaf`.
 
-        Shape: True if the gap of unreadable lines before the record still exists.
+        Shape: True if unreadable lines came before the record and the record is not placed yet.
         """
         if has_gap:
             record.fallback = leaf
@@ -164,9 +168,11 @@ class Linker:
     def item(
         self, record: Record, said: Said, parent: int | None, referred: Referred
     ) -> int | None:
-        """Make an item of `record` with the content `said`; return the parent for its children.
+        """Make an item of `record` with the content `said`.
 
-        `referred` returns the item that a field of the body names, by the field and its id.
+        Return the item that becomes the parent of its children. `referred` returns the item to
+        which a field of the body refers. The arguments of `referred` are the field's name and the
+        id in the field.
         """
         draft, body = self._draft, said.body
         if said.malformed is not None:

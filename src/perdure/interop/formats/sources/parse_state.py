@@ -40,9 +40,9 @@ _SHED: Fields = {}
 class Record(msgspec.Struct, gc=False):
     """A record of a source, ready to be placed.
 
-    `id` and `parent` are foreign ids. `parent` None is a root; `fallback` is the position of its
-    parent item if the file has no record `parent`. `shed_bytes` is the length of the record's line
-    if the line is not in memory, otherwise None.
+    `id` and `parent` are foreign ids. A record whose `parent` is None is a root. `fallback` is the
+    position of the record's parent item if the file has no record with the id `parent`.
+    `shed_bytes` is the length of the record's line if the line is not in memory, otherwise None.
     """
 
     line: Line
@@ -98,7 +98,7 @@ class SourceDraft:
             record.fields = _SHED
 
     def restore(self, record: Record) -> None:
-        """Read the line of `record` again, if it was dropped."""
+        """Read the line of `record` from the file again if the line is no longer in memory."""
         if record.shed_bytes is None:
             return
         line = record.line
@@ -146,9 +146,10 @@ class SourceDraft:
         group: str | None = None,
         otherwise: ItemBody | None = None,
     ) -> int:
-        """Make an item of `record`, below or about the item at `hangs_on`; return its position.
+        """Make an item of `record`, and return its position.
 
-        `otherwise` is the body that the item gets if it is chosen later (``Items.choose``).
+        The item is below or about the item at `hangs_on`. `otherwise` is the body that the item
+        gets if it is chosen later (``Items.choose``).
         """
         known = None
         if references is not None:
@@ -193,19 +194,25 @@ class SourceDraft:
         return self.items.add(item)
 
     def next_below(self, ancestor: int | None, leaf: int | None) -> int | None:
-        """Return the item after `ancestor` on the branch to `leaf`; None if it is elsewhere."""
+        """Return the item after `ancestor` on the branch to `leaf`.
+
+        Return None if `ancestor` is not on that branch.
+        """
         following = None
         while leaf is not None and leaf != ancestor:
             following, leaf = leaf, self.items[leaf].parent
         return following if leaf == ancestor else None
 
     def headless(self, leaf: int | None, cwd: str | None = None) -> ParsedSource:
-        """Return the result for a source without a header. Call it at the end of the source."""
+        """Return the result for a source without a header.
+
+        Call this method after the whole source was read.
+        """
         self.warn("header", "it has no header: no session id, no working directory")
         return self.finish(SourceHeader(cwd=cwd), leaf)
 
     def finish(self, header: SourceHeader, leaf: int | None) -> ParsedSource:
-        """Return the parsed source. Call it at the end of the source."""
+        """Return the parsed source. Call this method after the whole source was read."""
         items = self.items
         return ParsedSource(
             format=self.format,

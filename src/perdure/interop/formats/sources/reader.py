@@ -1,7 +1,7 @@
 """Read a source with the reader of its format: a small one at once, a larger one in two passes.
 
 Invariant: for a source longer than `Bounds.whole_bytes`, only its outline, the current line, and
-the items to be passed on next are in memory.
+the next items to return are in memory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Reader(Protocol):
         """Fast path: add the line `fields` if it has the most common form, else return False.
 
         The result is the same as the result of `take`, but the call is faster. The call places no
-        waiting records.
+        records that wait for their parents.
         """
         ...
 
@@ -69,7 +69,7 @@ class Reader(Protocol):
 class LineReader:
     """A reader without a fast path.
 
-    It reads the records as one chain if it does not set a `linker`.
+    A reader that sets no `linker` reads the records as one chain.
     """
 
     linker: Linker | None = None
@@ -88,8 +88,9 @@ Make = Callable[[SourceDraft], Reader]
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """The result of reading a source from the end of the last stretch to `end` (bytes).
+    """The result of reading one piece of a source, which ends at the byte offset `end`.
 
+    Each piece begins where the previous piece ended.
     Shape: `items` follow the items of the last stretch; their lines may come earlier in the source.
     `blobs` are the media that the items reference. `malformed` are numbers of lines. `is_last`
     marks the last stretch; its `end` is the end of the source.
@@ -113,8 +114,9 @@ class Source(msgspec.Struct, frozen=True):
     again: Make | None = None
 
     def stretches(self, begin: int = 0, piece_bytes: int = BOUNDS.piece_bytes) -> Iterator[Stretch]:
-        """Yield the items with their bodies, in stretches; no stretch ends before `begin`.
+        """Yield the items with their bodies, in consecutive groups.
 
+        No group ends before the offset `begin`.
         Raises: FormatError if the source has changed.
         """
         if self.again is not None:

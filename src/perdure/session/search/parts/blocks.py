@@ -1,9 +1,10 @@
 """Store the texts of a part in blocks: one row contains several consecutive texts.
 
-A text of a conversation has about 50 bytes of codes. One row per text would add as many bytes of
-overhead. A block has three columns of numbers: the positions and the times, both as offsets from
-the first text, and the byte lengths of the codes. Each column uses the fewest bytes per number. The
-codes of all texts are stored without a gap, so one search for a phrase covers the whole block.
+A text of a conversation has about 50 bytes of codes. With one row per text, the overhead would be
+about as large as the codes. A block has three columns of numbers: the positions and the times, both
+as offsets from the first text, and the byte lengths of the codes. Each column uses the fewest bytes
+per number. The codes of all texts are stored without a gap, so one search for a phrase covers the
+whole block.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FORMS = {0: "", 1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 class Said(NamedTuple):
-    """A text of a part, with its words as codes."""
+    """A text of an index part, with its words as codes."""
 
     position: int
     at: int
@@ -35,7 +36,11 @@ class Said(NamedTuple):
 
 
 class BlockRow(NamedTuple):
-    """A block to store: the number in its part and the position of its first text."""
+    """A block to store.
+
+    `first` is the number of its first text in the index part, and `position` the position of that
+    text.
+    """
 
     first: int
     position: int
@@ -111,7 +116,7 @@ class Block:
         self._read: _Columns | None = None
 
     def text(self, number: int) -> tuple[int, int, bytes]:
-        """Return position, time and codes of the text with that number in the part."""
+        """Return the position, time and codes of the text that has this number in the part."""
         columns = self._read or self._columns()
         place = number - self.first
         begins = columns.begins

@@ -30,7 +30,8 @@ from perdure.session.search.parts.postings import bits, numbers, pack_numbers, p
 class Text(NamedTuple):
     """A text to index: its position in the log, its words, and its filter keys.
 
-    `place` is its position in its session: the seq of its entry + 1; 0 for a title.
+    `place` is the position of the text in its session: the sequence number of its entry plus 1, or
+    0 for a title.
     """
 
     position: int
@@ -70,7 +71,10 @@ def _said(texts: Sequence[Text], codes: Mapping[str, bytes]) -> Iterator[Said]:
 
 
 def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
-    """Return, for each key, the numbers of its texts, each as often as the key is in the text."""
+    """Return the numbers of the texts that have each key.
+
+    A text is listed as often as it has the key.
+    """
     lists = defaultdict[str, list[int]](list)
     numbers = chain.from_iterable(map(repeat, count(), map(len, keys)))
     each_list = map(lists.__getitem__, chain.from_iterable(keys))

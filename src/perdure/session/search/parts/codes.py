@@ -1,11 +1,11 @@
-"""Words as short codes: a text becomes a short byte string, in which C code counts phrases.
+"""Encode the words of a text as a short byte string, in which C code counts phrases.
 
-A code is one byte below 192, followed by as many bytes of 192 or more as needed. So the codes of a
-text need no separators, and a code that is followed by a byte of 192 or more is only the beginning
-of another code. The codes of the 192 most frequent words of a part have one byte, the next 12,288
-codes two bytes, all other codes three or four. Codes of equal length have the same order as their
-words. So words with a common prefix have a few ranges of codes (`Range`), and one pattern finds
-them.
+A code is one byte below 192, followed by as many bytes of 192 or more as needed. The codes of a
+text therefore need no separators. A code that is followed by a byte of 192 or more is only the
+beginning of another code. The codes of the 192 most frequent words of a part have one byte, the
+next 12,288 codes two bytes, all other codes three or four. Codes of equal length have the same
+order as their words. Words with a common prefix therefore have a few ranges of codes (`Range`),
+which one pattern finds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Counter(msgspec.Struct, frozen=True):
 
 
 class Range(NamedTuple):
-    """Words with a common prefix: the first and last code of one length."""
+    """The codes of one length for words with a common prefix, from `first` to `last`."""
 
     first: bytes
     last: bytes
@@ -113,7 +113,7 @@ def counter(
 ) -> Counter:
     """Return a counter of `phrase` in texts of the part with these word `codes`.
 
-    `ranges` has the ranges for the last word of the phrase if this word is a prefix.
+    If the last word of the phrase is a prefix, `ranges` maps it to its ranges of codes.
     """
     whole = phrase.terms[:-1] if phrase.is_prefix else phrase.terms
     ending = ranges.get(phrase.terms[-1], ()) if phrase.is_prefix else ()

@@ -32,7 +32,7 @@ def differing(part: Part, expected: Mapping[int, Text]) -> set[int]:
 def is_same(kept: Text, expected: Text | None) -> bool:
     """Return True if `kept` equals `expected`; the order of filter keys is ignored.
 
-    A text restored from a part has its keys in the order of its pages.
+    A text restored from an index part has its filter keys in the order of the part's pages.
     """
     return (
         expected is not None

@@ -21,7 +21,7 @@ READ_AT_ONCE = 1_024
 
 
 class Head(NamedTuple):
-    """A part: its number, how many texts it has, and the position of its last text."""
+    """The head of an index part: its number, its number of texts, and its last text's position."""
 
     part: int
     size: int
@@ -31,7 +31,7 @@ class Head(NamedTuple):
 class Read(NamedTuple):
     """Texts to read: their part, and their numbers in the part, ascending.
 
-    Only the block of the first text is needed, and blocks that contain `stretch`.
+    The reader needs only the block of the first text, and the blocks that contain `stretch`.
     """
 
     part: int
@@ -48,7 +48,10 @@ class Looked(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """Unread texts of a part, ascending; none is after the position `last`. `reading`: the next."""
+    """Unread texts of an index part, ascending.
+
+    No unread text comes after the position `last`. `reading` are the texts to read next.
+    """
 
     head: Head
     last: int
@@ -58,7 +61,10 @@ class _Open(NamedTuple):
 
 
 class PartLookup:
-    """A search for the newest `most` matching texts; `found` are matches outside of all parts."""
+    """A search in the parts of an index for the newest `most` matches.
+
+    `found` are the matches outside of all parts.
+    """
 
     def __init__(
         self, asked: Asked, heads: Iterable[Head], found: Iterable[Candidate], most: int
@@ -83,7 +89,10 @@ class PartLookup:
     def look_up(
         self, heads: Sequence[Head], exact: Iterable[Looked], begun: Iterable[Looked]
     ) -> None:
-        """Process the pages of `heads`: those for exact keys, and those for prefixes."""
+        """Process the index pages of `heads`.
+
+        `exact` are the pages for exact keys, `begun` the pages for prefixes.
+        """
         kept: dict[int, dict[str, Kept]] = {head.part: {} for head in heads}
         more: dict[int, dict[str, list[Kept]]] = {head.part: {} for head in heads}
         for part, key, body in exact:

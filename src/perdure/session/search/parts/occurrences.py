@@ -1,10 +1,10 @@
 """Pack a word's frequency in each text of its posting, and each text's position in its session.
 
 Ranking weighs a text by its neighbours in the session: it needs the frequency of a word in each
-text, and the order of the texts. Both are stored as bytes next to a posting, with one number for
-each text of the posting, in order. For a word, only frequencies above one are stored; most words
-occur at most once in every text. For a session, the numbers are the distances of each text from the
-previous one; each takes one byte.
+text, and the order of the texts. Frequencies and positions are stored as bytes next to a posting
+(the set of texts that have a key). The numbers are in the order of the texts in the posting. For a
+word, only frequencies above one are stored; most words occur at most once in every text. For a
+session, each number is the distance of a text from the previous text, and takes one byte.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ def pack_places(places: Sequence[int]) -> bytes:
 
 
 def frequencies(word: Kept, size: int) -> tuple[Sequence[int], list[int]]:
-    """Return the texts of `word` in a part of `size` texts, and the word's frequency in each text.
+    """Return the texts that contain `word`, and its frequency in each text.
 
-    Raises: IndexError, ValueError if it is damaged.
+    The index part has `size` texts.
+    Raises: IndexError or ValueError if `word` is damaged.
     """
     texts = listed(word.posting, size)
     found = [1] * len(texts)
@@ -69,9 +70,9 @@ def frequencies(word: Kept, size: int) -> tuple[Sequence[int], list[int]]:
 
 
 def places(session: Kept, size: int) -> dict[int, int]:
-    """Return the position in `session` of each of its texts, in a part of `size` texts.
+    """Return the texts of `session`, each with its position there. The index part has `size` texts.
 
-    Raises: ValueError if it is damaged.
+    Raises: ValueError if `session` is damaged.
     """
     texts = listed(session.posting, size)
     steps = (-(step + 1 >> 1) if step & 1 else step >> 1 for step in _numbers_in(session.values))
@@ -79,7 +80,10 @@ def places(session: Kept, size: int) -> dict[int, int]:
 
 
 def _put(found: bytearray, number: int) -> None:
-    """Append `number` as a varint: seven bits a byte, low first; the high bit means more follow."""
+    """Append `number` as a varint.
+
+    Each byte has seven bits, the lowest first; the high bit means that another byte follows.
+    """
     while number > _LAST:
         found.append(number & 0x7F | 0x80)
         number >>= 7

@@ -1,9 +1,10 @@
 """Store the sorted words of a part in pages: for each word, its code and its texts.
 
 A page is found by its first key. A key is a word or a filter. Filters start with a character that
-no word contains, and sort before all words. Each key is stored with its code (for a word), its
-posting (bytes that ``postings`` reads), and numbers (``occurrences``): the frequencies of a word,
-or the positions of the texts of a session. A page is compressed as a whole.
+no word contains, and sort before all words. Each key is stored with its posting (bytes that
+``postings`` reads). A word is also stored with its code and its frequencies. The filter for a
+session is also stored with the positions of its texts (``occurrences``). A page is compressed as a
+whole.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ class Kept(NamedTuple):
 class _Body(msgspec.Struct, array_like=True, frozen=True):
     """The content of a page: keys, one per line, and the code, posting and values of each key.
 
-    `groups` has, for each word, the number of bytes of its code. Codes of equal length follow each
-    other in a part: `firsts` are the first codes of the page with 1, 2 and more bytes. `lengths`
-    are the lengths of all postings, then of all values, in `width` bytes each.
+    `groups` contains the number of bytes of each word's code. In a part, codes of equal length are
+    consecutive. `firsts` are the numbers of the first codes of the page with 1, 2 and more bytes.
+    `lengths` contains the lengths of all postings, then the lengths of all values. Each length has
+    `width` bytes.
     """
 
     keys: str
@@ -95,7 +97,7 @@ def tool_key(tool: str) -> str:
 
 
 def pages_of(kept: Iterable[Kept]) -> Iterator[Page]:
-    """Yield pages with `kept`, which is sorted by key."""
+    """Yield the pages that contain the data `kept`, which is sorted by key."""
     held: list[Kept] = []
     size = 0
     for each in kept:

@@ -1,8 +1,8 @@
 """The query of a part: the keys to look up, and the texts that may match.
 
-The query misses no match, but a phrase of several words can select texts that do not match. So the
-codes are checked: a block without the codes of a phrase is skipped, and each text in other blocks
-is tested (`PartAnswer.counts`).
+The query misses no match, but a phrase of several words can select texts that do not match. The
+codes of the texts are therefore checked. A block without the codes of a phrase is skipped, and each
+text in the remaining blocks is tested (`PartAnswer.counts`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from perdure.session.search.query import Phrase, Sought
 
 
 class Asked:
-    """A query with its filters: a text must match one key of each group."""
+    """A query with its filters.
+
+    Each filter is a group of keys, and a text must have one key of every group.
+    """
 
     def __init__(self, sought: Sought, filters: Iterable[Sequence[str]]) -> None:
         self.sought = sought
@@ -60,7 +63,7 @@ class PartAnswer:
         self._counters = self._made_counters(begun) if self.texts else {}
 
     def counts(self, codes: bytes) -> tuple[int, ...] | None:
-        """Return the count of each phrase in a text; None if it does not match."""
+        """Return the count of each phrase in a text; None if the text does not match the query."""
         return counts_by(self._asked.sought, lambda phrase: self._counters[phrase].count_in(codes))
 
     @property

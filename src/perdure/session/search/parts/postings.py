@@ -1,10 +1,10 @@
-"""Sets of texts of a part, as bytes and as integers.
+"""Store sets of the texts of an index part, as bytes and as integers.
 
-As an integer, bit i is 1 if the set contains the text with the number i. The bytes have one of
-three forms. The first is the integer itself, used if no other form is shorter. The second is an
-even number of bytes: two for each step from one number to the next. The third is an odd number of
-bytes: one for each step, where 255 means that the step continues in the next byte. Steps repeat
-more often than numbers, so a page compresses better.
+As an integer, a set has the bit i equal to 1 if it contains the text with the number i. The bytes
+of a set have one of three forms. The first form is the integer itself, used if no other form is
+shorter. The second form has two bytes for each step from one number to the next, so its length is
+even. The third form has one byte for each step, and an odd length. A byte of 255 means that the
+step continues in the next byte. Steps repeat more often than numbers, so a page compresses better.
 """
 
 from __future__ import annotations

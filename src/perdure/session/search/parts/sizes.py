@@ -1,6 +1,6 @@
 """Sizes used by all indexes: texts per part, and unindexed texts that a search may read.
 
-The sizes are read at each use, so that a test can make them small.
+The code reads these sizes at each use, so that a test can make them small.
 """
 
 from __future__ import annotations
