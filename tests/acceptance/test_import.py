@@ -81,12 +81,15 @@ def test_help_and_completion_load_no_command_and_no_parser() -> None:
         assert not [name for name in loaded if name.startswith(unneeded)], words
 
 
-def test_completion_of_ids_opens_no_store(tmp_path: Path) -> None:
+def test_completion_from_a_plain_file_opens_no_store(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'store.db'}"
 
     async def fill() -> str:
-        async with perdure.open(address) as store:
-            return (await store.create(title="Tide")).id
+        async with perdure.open(address, is_trusted=False) as store:
+            session = await store.create(title="Tide")
+            await session.append(perdure.user("Hello"))
+            await session.ask("Deploy now?", ("yes", "no"))
+            return session.id
 
     session = asyncio.run(fill())
     unneeded = (
@@ -97,19 +100,25 @@ def test_completion_of_ids_opens_no_store(tmp_path: Path) -> None:
         "perdure.apps.store_access",
         "perdure.client.open",
         "perdure.client.store",
-        "perdure.context",
-        "perdure.engine",
+        "perdure.context.build",
+        "perdure.engine.turns.executor",
         "perdure.stores.sqlite.connections",
         "perdure.stores.sqlite.store",
     )
-    for typed in (session[:4], "tid", ""):
-        words = ["__complete", "fish", "sessions", "show", typed]
-        report = f"from perdure.apps.cli.main import main; main({words}); import sys\n"
-        report += "print('LOADED', *sys.modules)"
+    for words, offered in (
+        (["sessions", "show", session[:4]], session),
+        (["sessions", "show", "tid"], session),
+        (["sessions", "show", ""], session),
+        (["sessions", "read", session[:10], ""], "user: Hello"),
+        (["inbox", "answer", ""], "Deploy now?"),
+        (["inbox", "answer", f"{session}/1", "y"], "yes"),
+    ):
+        report = f"from perdure.apps.cli.main import main; main({['__complete', 'fish', *words]})\n"
+        report += "import sys; print('LOADED', *sys.modules)"
         environment = {**os.environ, "PERDURE_STORE": address}
         done = subprocess.run(
             [sys.executable, "-c", report], capture_output=True, check=True, env=environment
         )
         answer, _, loaded = done.stdout.decode().partition("LOADED")
-        assert session in answer
-        assert not [name for name in loaded.split() if name.startswith(unneeded)], typed
+        assert offered in answer
+        assert not [name for name in loaded.split() if name.startswith(unneeded)], words

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.engine.turns import inputs
+from perdure.engine.turns.carried import carried_state
 from perdure.engine.turns.config import Budget, Link, TurnConfig
 from perdure.engine.turns.inputs import Input
 from perdure.engine.turns.machine import step
-from perdure.engine.turns.recovery import carried_state
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.errors import CredentialsRefused, ModelRefused, ModelUnavailable, RateLimited
 from perdure.models.retry import RetryPolicy

@@ -5,15 +5,21 @@ All other modules take a `Clock` and a `RandomSource` as arguments, so tests can
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.errors import WrongArgument
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import StreamId, generated_stream_id, stream_id
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = Later("asyncio")
 
 
 class SystemClock:

@@ -21,11 +21,11 @@ from msgspec import Meta
 
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
-from perdure.client.lookup.store_files import address_or_default, data_folder, intended_address
+from perdure.client.lookup.store_files import address_or_default, intended_address
 from perdure.client.routes import SCHEME as ROUTES
 from perdure.client.routes import file_of, routed
 from perdure.client.store import Store
-from perdure.client.trust import TrustFolder
+from perdure.client.trust import own_marks
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, PerdureError, StoreTooOld, Unsupported
 from perdure.errors.advice import install_of
 from perdure.session.argument_checks import takes_declared
@@ -36,7 +36,6 @@ from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.key import StoreKey
-from perdure.stores.marks import KEY_BYTES, Marks
 from perdure.stores.protocol import Durability
 from perdure.stores.session_store import SessionStore
 
@@ -281,7 +280,7 @@ async def connect_store(
     else:
         backend = await opener()
     if scheme != "memory" or not is_trusted:
-        backend.marks = _marks(is_trusted=is_trusted)
+        backend.marks = own_marks(is_trusted=is_trusted)
     if scheme != "jsonl" and not is_copied:  # session files have no index of open ends
         await _record_open_ends(backend, outside)
     return Store(backend, outside)
@@ -305,19 +304,6 @@ async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: An
         if not error.can_be_copied:
             raise
     return await opener(**key, is_copied=True)
-
-
-def trust_folder() -> TrustFolder:
-    """Return the folder with this user's trust keys. Raises: ConfigError without a home folder."""
-    return TrustFolder(data_folder(os.environ, sys.platform) / "perdure" / "trust")
-
-
-def _marks(*, is_trusted: bool) -> Marks:
-    try:
-        return trust_folder().marks(is_trusted=is_trusted)
-    except ConfigError:  # then only this process recognizes its own writes
-        key = os.urandom(KEY_BYTES)
-        return Marks(lambda: key, is_trusted=is_trusted)
 
 
 def _opener_of(scheme: str) -> Opener:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain, repeat
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import msgspec
 
@@ -21,8 +21,10 @@ from perdure.session.kinds import MESSAGE, TreeBody
 from perdure.session.messages import Message
 from perdure.session.notes import PROGRAM, Label, LeafMoved, Note, Question
 from perdure.stores.access.collector import collector_paused
-from perdure.stores.lazy_session import SessionStorage
 from perdure.stores.protocol import EMPTY, LogReader, SnapshotReader, StreamState
+
+if TYPE_CHECKING:
+    from perdure.stores.lazy_session import SessionStorage
 
 EntryRef = Entry | str
 """An entry as callers name it: itself, its whole id (``<session>/<seq>``), or its foreign id."""

@@ -8,6 +8,7 @@ never leave the file), ``endorsed`` (a digest of each trusted entry without a ma
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -15,16 +16,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from perdure.client.lookup.store_files import data_folder
 from perdure.errors import ConfigError
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import StreamId
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.marks import KEY_BYTES, TURN_KINDS, Marks
-from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
     from perdure.client.conversation import agent_binding
+    from perdure.stores.session_store import SessionStore
 else:
     agent_binding = Later("perdure.client.conversation.agent_binding")
 
@@ -150,6 +152,20 @@ class TrustFolder:
         except (OSError, UnicodeDecodeError):
             return frozenset()
         return self._endorsed[1]
+
+
+def trust_folder() -> TrustFolder:
+    """Return the folder with this user's trust keys. Raises: ConfigError without a home folder."""
+    return TrustFolder(data_folder(os.environ, sys.platform) / "perdure" / "trust")
+
+
+def own_marks(*, is_trusted: bool) -> Marks:
+    """Return the marks of this user's perdure for a store."""
+    try:
+        return trust_folder().marks(is_trusted=is_trusted)
+    except ConfigError:  # then only this process recognizes its own writes
+        key = os.urandom(KEY_BYTES)
+        return Marks(lambda: key, is_trusted=is_trusted)
 
 
 async def streams_of(store: SessionStore) -> list[StreamId]:

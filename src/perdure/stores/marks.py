@@ -8,12 +8,11 @@ the normative specification.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -38,7 +37,13 @@ from perdure.session.notes import (
     SessionStarted,
     WorkspaceChanged,
 )
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import Commit, Write
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = Later("asyncio")
 
 KEY_BYTES = 32
 _MARK_BYTES = 16

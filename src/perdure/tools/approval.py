@@ -19,6 +19,7 @@ MAX_ARGUMENT = 2000
 HEAD = 1000
 
 _HASH_BYTES = 32
+_ID_CHARS = 8
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
@@ -91,3 +92,8 @@ def _json(value: object) -> str:
         return _canonical.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
         return "(cannot be shown)"
+
+
+def grant_id(grant: str) -> str:
+    """Return the id of a grant: the first characters of the digest of its text."""
+    return hashlib.sha256(grant.encode()).hexdigest()[:_ID_CHARS]

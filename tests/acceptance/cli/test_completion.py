@@ -12,6 +12,7 @@ import struct
 import subprocess
 import termios
 import time
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,20 @@ def test_completion_of_agents_offers_the_names_of_agent_files(world: World) -> N
         "files",
         "nightly\tuser",
     ]
+
+
+def test_completion_of_questions_offers_those_of_the_inbox(world: World, tmp_path: Path) -> None:
+    """A question that this user's perdure did not write is not in the inbox, and not offered."""
+    call = '/tool write_file {"path": "made", "content": "x"}'
+    world.run("chat", "-p", call)
+    [asked] = world.ok("inbox", "--json").json
+    offered = world.ok("__complete", "fish", "inbox", "answer", "").out
+    assert offered.splitlines() == ["words", f"{asked['id']}\tMay write_file run? made"]
+    stranger = World(world.folder, {"XDG_DATA_HOME": str(tmp_path / "stranger")})
+    store = f"sqlite:///{world.file}"
+    assert stranger.ok("inbox", "--json", "--store", store).json == []
+    hidden = stranger.ok("__complete", "fish", "inbox", "answer", "--store", store, "").out
+    assert hidden.splitlines() == ["words"]
 
 
 def test_fish_completes_session_ids(imported: World) -> None:

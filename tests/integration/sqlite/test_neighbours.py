@@ -10,8 +10,8 @@ import pytest
 
 from perdure.session.search.values import SearchQuery
 from perdure.stores.sqlite import reads
+from perdure.stores.sqlite.log.orphans import stray_problems
 from perdure.stores.sqlite.maintenance.stats import sizes_and_growth
-from perdure.stores.sqlite.orphans import stray_problems
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search.log import SqliteLog, progress
 from perdure.stores.sqlite.search.search_index import index_problems

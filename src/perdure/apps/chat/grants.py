@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated
@@ -20,6 +19,7 @@ from perdure.client.agents.session_usage import grants_by_session, standing_of
 from perdure.client.agents.session_usage import revoke as revoke_grant
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound
+from perdure.tools.approval import grant_id
 
 grants = typer.Typer(
     help="""List and revoke grants: approvals answered with "always".
@@ -29,8 +29,6 @@ Examples:
 """,
     no_args_is_help=True,
 )
-
-_ID_CHARS = 8
 
 _NONE = "No grants: every call needs approval."
 
@@ -70,12 +68,12 @@ async def list_grants(
             return
         stream = await named_session(opened, session)
         known = (await standing_of(opened, stream)).grants
-    common.show(_data(known), [f"{id_of(each)}  {safe(each)}" for each in known] or _NONE)
+    common.show(_data(known), [f"{grant_id(each)}  {safe(each)}" for each in known] or _NONE)
 
 
 def _lines(found: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> Iterator[str]:
     rows = [
-        (ids[id], id_of(grant), one_line(short_hashes(grant), MOST))
+        (ids[id], grant_id(grant), one_line(short_hashes(grant), MOST))
         for id, each in found.items()
         for grant in each
     ]
@@ -84,19 +82,14 @@ def _lines(found: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> Iterat
 
 
 def _data(found: Sequence[str]) -> list[dict[str, str]]:
-    return [{"id": id_of(grant), "grant": grant} for grant in found]
-
-
-def id_of(grant: str) -> str:
-    """Return the id of a grant: the first characters of the digest of its text."""
-    return hashlib.sha256(grant.encode()).hexdigest()[:_ID_CHARS]
+    return [{"id": grant_id(grant), "grant": grant} for grant in found]
 
 
 def _find_grant(text: str, known: Sequence[str]) -> str:
     """Return the grant whose text or id is `text`, or the only one that begins with `text`."""
     if text in known:
         return text
-    matches = [grant for grant in known if text and id_of(grant).startswith(text)]
+    matches = [grant for grant in known if text and grant_id(grant).startswith(text)]
     matches = matches or [grant for grant in known if text and grant.startswith(text)]
     if len(matches) > 1:
         raise UsageMistake(f"{text!r} is ambiguous: {len(matches)} grants begin with it")
@@ -120,7 +113,7 @@ async def _find_everywhere(store: Store, id: str) -> tuple[str, str]:
         (session, grant)
         for session, each in known.items()
         for grant in each
-        if id and id_of(grant).startswith(id)
+        if id and grant_id(grant).startswith(id)
     ]
     if not matches:
         raise GrantNotFound(id)

@@ -21,8 +21,8 @@ from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.keys import canonical, key_in_file
 from perdure.client.open import open as open_store
-from perdure.client.open import trust_folder
 from perdure.client.store import Store
+from perdure.client.trust import trust_folder
 from perdure.interop.bundle import bundle_of
 from perdure.session.ids import StreamId
 from perdure.stores.copy import CopyReport, Progress, StoreCopy, Whole, with_origins

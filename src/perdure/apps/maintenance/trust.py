@@ -16,8 +16,8 @@ from perdure.apps.store_access import existing_store, file_address
 from perdure.apps.terminal.output import count_of, local_time, show, show_json, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
-from perdure.client.open import check_address, trust_folder
-from perdure.client.trust import TrustedStore, streams_of
+from perdure.client.open import check_address
+from perdure.client.trust import TrustedStore, streams_of, trust_folder
 
 TrustOption = Annotated[
     bool,

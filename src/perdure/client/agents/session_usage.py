@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from perdure.bounds.short_repr import ShortRepr
-from perdure.client.conversation.authority import authority_of
+from perdure.client.conversation.authority import authority_of, carried_in_force
 from perdure.client.records.sessions import newest_sessions
 from perdure.client.store import Store
 from perdure.errors import HeadConflict, SessionNotFound
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     from perdure.client.conversation import abandonment
     from perdure.engine import episodes
     from perdure.engine.turns import environment as environments
-    from perdure.engine.turns import recovery
 else:
     abandonment = Later("perdure.client.conversation.abandonment")
     episodes = Later("perdure.engine.episodes")
     environments = Later("perdure.engine.turns.environment")
-    recovery = Later("perdure.engine.turns.recovery")
 
 
 class SessionUsage(ShortRepr, frozen=True):
@@ -55,9 +53,7 @@ async def standing_of(store: Store, session: str) -> SessionUsage:
     Raises: SessionNotFound.
     """
     stream = StreamId(session)
-    state = await store.backend.state(stream)
-    so_far = await recovery.carried_state(store.backend, stream, state.head)
-    is_in_force = (await authority_of(store.backend, stream)).turn is None
+    so_far, is_in_force = await carried_in_force(store.backend, stream)
     return SessionUsage(
         so_far.spent,
         tuple(sorted(so_far.granted)) if is_in_force else (),

@@ -14,7 +14,8 @@ import msgspec
 
 from perdure.client.conversation.agent_binding import BINDING_KINDS, Binding, binding_in
 from perdure.client.reads import OpenQuestion, open_questions, program_question
-from perdure.engine.turns.carried import carrying_from
+from perdure.engine.turns.carried import carried_state, carrying_from
+from perdure.engine.turns.state import TurnState
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId, entry_place
@@ -32,11 +33,11 @@ from perdure.session.notes import (
 )
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.marks import TURN_KINDS, marks_of
-from perdure.stores.protocol import StreamState
-from perdure.stores.session_store import SessionStore
+from perdure.stores.protocol import LogReader, StreamState
 
 if TYPE_CHECKING:
     from perdure.client.conversation import workspace as workspaces
+    from perdure.stores.session_store import SessionStore
 else:
     workspaces = Later("perdure.client.conversation.workspace")
 
@@ -74,7 +75,7 @@ class Authority(msgspec.Struct, frozen=True):
         return self.agent or self.turn
 
 
-async def authority_of(store: SessionStore, session: StreamId) -> Authority:
+async def authority_of(store: LogReader, session: StreamId) -> Authority:
     """Return the entries in force of `session`.
 
     Raises: SessionNotFound; the errors of reading a log.
@@ -106,7 +107,16 @@ async def authority_of(store: SessionStore, session: StreamId) -> Authority:
     return Authority(bound, agent, turn, workspace)
 
 
-async def is_in_force(store: SessionStore, entry: Entry) -> bool:
+async def carried_in_force(store: LogReader, session: StreamId) -> tuple[TurnState, bool]:
+    """Return the state that the next turn of `session` inherits, and whether it is in force.
+
+    Raises: SessionNotFound; the errors of reading a log.
+    """
+    so_far = await carried_state(store, session, (await store.state(session)).head)
+    return so_far, (await authority_of(store, session)).turn is None
+
+
+async def is_in_force(store: LogReader, entry: Entry) -> bool:
     """Whether `entry`, of a kind that carries marks, is in force on this machine.
 
     Raises: SessionNotFound.
@@ -120,7 +130,7 @@ async def is_in_force(store: SessionStore, entry: Entry) -> bool:
 
 
 async def questions_in_force(
-    store: SessionStore, asking: Iterable[Entry], at: int
+    store: LogReader, asking: Iterable[Entry], at: int
 ) -> list[OpenQuestion]:
     """Return the questions in `asking` that are open at `at` and in force on this machine.
 
@@ -149,18 +159,18 @@ def _newest(notes: list[Entry]) -> tuple[int, Binding] | None:
     return None
 
 
-async def _received(store: SessionStore, session: StreamId, notes: list[Entry]) -> int:
+async def _received(store: LogReader, session: StreamId, notes: list[Entry]) -> int:
     """Return the number of entries at the beginning of `session` that came from a file."""
     return received_entries((await store.state(session)).header, session, notes)
 
 
-def _withheld(store: SessionStore, entry: Entry, received: int) -> Withheld | None:
+def _withheld(store: LogReader, entry: Entry, received: int) -> Withheld | None:
     if entry.seq < received:
         return "imported"
     return None if marks_of(store).is_own(entry) else "unknown"
 
 
-async def _turn_withheld(store: SessionStore, state: StreamState, received: int) -> Withheld | None:
+async def _turn_withheld(store: LogReader, state: StreamState, received: int) -> Withheld | None:
     """Return why the newest turn is not in force; None if it is in force or there is no turn.
 
     The cost is proportional to the length of the turn.

@@ -19,9 +19,9 @@ from perdure.stores.protocol import EMPTY, LogReader, StreamState
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 
 if TYPE_CHECKING:
-    from perdure.engine.turns import recovery
+    from perdure.engine.turns import carried
 else:
-    recovery = Later("perdure.engine.turns.recovery")
+    carried = Later("perdure.engine.turns.carried")
 
 _RANDOM_BYTES = 10
 
@@ -60,7 +60,7 @@ async def delegated_to(store: LogReader, child: StreamId) -> Delegated | None:
         state = await store.state(child)
     except SessionNotFound:
         return None
-    return Delegated(child, (await recovery.carried_state(store, child, state.head)).spent)
+    return Delegated(child, (await carried.carried_state(store, child, state.head)).spent)
 
 
 async def invocations_in(store: LogReader, parent: StreamId) -> int:

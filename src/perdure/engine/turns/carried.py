@@ -1,10 +1,11 @@
-"""The entries from which the inherited state of a new turn is computed.
+"""The state that a new turn inherits, and the entries from which it is computed.
 
 This module is not part of `recovery`: reading the state in force needs no turn machine.
 """
 
 from __future__ import annotations
 
+from perdure.engine.turns.state import TurnState, fold
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
@@ -14,6 +15,16 @@ from perdure.stores.protocol import LogReader
 
 PAGE = 64
 """Number of entries read first; most turns are shorter."""
+
+
+async def carried_state(store: LogReader, stream: StreamId, head: int) -> TurnState:
+    """Return the part of the state of `stream` up to `head` that a new turn needs.
+
+    Raises: SessionNotFound.
+    """
+    tail = await carrying_from(store, stream, head)
+    before = tail[0].seq - 1 if tail else head
+    return fold(TurnState(stream=stream, head=before), tail)
 
 
 async def carrying_from(store: LogReader, stream: StreamId, head: int) -> list[Entry]:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from perdure.engine.turns.carried import PAGE, carrying_from
+from perdure.engine.turns.carried import PAGE, carried_state
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.inputs import Aborted, Broken, Expired, Lost
 from perdure.engine.turns.lease import Claim, LeaseHolder, leading
@@ -46,16 +46,6 @@ async def lost_effect(store: LogReader, turn: TurnState) -> Lost:
     if kept is None or kept[0] != turn.open_call.seq:
         return Lost()
     return Lost(has_begun=True, partial=_readable(kept[1]))
-
-
-async def carried_state(store: LogReader, stream: StreamId, head: int) -> TurnState:
-    """Return the part of the state of `stream` up to `head` that a new turn needs.
-
-    Raises: SessionNotFound.
-    """
-    tail = await carrying_from(store, stream, head)
-    before = tail[0].seq - 1 if tail else head
-    return fold(TurnState(stream=stream, head=before), tail)
 
 
 async def spent_in(store: LogReader, stream: StreamId) -> Spending:

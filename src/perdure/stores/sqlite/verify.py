@@ -24,7 +24,7 @@ from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
 from perdure.stores.sqlite.log.counts import count_problems
 from perdure.stores.sqlite.log.names import name_problems
-from perdure.stores.sqlite.orphans import stray_problems
+from perdure.stores.sqlite.log.orphans import stray_problems
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
 from perdure.stores.sqlite.search.search_index import index_problems, indexed_texts

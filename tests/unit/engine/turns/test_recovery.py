@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from perdure.client.agents.chat import Chat
+from perdure.engine.turns.carried import carried_state
 from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.recovery import (
     IdleState,
     Recollection,
-    carried_state,
     expire,
     give_up,
     interrupt,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -24,13 +24,27 @@ if TYPE_CHECKING:
     import asyncio
 
     from perdure.apps import store_access
+    from perdure.client import clock, trust
     from perdure.client.agents.providers import ProviderState
-    from perdure.client.session import Session
+    from perdure.client.conversation import authority
+    from perdure.client.reads import OpenQuestion
     from perdure.client.store import Store
+    from perdure.session import notes
+    from perdure.session.ids import StreamId
     from perdure.session.info import SessionInfo
+    from perdure.stores import protocol
+    from perdure.stores.protocol import LogReader
+    from perdure.stores.sqlite import quick_reads
+    from perdure.stores.sqlite.quick_reads import QuickReads
 else:
     asyncio = Later("asyncio")
     store_access = Later("perdure.apps.store_access")
+    clock = Later("perdure.client.clock")
+    trust = Later("perdure.client.trust")
+    authority = Later("perdure.client.conversation.authority")
+    notes = Later("perdure.session.notes")
+    protocol = Later("perdure.stores.protocol")
+    quick_reads = Later("perdure.stores.sqlite.quick_reads")
 
 MOST_SESSIONS = 100
 MOST_ENTRIES = 500
@@ -64,9 +78,10 @@ class StoreLookup:
         async def look(store: Store) -> list[SessionInfo]:
             return await store.recent(MOST_SESSIONS, scope="all", query=typed or None)
 
-        found = self._quick_list(typed)
-        if found is None:
-            found = self._ask(look)
+        async def look_quickly(log: QuickReads) -> list[SessionInfo]:
+            return await log.sessions(limit=MOST_SESSIONS, scope="all", query=typed or None)
+
+        found = self._ask(look, look_quickly)
         by_id = tuple(_session(info) for info in found if info.id.startswith(typed))
         if by_id:
             return Completion(by_id, is_ordered=True)
@@ -77,52 +92,38 @@ class StoreLookup:
 
     def entries(self, session: str) -> list[Candidate]:
         """Return the entries of `session`, newest first."""
-        options: Any = importlib.import_module("perdure.apps.cli.store_options")
-        preview_of: Any = importlib.import_module("perdure.apps.terminal.previews").preview_of
 
         async def look(store: Store) -> list[Candidate]:
-            handle: Session = await options.opened_session(store, session)
-            tree = await store.backend.tree(handle.id)
-            previews = [(each, preview_of(each, _PREVIEW_CELLS)) for each in tree[-MOST_ENTRIES:]]
-            return [
-                Candidate(
-                    str(entry.seq) if entry.stream == handle.id else entry.id,
-                    f"{preview.who}: {preview.what}",
-                )
-                for entry, preview in reversed(previews)
-            ]
+            options: Any = importlib.import_module("perdure.apps.cli.store_options")
+            return await _newest(store.backend, await options.named_session(store, session))
 
-        return self._ask(look)
+        async def look_quickly(log: QuickReads) -> list[Candidate]:
+            return await _newest(log, await log.find(session))
+
+        return self._ask(look, look_quickly)
 
     def questions(self) -> list[Candidate]:
         """Return the open questions."""
-
-        async def look(store: Store) -> list[Candidate]:
-            return [Candidate(each.id, each.question.text) for each in await store.questions()]
-
-        return self._ask(look)
+        return [Candidate(each.id, each.question.text) for each in self._questions()]
 
     def grants(self, session: str) -> list[Candidate]:
         """Return the ids of the grants in `session`, with their texts."""
-        options: Any = importlib.import_module("perdure.apps.cli.store_options")
-        usage: Any = importlib.import_module("perdure.client.agents.session_usage")
-        id_of: Any = importlib.import_module("perdure.apps.chat.grants").id_of
 
         async def look(store: Store) -> list[Candidate]:
-            known = await usage.standing_of(store, await options.named_session(store, session))
-            return [Candidate(id_of(each), each) for each in known.grants]
+            options: Any = importlib.import_module("perdure.apps.cli.store_options")
+            return await _grants(store.backend, await options.named_session(store, session))
 
-        return self._ask(look)
+        async def look_quickly(log: QuickReads) -> list[Candidate]:
+            log.marks = trust.own_marks(is_trusted=False)
+            return await _grants(log, await log.find(session))
+
+        return self._ask(look, look_quickly)
 
     def choices(self, question: str) -> list[Candidate]:
         """Return the choices of `question`."""
-
-        async def look(store: Store) -> list[Candidate]:
-            asked = [each for each in await store.questions() if each.id.startswith(question)]
-            choices = dict.fromkeys(choice for each in asked for choice in each.question.choices)
-            return [Candidate(choice) for choice in choices]
-
-        return self._ask(look)
+        asked = [each for each in self._questions() if each.id.startswith(question)]
+        choices = dict.fromkeys(choice for each in asked for choice in each.question.choices)
+        return [Candidate(choice) for choice in choices]
 
     def models(self) -> list[Candidate]:
         """Return the offline model, and the providers that are set up."""
@@ -150,23 +151,56 @@ class StoreLookup:
             for file in sorted(folder.glob(f"*{suffix}"))
         ]
 
-    def _quick_list(self, typed: str) -> list[SessionInfo] | None:
-        """Return the sessions without opening the store; None if they cannot be read this way."""
-        file = database_file(configured_address(self._store))
-        if file is None or not _KEYS.isdisjoint(os.environ):
-            return None
-        read: Any = importlib.import_module("perdure.stores.sqlite.log.quick_list").quick_list
-        found: list[SessionInfo] | None = read(
-            file, self._namespace, limit=MOST_SESSIONS, query=typed or None
-        )
-        return found
+    def _questions(self) -> list[OpenQuestion]:
+        async def look(store: Store) -> list[OpenQuestion]:
+            return await store.questions()
 
-    def _ask(self, look: Callable[[Store], Awaitable[Result]]) -> Result:
+        return self._ask(look, _questions_in_force)
+
+    def _ask(
+        self,
+        look: Callable[[Store], Awaitable[Result]],
+        look_quickly: Callable[[QuickReads], Coroutine[Any, None, Result | None]],
+    ) -> Result:
+        """Return what `look_quickly` returns from a plain file, or else what `look` returns."""
+        file = database_file(configured_address(self._store))
+        if file is not None and _KEYS.isdisjoint(os.environ):
+            found = quick_reads.read_quickly(file, self._namespace, look_quickly)
+            if found is not None:
+                return found
+
         async def ask_store() -> Result:
             async with store_access.existing_store(self._store, self._namespace) as store:
                 return await look(store)
 
         return asyncio.run(ask_store())
+
+
+async def _newest(log: LogReader, session: StreamId) -> list[Candidate]:
+    """Return the newest tree entries of `session`, newest first."""
+    preview_of: Any = importlib.import_module("perdure.apps.terminal.previews").preview_of
+    found: list[Candidate] = []
+    for entry in reversed(await log.tree(session, MOST_ENTRIES)):
+        preview = preview_of(entry, _PREVIEW_CELLS)
+        name = str(entry.seq) if entry.stream == session else entry.id
+        found.append(Candidate(name, f"{preview.who}: {preview.what}"))
+    return found
+
+
+async def _grants(log: LogReader, session: StreamId) -> list[Candidate]:
+    """Return the grants of `session` that are in force."""
+    grant_id: Any = importlib.import_module("perdure.tools.approval").grant_id
+    so_far, is_in_force = await authority.carried_in_force(log, session)
+    return [Candidate(grant_id(each), each) for each in sorted(so_far.granted) if is_in_force]
+
+
+async def _questions_in_force(log: QuickReads) -> list[OpenQuestion] | None:
+    """Return the open questions of sessions; None if the store has flows, which may also ask."""
+    if await log.notes_of_all(protocol.FLOW_KINDS):
+        return None
+    log.marks = trust.own_marks(is_trusted=False)
+    asking = await log.open_of_all(notes.Question.kind)
+    return await authority.questions_in_force(log, asking, clock.SystemClock().now_ms())
 
 
 def _session(info: SessionInfo) -> Candidate:

@@ -26,8 +26,8 @@ from perdure.client.conversation.lineage import (
 )
 from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.store import Store
+from perdure.engine.turns.carried import carried_state
 from perdure.engine.turns.config import Budget
-from perdure.engine.turns.recovery import carried_state
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import (

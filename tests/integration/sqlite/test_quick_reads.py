@@ -1,19 +1,20 @@
-"""The list for completion: equal to the list of the opened store, and without a trace."""
+"""Quick reads for completion: equal to the reads of the opened store, and without a trace."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.session.codec import new_side
-from perdure.session.ids import StreamId
-from perdure.session.info import Origin, SessionInfo
-from perdure.session.notes import SessionEnded
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import ForkPoint, Origin, SessionInfo
+from perdure.session.notes import Question, SessionEnded
 from perdure.stores.key import StoreKey
-from perdure.stores.sqlite.log.quick_list import quick_list
+from perdure.stores.sqlite.quick_reads import QuickReads, read_quickly
 from perdure.stores.sqlite.store import SqliteStore
 from tests.conformance.store.building import append, create, erasure, header, said
 from tests.fakes.clock import ManualClock, SeededRandom
@@ -24,6 +25,15 @@ from tests.integration.sqlite.conftest import Opener
 TYPED = (None, "a", "A1", "tide", "ÜBER", "über", "hello", "nothing", "\ud800", "[redacted]")
 ORIGINS: Sequence[Origin] = ("user", "role", "subagent", "import", "knowledge")
 LIMIT = 20
+
+
+def quick_list(
+    path: Path, namespace: str = "default", query: str | None = None
+) -> list[SessionInfo] | None:
+    async def look(log: QuickReads) -> list[SessionInfo]:
+        return await log.sessions(limit=LIMIT, scope="all", query=query)
+
+    return read_quickly(path, namespace, look)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -46,11 +56,11 @@ async def fill(store: SqliteStore) -> None:
 
 
 async def both(store: SqliteStore, path: Path, typed: str | None) -> tuple[object, object]:
-    quick = quick_list(path, store.namespace, limit=LIMIT, query=typed)
+    quick = quick_list(path, store.namespace, typed)
     return quick, await store.sessions(limit=LIMIT, scope="all", query=typed)
 
 
-async def test_quick_list_beside_an_open_store_equals_its_list(
+async def test_quick_reads_beside_an_open_store_equals_its_list(
     open_store: Opener, path: Path
 ) -> None:
     store, other = await open_store(), await open_store(namespace="other")
@@ -65,7 +75,7 @@ async def test_quick_list_beside_an_open_store_equals_its_list(
     assert files_in(path.parent).keys() == before.keys()
 
 
-async def test_quick_list_of_a_closed_store_equals_its_list_and_creates_no_file(
+async def test_quick_reads_of_a_closed_store_equals_its_list_and_creates_no_file(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -76,11 +86,11 @@ async def test_quick_list_of_a_closed_store_equals_its_list_and_creates_no_file(
     assert list(before) == [path.name]
     for typed in TYPED:
         with case(typed):
-            assert quick_list(path, "default", limit=LIMIT, query=typed) == listed[typed]
+            assert quick_list(path, query=typed) == listed[typed]
             assert files_in(path.parent) == before
 
 
-async def test_quick_list_through_a_link_to_an_open_store_equals_its_list(
+async def test_quick_reads_through_a_link_to_an_open_store_equals_its_list(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -95,7 +105,7 @@ async def test_quick_list_through_a_link_to_an_open_store_equals_its_list(
     assert quick == listed
 
 
-async def test_quick_list_during_a_change_without_a_log_returns_none(
+async def test_quick_reads_during_a_change_without_a_log_returns_none(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -106,12 +116,12 @@ async def test_quick_list_during_a_change_without_a_log_returns_none(
         db.execute("BEGIN EXCLUSIVE")
         db.execute("DELETE FROM entry")
         assert path.with_name(f"{path.name}-journal").exists()
-        assert quick_list(path, "default", limit=LIMIT, query=None) is None
+        assert quick_list(path) is None
         db.execute("ROLLBACK")
 
 
 @pytest.mark.parametrize("missing", ["file", "folder", "namespace", "index of the log", "version"])
-async def test_quick_list_of_an_unusual_file_returns_none(
+async def test_quick_reads_of_an_unusual_file_returns_none(
     missing: str, open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -133,11 +143,11 @@ async def test_quick_list_of_an_unusual_file_returns_none(
         with raw_database(path) as db:
             db.execute("PRAGMA user_version = 99")
     before = sorted(path.parent.rglob("*"))
-    assert quick_list(place, namespace, limit=LIMIT, query=None) is None
+    assert quick_list(place, namespace) is None
     assert sorted(path.parent.rglob("*")) == before
 
 
-async def test_quick_list_during_an_unfinished_erasure_returns_none(
+async def test_quick_reads_during_an_unfinished_erasure_returns_none(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -145,20 +155,73 @@ async def test_quick_list_during_an_unfinished_erasure_returns_none(
     await store.close()
     with raw_database(path) as db:
         db.execute("UPDATE erasure SET is_done = 0")
-    assert quick_list(path, "default", limit=LIMIT, query=None) is None
+    assert quick_list(path) is None
 
 
-async def test_quick_list_of_encrypted_or_foreign_file_is_none(path: Path) -> None:
+async def test_quick_reads_of_encrypted_or_foreign_file_is_none(path: Path) -> None:
     found: list[list[SessionInfo] | None] = []
     store = await SqliteStore.open(
         path, clock=ManualClock(), random=SeededRandom(1), key=StoreKey(b"k" * 32)
     )
     await create(store, header("a"), said())
-    found.append(quick_list(path, "default", limit=LIMIT, query=None))
+    found.append(quick_list(path))
     await store.close()
-    found.append(quick_list(path, "default", limit=LIMIT, query=None))
+    found.append(quick_list(path))
     other = path.with_name("other.db")
     with raw_database(other) as db:
         db.execute("CREATE TABLE mine (a)")
-    found.append(quick_list(other, "default", limit=LIMIT, query=None))
+    found.append(quick_list(other))
     assert found == [None, None, None]
+
+
+async def test_each_quick_read_equals_the_read_of_the_open_store(
+    open_store: Opener, path: Path
+) -> None:
+    store, session = await open_store(), StreamId("a")
+    await create(store, header("a"), said("Hello"), said("again"))
+    await append(store, session, new_side(Question("approval", "Deploy?", ("yes", "no"))))
+    await create(
+        store, header("fork", fork=ForkPoint(session, EntryId("a/1"), 2, "tree")), said("elsewhere")
+    )
+    calls: list[tuple[str, tuple[Any, ...]]] = [
+        ("state", (session,)),
+        ("entries", (session,)),
+        ("entry", (session, EntryId("a/1"))),
+        ("visible_ids", (StreamId("fork"), ["a/0", "a/1"])),
+        ("branch", (session, EntryId("a/1"))),
+        ("context_window", (StreamId("fork"), EntryId("fork/0"))),
+        ("around", (session, EntryId("a/1"), [EntryId("a/1")], 1)),
+        ("tree", (StreamId("fork"), 1)),
+        ("tree", (StreamId("fork"),)),
+        ("notes", (session, (Question.kind,))),
+        ("open_questions", (session,)),
+        ("partial", (session,)),
+        ("resolve", (session, "a/1")),
+        ("find_entry", (session, "1")),
+        ("aliases", (session,)),
+        ("find", ("fo",)),
+        ("open_of_all", (Question.kind,)),
+        ("notes_of_all", ((Question.kind,),)),
+    ]
+    for name, arguments in calls:
+        with case(name):
+
+            async def look(
+                log: QuickReads, name: str = name, arguments: tuple[Any, ...] = arguments
+            ) -> list[object]:
+                return [await getattr(log, name)(*arguments)]
+
+            expected = await getattr(store, name)(*arguments)
+            assert read_quickly(path, "default", look) == [expected]
+
+
+async def test_quick_read_that_finds_nothing_or_raises_returns_none(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await create(store, header("a"), said("Hello"))
+
+    async def look(log: QuickReads) -> StreamId:
+        return await log.find("missing")
+
+    assert read_quickly(path, "default", look) is None

@@ -1,0 +1,135 @@
+"""Reads of a plain store file for shell completion, which must not open the store.
+
+Completion runs at each key press, and opening a store costs three times the CPU time of this
+module, for threads, an event loop and keys. This module creates no file, waits for no lock and
+repairs nothing. If anything about the file is unusual, the caller must open the store instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+
+import apsw
+
+from perdure.errors import PerdureError
+from perdure.stores.access.sqlite_defenses import harden
+from perdure.stores.sqlite import reads
+from perdure.stores.sqlite.log import lists
+from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version
+from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.schema import check_schema
+
+if TYPE_CHECKING:
+    from types import CoroutineType
+
+    from perdure.stores.marks import Marks
+
+_READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+_OPEN_ERASURE = "SELECT 1 FROM erasure WHERE is_done = 0 LIMIT 1"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _at_once(
+    read: Callable[Concatenate[Tables, str, P], T],
+) -> Callable[Concatenate[QuickReads, P], CoroutineType[Any, Any, T]]:
+    """Return the method that runs `read` in the calling thread."""
+
+    async def method(self: QuickReads, *args: P.args, **kwargs: P.kwargs) -> T:
+        return read(self.tables, self.namespace, *args, **kwargs)
+
+    return method  # pyrefly: ignore[bad-return] # every `async def` returns one
+
+
+class QuickReads:
+    """The `LogReader` of one namespace in one read transaction; no method waits."""
+
+    def __init__(self, tables: Tables, namespace: str, marks: Marks | None = None) -> None:
+        self.tables = tables
+        self.namespace = namespace
+        self.marks = marks
+
+    state = _at_once(reads.state)
+    entries = _at_once(reads.entries)
+    entry = _at_once(reads.entry)
+    visible_ids = _at_once(reads.visible_ids)
+    branch = _at_once(reads.branch)
+    context_window = _at_once(reads.context_window)
+    around = _at_once(reads.around)
+    tree = _at_once(reads.tree)
+    notes = _at_once(reads.notes)
+    open_questions = _at_once(reads.open_questions)
+    partial = _at_once(reads.partial)
+    resolve = _at_once(reads.resolve)
+    find_entry = _at_once(reads.find_entry)
+    aliases = _at_once(reads.aliases)
+    find = _at_once(reads.find)
+    sessions = _at_once(lists.sessions)
+    open_of_all = _at_once(reads.open_of_all)
+    notes_of_all = _at_once(reads.notes_of_all)
+
+
+def read_quickly(
+    path: Path, namespace: str, look: Callable[[QuickReads], Coroutine[Any, None, T]]
+) -> T | None:
+    """Return what `look` returns; it may only await methods of its `QuickReads`.
+
+    Returns None if the store has to be opened for the answer: the file is missing, encrypted,
+    locked, damaged or of another version, an erasure is unfinished, there is no such namespace, or
+    `look` raised an error of perdure.
+    """
+    address = _read_only_address(path)
+    if address is None:
+        return None
+    try:
+        db = cast("Connection", apsw.Connection(address, flags=_READ_ONLY))
+        try:
+            harden(db)
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            tables = _readable_tables(db, path, namespace)
+            return None if tables is None else _result(look(QuickReads(tables, namespace)))
+        finally:
+            db.close()
+    except (apsw.Error, PerdureError):
+        return None
+
+
+def _read_only_address(path: Path) -> str | None:
+    """Return the URI with which SQLite only reads the file; None if there is no such URI."""
+    if not path.is_file():
+        return None
+    file = path.resolve()  # SQLite writes the logs beside the file, not beside a link to it
+    has_log, has_index, has_journal = (
+        file.with_name(file.name + end).exists() for end in ("-wal", "-shm", "-journal")
+    )
+    if has_journal or (has_log and not has_index):
+        return None  # maintenance writes the file now; or a killed process left it unfinished
+    # Without a log and a journal no process writes the file: a store that is open has a log, and
+    # maintenance that has the file alone writes a journal first.
+    return file.as_uri() + ("?readonly_shm=1" if has_log else "?immutable=1")
+
+
+def _readable_tables(db: Connection, path: Path, namespace: str) -> Tables | None:
+    """Begin a read transaction; None if the store has to be opened."""
+    if db.pragma("application_id") != APPLICATION_ID or check_schema(db, path) != latest_version():
+        return None
+    tables = Tables(db)
+    tables.run("BEGIN")
+    if tables.row("SELECT 1 FROM namespace WHERE name = ?", namespace) is None:
+        return None
+    if tables.row(_OPEN_ERASURE) is not None:
+        return None
+    return tables
+
+
+def _result(coroutine: Coroutine[Any, None, T]) -> T:
+    """Run `coroutine`, which never waits, without an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    coroutine.close()
+    raise RuntimeError("a quick read waited")
