@@ -41,8 +41,9 @@ class Bound(ShortRepr, frozen=True):
     Shape: `facts` are names and texts in display order. `always` is appended to the text of a
     grant, so that the grant names exactly what is allowed; with None, the answer "always" is not
     offered. `diff` is the change to a file. `problem` is the reason why the call cannot run; None
-    if it can. `doubt` requires approval in every mode. `is_hidden` means that a name in the file's
-    path starts with a dot; the call then requires approval even if the mode allows writes.
+    if it can. If there is a `doubt`, a person must approve the call in every mode. `is_hidden`
+    means that a name in the file's path starts with a dot; the call then requires approval even if
+    the mode allows writes.
     """
 
     facts: Mapping[str, str] = {}
@@ -72,7 +73,10 @@ def content_fact(data: bytes) -> str:
 
 
 def shown_arguments(args: Mapping[str, object]) -> dict[str, object]:
-    """Return `args` for display: secrets masked; of a long value only beginning, size and hash."""
+    """Return `args` for display, with secrets masked and long values shortened.
+
+    A long value is shown as its beginning, its size and its hash.
+    """
     return {mask_secrets(name): _preview_value(name, value) for name, value in args.items()}
 
 

@@ -113,10 +113,10 @@ def tool(
     values: text, media and `ToolOutput` unchanged, None as "done", all others as JSON. With
     `needs_approval` a person approves each call, in every mode, and sees its arguments.
     `needs_approval` can be a function that gets the tool's arguments, including defaults, and
-    returns whether this call needs approval. A call also needs approval if the function raises.
+    returns whether a call needs approval. A call also needs approval if that function raises.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
-    Raises: TypeError for a signature without a schema; WrongArgument for an invalid name or limit,
-    generators, anything but a function, and a `needs_approval` without the tool's arguments.
+    Raises: TypeError for a signature without a schema. WrongArgument is raised for a generator, a
+    non-function, an invalid name or limit, or a `needs_approval` without the tool's arguments.
     """
 
     def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:

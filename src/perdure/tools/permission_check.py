@@ -57,9 +57,9 @@ class Ruling(msgspec.Struct, frozen=True):
     `text` is the question for the person, or the refusal for the model. `grant` is the permission
     that the answer "always" would give. `error_code` is set for refusals; `action` and `preview`
     (path, command or host) for questions. `choices` are the possible answers if they differ from
-    allow, deny and always; `free_in` are the modes of a flow's consent in which perdure does not
-    ask. An approval of the call is bound to `bound`. The decision ``examine`` means that `bound` is
-    needed but missing.
+    allow, deny and always. `free_in` are the consent modes of a flow in which perdure runs the call
+    without asking. An approval is valid only for the call's arguments and the facts in `bound`. The
+    decision ``examine`` means that `bound` is needed but missing.
     """
 
     decision: Decision
@@ -118,7 +118,7 @@ def bound_ruling(
     *,
     bound: Bound | None,
 ) -> Ruling:
-    """Decide like `judge_call`, but return ``examine`` if `bound` is missing and may be needed."""
+    """Decide like `judge_call`, but return ``examine`` if `bound` is None and may be needed."""
     if bound is not None:
         return judge_call(spec, call.args, permissions, granted, rules, bound=bound)
     if spec.action is None and spec.bind is not None:
@@ -145,8 +145,9 @@ def judge_call(
 ) -> Ruling:
     """Decide on a call of `spec` with `args`, given the grants of the session.
 
-    By default, `rules` are the rules of the agent's mode. An approval of the call is bound to
-    `bound`. Without `bound`, the answer "always" is offered for the arguments alone.
+    By default, `rules` are the rules of the agent's mode. An approval is valid only for the call's
+    arguments and the facts in `bound`. If `bound` is None, the answer "always" allows every later
+    call of this tool with the same subject.
     """
     chosen = rules or RULE_SETS[permissions.approval]
     if spec.action is None:
@@ -164,7 +165,10 @@ def judge_call(
 def _without_action(
     spec: ToolSpec, rules: RuleSet, granted: frozenset[str], bound: Bound | None
 ) -> Ruling:
-    """Decide on a call outside all modes: it runs without a doubt or with a granted doubt."""
+    """Decide on a call of a tool without an action.
+
+    The call runs unless there is a doubt that no grant covers.
+    """
     if bound is None or bound.doubt is None:
         return Ruling("run")
     grant = f"{spec.name} {bound.doubt.grant}"

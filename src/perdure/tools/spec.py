@@ -124,11 +124,12 @@ class ToolSpec(msgspec.Struct, frozen=True):
     `effect`: ``read`` changes nothing, ``write`` changes the workspace, ``external`` changes
     something elsewhere. `on_unknown` is the policy if perdure was killed while the tool ran:
     ``retry`` the call, ``ask`` a person, or ``never`` repeat the call. `action` means that the tool
-    needs approval. In that case, `examine` returns a call's subject, and `bind` returns the facts
-    that the approval is bound to in addition to the arguments. With `is_gated`, perdure asks a
-    person in every mode. A call needs no approval if `needs_approval` returns False for its
-    arguments. If there is a `bind` but no `action`, `bind` only finds doubts. `config_only` are
-    names that a model cannot use. `is_outside` marks the tool's output as written by strangers.
+    needs approval. If a tool needs approval, `examine` returns a call's subject, and `bind` returns
+    the facts for which the approval is valid, in addition to the arguments. With `is_gated`,
+    perdure asks a person in every mode. A call needs no approval if `needs_approval` returns False
+    for its arguments. In a tool without an `action`, `bind` only looks for problems that a person
+    must decide on first (`Doubt`). `config_only` are names that a model cannot use. `is_outside`
+    marks the tool's output as written by strangers.
     Units: `timeout_s` is in seconds, `max_output_bytes` in bytes of UTF-8 shown to the model.
     Shape: `parameters` is a JSON Schema of type object.
     """

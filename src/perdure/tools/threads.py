@@ -1,8 +1,8 @@
 """The threads in which the plain functions of tools run.
 
-They are separate from the event loop's threads, which stores use, because a function that never
-returns would otherwise stop every commit. The threads for tools are daemon threads, so a process
-can end while some of them still run.
+Tools do not run in the event loop's threads, which stores use, because a function that never
+returns would stop every commit. The threads for tools are daemon threads, so a process can end
+while some of them still run.
 """
 
 from __future__ import annotations

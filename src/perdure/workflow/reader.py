@@ -59,11 +59,12 @@ _AGENT_NODE_KEYS = ("id", "type", "agent_ref", "prompt_template", "tools")
 
 
 class Lines(msgspec.Struct, frozen=True):
-    """Line numbers of the parts of a workflow. Shape: names or ids -> lines from 1.
+    """Line numbers of the parts of a workflow.
 
+    Shape: each mapping except `agents` maps names or ids to line numbers, which start at 1.
     `nodes`, `prompts` and `tools` map node ids to lines; the lines of `tools` are in the order of
-    the node's tools. `agents` are the parsed definitions. Parts that did not come from a file have
-    no lines.
+    the node's tools. `agents` maps agent ids to the YAML nodes of the agents' definitions. Parts
+    that did not come from a file have no lines.
     """
 
     nodes: Mapping[str, int] = {}

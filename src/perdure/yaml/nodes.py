@@ -236,7 +236,7 @@ class YamlReader:
     def _own(self, composed: Any, depth: int) -> YamlNode:
         """Convert the library's untyped node.
 
-        An alias that references itself ends at the depth limit.
+        An alias that contains itself is cut off at the depth limit.
         """
         line: int = composed.start_mark.line + 1
         kind = str(composed.tag).removeprefix(_TAG)

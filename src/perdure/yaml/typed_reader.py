@@ -86,8 +86,8 @@ def make_checked(
 
     To find further errors, `make` is called again without the values that earlier errors name;
     values in `required` cannot be left out. A further error can be the consequence of a missing
-    value. So, after the first error, only errors that name an argument are reported; if
-    `is_partial`, only errors that name an item.
+    value. So, after the first error, only errors that name an argument are reported. With
+    `is_partial`, only errors that name an item are reported.
     """
     left = dict(values)
     for number in range(_MOST_FAULTS):
@@ -108,7 +108,10 @@ def make_checked(
 def _leave_out(
     values: dict[str, Any], name: str, item: str | None, required: Collection[str]
 ) -> bool:
-    """Remove the invalid `item` of the value `name`, or the value; return False if required."""
+    """Remove the invalid `item` from the value `name`, or remove the whole value.
+
+    Return False, and remove nothing, if the whole value would go but is required.
+    """
     value = values[name]
     if isinstance(value, tuple) and item in value:
         values[name] = tuple(each for each in cast("tuple[object, ...]", value) if each != item)
@@ -230,7 +233,10 @@ def valid_items(value: Any) -> Any:
 
 
 def item_of(node: YamlNode, item: str | None) -> YamlNode:
-    """Return the item of the list `node` with the text `item`, or the value of that key; or it."""
+    """Return the item of the list `node` with the text `item`, or the value of that mapping key.
+
+    Without such an item or key, return `node` itself.
+    """
     values = {key.text: value for key, value in node.pairs} | {i.text: i for i in node.items}
     return node if item is None else values.get(item, node)
 

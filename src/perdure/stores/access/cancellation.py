@@ -1,6 +1,7 @@
 """Finish work whose caller was cancelled.
 
-Examples of such work: acquire a lease, record the cost of a call, return a connection to its pool.
+Examples of work that must finish after a cancellation are acquiring a lease, recording the cost of
+a call, and returning a connection to its pool.
 """
 
 from __future__ import annotations

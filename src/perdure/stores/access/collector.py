@@ -2,7 +2,7 @@
 
 The collector runs after every few hundred new objects and scans them repeatedly. Decoding 100,000
 entries spends 20 to 45 % of its time in the collector, decoding longer logs even more. None of the
-new objects is garbage.
+objects that decoding or loading creates is garbage.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _LOADED = 500
 def collector_paused() -> Generator[None]:
     """Pause the collector during a block without `await`, in any thread.
 
-    Only one block at a time pauses the collector; concurrent and nested blocks change nothing. So
-    the collector runs between blocks even if many threads read. A disabled collector stays
-    disabled.
+    Only one block at a time pauses the collector; concurrent and nested blocks change nothing.
+    Because paused blocks do not overlap, the collector runs between them even if many threads read.
+    A disabled collector stays disabled.
     """
     if not gc.isenabled() or not _pausing.acquire(blocking=False):
         yield
@@ -42,9 +42,10 @@ def collector_paused_to_load() -> Generator[None]:
     """Pause the collector while modules are loaded, and count their objects as old.
 
     Modules remain loaded and contain tens of thousands of objects. Without this function, the next
-    collection would scan all of them. Garbage that other code made before then waits for a full
-    collection. So use this function only for loading modules, which happens a limited number of
-    times. Objects that the program froze remain frozen; in that case, no object is counted as old.
+    collection would scan all objects of the loaded modules. Garbage that other code made before
+    then waits for a full collection. So use this function only for loading modules, which happens a
+    limited number of times. Objects that the program froze remain frozen; in that case, no object
+    is counted as old.
     """
     with collector_paused():
         before = gc.get_count()[0]

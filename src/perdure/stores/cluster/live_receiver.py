@@ -32,8 +32,7 @@ _batch = msgspec.json.Decoder(Batch)
 class LiveReceiver:
     """Registers for streams that are watched here and have an open call in another process.
 
-    `_known` maps each stream to the last event that was passed to the bus or not needed there: the
-    call, the event's number, and the time.
+    `_known` maps each stream to the last event passed to the bus or skipped: call, number, time.
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -224,9 +223,10 @@ class LiveReceiver:
                 self._take(row)
 
     def _shown(self, rows: list[LiveRow]) -> list[LiveRow]:
-        """Return the rows to pass on.
+        """Return those of `rows` that can be passed to the bus.
 
-        A call opened before the watch starts at the row with all its texts, or at its end.
+        For a call that began before this process watched its stream, the rows start at the row with
+        all texts so far, or at the end of the call.
         """
         begins: dict[tuple[StreamId, int], int] = {}
         for row in rows:

@@ -115,8 +115,8 @@ class NamedStreams:
 class LiveSender:
     """Writes the events of calls that this process makes, at most every `FLUSH_S`.
 
-    In memory, the sender keeps the streams that notifications named. The sender reads the table for
-    these streams only.
+    In memory, the sender keeps the streams that notifications named. The sender reads the table
+    only for the streams that a notification named.
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -168,7 +168,7 @@ class LiveSender:
                 self._cleaning = self._start(self._clean())
 
     def told(self, streams: Streams, *, is_new: bool) -> None:
-        """Process a notification that other handles registered for `streams`, or renewed this."""
+        """Handle a notification of new or renewed registrations of other handles for `streams`."""
         if streams is None:
             self._start(self._load())
             return

@@ -34,7 +34,10 @@ class OnWatch(Protocol):
 
 
 class LiveRow(NamedTuple):
-    """Events of the call at seq `call`, up to its event `last`, under the lease epoch `epoch`."""
+    """A row with live events of the model call at seq `call`, up to the event number `last`.
+
+    `epoch` is the epoch of the lease under which the call is made.
+    """
 
     stream: StreamId
     call: int
@@ -89,7 +92,10 @@ class LiveTable(Protocol):
         ...
 
     async def read(self, known: Mapping[StreamId, tuple[int, int]]) -> list[LiveRow]:
-        """Return the rows after the known call and number, in order, without fenced processes."""
+        """Return, in order, the rows that are newer than the call and event number in `known`.
+
+        Rows of fenced processes, which have lost their lease, are left out.
+        """
         ...
 
     async def forget(self, calls: Sequence[tuple[StreamId, int]]) -> None:

@@ -188,9 +188,9 @@ class ClusterService(Protocol):
         ...
 
     async def adopt(self) -> None:
-        """Take over waiting work of those other protocol versions that no worker supports any more.
+        """Take over waiting work of protocol versions that no worker supports any more.
 
-        So neither a rolling upgrade nor a rollback loses the work of the other version.
+        So neither a rolling upgrade nor a rollback of perdure loses waiting work.
         """
         ...
 
@@ -201,8 +201,8 @@ class ClusterService(Protocol):
     async def limit_stalls(self) -> None:
         """Make the server end transactions that are idle for the time after which a worker is dead.
 
-        Otherwise, a worker that is suspended inside a transaction would block its sessions for
-        other workers.
+        Without a limit on idle transactions, a worker that is suspended inside a transaction would
+        block its sessions for other workers.
         """
         ...
 
@@ -225,10 +225,10 @@ class ClusterService(Protocol):
     async def take_upkeep(self, worker: str, every_s: Mapping[str, float]) -> set[str]:
         """Return the tasks of `every_s` that `worker` must do now.
 
-        No other worker receives these tasks until `end_upkeep` is called, or until this worker is
-        dead. The tasks of a dead worker are due at once; any other task is due when its number of
-        seconds in `every_s` has passed since it last began. A task that the worker already has is
-        returned again, because the answer of an earlier call may be lost.
+        No other worker receives the returned tasks until `end_upkeep` is called, or until this
+        worker is dead. The tasks of a dead worker are due at once; any other task is due when its
+        number of seconds in `every_s` has passed since it last began. A task that the worker
+        already has is returned again, because the answer of an earlier call may be lost.
         """
         ...
 

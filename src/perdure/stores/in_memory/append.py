@@ -1,8 +1,8 @@
-"""Apply a commit to a heap: all of its writes or none, in one step without awaits.
+"""Apply a commit to the data of a namespace in memory, in one step without awaits.
 
-A planned write takes effect at once, so that later writes of the same commit see it (for example a
-fork of a stream that the commit also writes to). If a later write is rejected, all writes of the
-commit are rolled back.
+Either all writes of the commit are applied, or none. A planned write takes effect at once, so that
+later writes of the same commit see it (for example a fork of a stream that the commit also writes
+to). If a later write is rejected, all writes of the commit are rolled back.
 """
 
 from __future__ import annotations

@@ -130,7 +130,10 @@ def _erase_streams(
     random: RandomSource,
     bodies: list[bytes],
 ) -> tuple[tuple[ErasedSession, ...], Counts]:
-    """Remove everything from the heap and return what was erased. Adds the bodies to `bodies`."""
+    """Remove everything from the heap and return what was erased.
+
+    The erased bodies are added to the list `bodies`.
+    """
     before = {each.stream: heap.streams[each.stream].state for each in takes}
     if takes:
         writes = tuple(each.write(request) for each in takes)

@@ -210,7 +210,7 @@ def branch_in(
 
 
 def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, each with `reach` entries per side.
+    """Return each of `references` on the branch to `leaf`, with `reach` entries on either side.
 
     Walks the branch in memory, from `leaf` back to the first of `references`.
     """

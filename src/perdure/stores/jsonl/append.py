@@ -310,7 +310,8 @@ class CommitLines:
     def _header_lines(self, lines: list[bytes]) -> tuple[Fields, Ours]:
         """Add the first lines of the file to `lines`; return the record of the last one.
 
-        The first line has the tool's own keys only: pi skips files whose first line is too long.
+        The first line has only keys of the file's own format, because pi skips files whose first
+        line is too long.
         """
         header, codec = self.header, self._codec
         origin = None if header.parent is None else self._shelf.path(header.parent)
@@ -334,7 +335,7 @@ class CommitLines:
         return self._beside(f"{OURS}key", name, parent, self._facts.at), Ours(of=self.header.id)
 
     def _beside(self, custom_type: str, name: str, parent: str | None, at: int) -> Fields:
-        """Return a record that perdure adds without an entry."""
+        """Return an additional record of perdure, which contains no entry."""
         id = written_id(EntryId(f"{self.header.id} {name}"))
         return self._codec.placed(self._codec.custom(custom_type, None), id, parent, at)
 

@@ -1,8 +1,8 @@
 """Convert a body to records and back, with the fields that records cannot express.
 
-Usually nothing extra is stored: the record gives the body byte for byte. Otherwise perdure stores
-the missing fields, or the whole body. Invariant: `restore_body` of the lines made by `entry_lines`
-returns the body, for any bytes.
+Usually the record alone gives the body byte for byte, and perdure stores nothing else. If a record
+cannot express the whole body, perdure also stores the missing fields, or the whole body. Invariant:
+`restore_body` of the lines made by `entry_lines` returns the body, for any bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class EntryLines(msgspec.Struct, frozen=True):
 def entry_lines(
     entry: Entry, ours: Ours, parent: Parent, writing: WriteContext, codec: Codec
 ) -> EntryLines:
-    """Return `entry` as records, the first following `parent`; `ours` has its other fields."""
+    """Return `entry` as records, of which the first follows `parent`.
+
+    `ours` has the fields of the entry that records cannot express.
+    """
     records = codec.records(entry, readable(entry), writing)
     patch = _patch(entry, records, codec)
     kept = ours if patch is None else msgspec.structs.replace(ours, set=patch[0], drop=patch[1])

@@ -42,7 +42,7 @@ def entries_of(
 
 
 def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEntry]:
-    """Yield each entry with its salt, its digest and, for a tool's line, the hashed bytes.
+    """Yield each entry with its salt, its digest and, in another program's line, the hashed bytes.
 
     With `seqs`, yield only the entries with these seqs.
     Raises: SessionNotFound if the file was removed.
@@ -58,7 +58,7 @@ def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEnt
 
 
 def media_of(log: Log, digest: str) -> bytes | None:
-    """Return a content from a line that the tool wrote; None if no such line contains it."""
+    """Return a content from another program's line; None if no such line contains it."""
     seq = log.media.get(digest)
     if seq is None or seq >= len(log.rows):
         return None

@@ -3,12 +3,12 @@
 A `Log` contains no bodies: the module ``contents`` reads them from the file. The rules of reading a
 file:
 
-1. A line ends at an LF, or at the end of the file; it counts if it is a record.
-2. Lines of perdure count once the file contains the line with their `Batch`. Lines without a batch
-   were never committed.
-3. A line that the tool wrote becomes an entry at once, at its place in the file. If the tool writes
-   a line between perdure's read and its append, the line is placed after perdure's batch.
-4. An unreadable entry of perdure counts as lost, and its seq is not used again.
+- A line ends at an LF, or at the end of the file. A line counts if it is a record.
+- Lines of perdure count once the file contains the line with their `Batch`. Lines of perdure that
+  have no batch were never committed.
+- A line that another program wrote becomes an entry at once, at its place in the file. If the other
+  program writes between perdure's read and its append, the line is placed after perdure's batch.
+- An unreadable entry of perdure counts as lost, and its seq is not used again.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Log(IndexState):
             self._take_foreign(each)
 
     def _taken_back(self, first: int) -> list[Line]:
-        """Remove and return the tool's lines from seq `first` on, which belong after the batch."""
+        """Remove and return another program's lines from `first` on, to add them after a batch."""
         run = self.run
         count = len(self.rows) - first
         if count <= 0:
@@ -221,7 +221,7 @@ class Log(IndexState):
     def take_acknowledged(self, head: int) -> None:
         """Add the remaining entries up to `head`, whose batch is damaged or cut off.
 
-        Call this only if these entries are known to be committed: the damaged file cannot prove it.
+        Call this only if the entries up to `head` are committed: the damaged file cannot prove it.
         """
         if head > self.head:
             held = _by_seq(self._pending)
@@ -329,13 +329,14 @@ def _is_whole(lines: list[Ours], seq: int) -> bool:
 class Tail(Log):
     """The end of a session file with its newest entries only; entries before `base` are unknown.
 
-    Supports only commits of perdure, because the tool's lines may reference earlier records.
+    Only commits of perdure are supported, because another program's lines may reference earlier
+    records.
     """
 
     base = 0
 
     def read(self, header: StreamHeader) -> bool:
-        """Read the end of the file of session `header`; return False if it is not sufficient."""
+        """Read the end of the file of session `header`; return False if more is needed."""
         self.header, self.is_session = header, True
         lines = self._end()
         for number, line in enumerate(lines):

@@ -40,7 +40,10 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """The tool's lines since the last batch of perdure: the lines' hashes, and the first seq."""
+    """The lines that another program wrote since perdure's last batch.
+
+    A run contains the hashes of these lines, and the seq of the first one.
+    """
 
     first: int = 0
     at: int = 0
@@ -51,7 +54,7 @@ class Run:
 class IndexState:
     """The state of an index.
 
-    `media` maps a content in a line of the tool to the entry that contains the content.
+    `media` maps a content in another program's line to the entry that contains the content.
 
     `has_own_header` means that perdure created the file, and that its own header was read.
     """
@@ -101,7 +104,7 @@ class IndexState:
 
     @property
     def hash(self) -> bytes:
-        """The chain's head; the tool's lines since the last batch count as one commit."""
+        """The chain's head; another program's lines since the last batch count as one commit."""
         run = self.run
         return commit_hash(self._hash, run.at, 0, run.hashed) if run.hashed else self._hash
 
@@ -117,12 +120,12 @@ class IndexState:
         self.unreadable = [each for each in self.unreadable if each[0] < begin]
 
     def note_uncommitted(self, line: Line) -> None:
-        """Record lines of perdure that have no batch and precede `line`, a line of the tool."""
+        """Record lines of perdure that have no batch and precede `line`, another program's line."""
         if self._pending and self.end <= self._pending[-1].offset < line.offset:
             self.note_cut_off(self.end, line.offset)
 
     def all_commits(self) -> list[StoredCommit]:
-        """Return the commits in order; the tool's lines since the last batch are the last one."""
+        """Return the commits in order; another program's lines since the last batch come last."""
         run = self.run
         if not run.hashed:
             return self.commits
@@ -134,7 +137,7 @@ class IndexState:
         return None if seq is None else entry_id(self.header.id, seq)
 
     def anchor_of(self, record: str | None) -> int | None:
-        """Return the tree entry that is the parent of entries after the record with that id."""
+        """Return the tree entry that is the parent of entries that follow the record `record`."""
         seq = None if record is None else self.ids.get(record)
         return None if seq is None else self.rows[seq].anchor
 
@@ -156,12 +159,12 @@ def entry_at(log: IndexState, seq: int, body: bytes) -> Entry:
 
 
 def tool_digest(line: bytes, part: int) -> bytes:
-    """Return the digest of an entry in a tool's own line: the hash of the line."""
+    """Return the digest of an entry in another program's line, which is the line's hash."""
     return hashlib.blake2b(line, digest_size=32, salt=bytes([part])).digest()
 
 
 def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) -> NewEntry:
-    """Return the entry in a record of the tool, below `parent`, with its references resolved."""
+    """Return the entry in another program's record, below `parent`, with resolved references."""
     if part == 1:
         return new_side(LeafMoved(log.id_of(parent)))
     body = said.body

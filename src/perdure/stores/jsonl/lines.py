@@ -1,9 +1,10 @@
-"""The lines of a session's file: records of a tool's format, with an added key of perdure.
+"""The lines of a session's file: records in another program's format, with a key of perdure.
 
-A line written by perdure is a valid record for the tool, and ends with the key ``perdure``, whose
-value is an `Ours`. The last line of one write also has a `Batch`; perdure's lines without one were
-never committed. Lines without the key ``perdure``, and lines whose key names another session, count
-as the tool's. Only LF ends a line. This module accesses no file and depends on no codec.
+A line written by perdure is a valid record of that format, and ends with the key ``perdure``, whose
+value is an `Ours`. The last line of one write also has a `Batch`. Lines of perdure that no `Batch`
+follows were never committed. A line without the key ``perdure``, or with a key that names another
+session, counts as a line of another program. Only LF ends a line. This module accesses no file and
+depends on no codec.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     Units: bytes; `size` is the length of the batch's lines before this one, `torn` the length of an
     unfinished write before the batch, `payload` the length of all bodies so far.
     Shape: entries `first` to `first + count - 1`. `hash` is the hash of the chain after the batch.
-    `foreign` is the hash before the batch if the tool wrote lines since the previous batch (both
-    hexadecimal). `leaf` and `turn` are seqs.
+    `foreign` is the hash of the chain before the batch, set only if another program wrote lines
+    since the previous batch. Both hashes are hexadecimal. `leaf` and `turn` are seqs.
     """
 
     first: int
@@ -60,10 +61,10 @@ class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The fields of the entry `seq` of session `of` that the record does not express.
 
     `header` and `copies` (the number of entries copied by a fork) are in the file's second line,
-    because the first line has only the tool's own keys. `more` means that the next record belongs
-    to the same entry. `parent` is a seq. `at` is set if the record's time is not exact. If the
-    whole body is stored, it is in `body`, `text` or `raw`. Otherwise the body comes from the
-    record, with the fields of `set` and without the fields of `drop`.
+    because the first line has only keys of the file's own format. `more` means that the next record
+    belongs to the same entry. `parent` is a seq. `at` is set if the record's time is not exact. If
+    the whole body is stored, it is in `body`, `text` or `raw`. If the body is not stored whole, it
+    is the content of the record with the fields of `set` and without the fields of `drop`.
     """
 
     of: str

@@ -103,7 +103,7 @@ def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
 
 
 def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, each with `reach` entries per side.
+    """Return each of `references` on the branch to `leaf`, with `reach` entries on either side.
 
     Walks the index of the branch, and reads only the returned bodies.
     """

@@ -24,10 +24,11 @@ HEADERS = ("session", "session_header")
 class Row(msgspec.Struct, gc=False):
     """The location of an entry. `anchor` is the tree entry that later records follow.
 
-    Units: bytes; `size` is 0 if the line is lost. Shape: references are seqs. `part` counts the
-    entries of one record. `depth` counts the entries before this entry on its branch, `messages`
-    the messages up to and including it. `compaction`, `model` and `thinking` are the newest entries
-    of these kinds on the branch.
+    Units: bytes; `size` is 0 if the line is lost. Shape: a field that refers to another entry
+    contains its sequence number (seq). `part` is the number of the entry among the entries of its
+    record. `depth` counts the entries before this entry on its branch, `messages` the messages up
+    to and including it. `compaction`, `model` and `thinking` are the newest entries of these kinds
+    on the branch.
     """
 
     offset: int
@@ -101,8 +102,8 @@ def is_sound(batch: Batch, lines: int) -> bool:
 def header_of(envelope: Envelope, fields: Fields, codec: Codec) -> StreamHeader | None:
     """Return the stream header from a file's first record; None if the record is not a header.
 
-    If a tool created the session, only the tool's header is known, and the session belongs to the
-    user.
+    If another program created the session, only that program's header is known, and the session
+    belongs to the user.
     """
     if envelope.type not in HEADERS or envelope.id is None:
         return None

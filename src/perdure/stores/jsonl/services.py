@@ -115,7 +115,7 @@ class JsonlHandle:
         return standing
 
     def catch_up(self) -> None:
-        """Assign positions to entries that have none: a tool wrote them, or a process crashed."""
+        """Assign positions to entries without one: of another program or a killed process."""
         catch_up(self.shelf, self.feed)
 
 
@@ -203,7 +203,7 @@ class JsonlRetention:
         return await self._handle.run(lambda: self._handle.limits.forget_keys(before))
 
     async def give_back(self) -> int:
-        """Return 0: a removed file takes no space."""
+        """Return 0, because removing a file frees its space at once."""
         return await self._handle.run(int)
 
     async def remember_backup(self, backup: Backup) -> None:

@@ -1,7 +1,8 @@
 """The sessions of a folder: their files, their states, and the file indexes in memory.
 
 The state of a session is read from the end of its file, where the last batch of perdure states it.
-If a tool wrote after that batch, or if there is no batch, the whole file is read once.
+If another program wrote after perdure's last batch, or if there is no batch, the whole file is read
+once.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class SessionIndex:
         return None if path is None else self._log(path)
 
     def tail(self, stream: StreamId) -> Tail | None:
-        """Return the end of the session's file, if that is less than the whole file."""
+        """Return the end of the session's file; None if the whole file was read or must be read."""
         path = self.path(stream)
         if path is None or path in self._logs:
             return None
@@ -193,7 +194,8 @@ class SessionIndex:
     def standing_in(self, path: Path, stamp: Stamp) -> FileState | None:
         """Return the session's state in `path`, a file with that `stamp`; None without a session.
 
-        Also None if a newer perdure wrote the session; opening the session then raises the error.
+        Return None also if a newer version of perdure wrote the session; opening the session then
+        raises the error.
         Raises: StoreUnavailable.
         """
         try:
@@ -277,7 +279,7 @@ def peek(path: Path, codec: Codec) -> FileState | None:
 
 
 def _header(first: bytes, second: bytes, codec: Codec) -> StreamHeader | None:
-    """Return the header in the two lines; None if the whole file has to be read to find it."""
+    """Return the header in a file's first two lines; None if the whole file must be read for it."""
     envelope, own = envelope_of(first.strip()), envelope_of(second.strip())
     header = None if envelope is None else header_of(envelope, fields_of(first) or {}, codec)
     if header is None or own is None or own.ours is None:

@@ -32,7 +32,7 @@ CERTIFICATE = "repair"
 class SalvagedStream(msgspec.Struct, frozen=True):
     """The readable parts of a stream. `head` is the stored head of the stream.
 
-    `tree` are known tree entries: the leaf and the newest tree entry.
+    `tree` are the tree entries that the stored state of the stream names, such as the leaf.
     Shape: `rows` by seq, including rows whose body does not match its digest. `header` is None if
     only the `id` could be read.
     """
@@ -79,7 +79,7 @@ class NamespaceRepair:
         return mended
 
     def _origin_hash(self, header: StreamHeader) -> bytes | None:
-        """Return the origin's chain at the fork; None if the origin is missing."""
+        """Return the origin's chain hash at the fork point; None if the origin is missing."""
         if header.fork is None:
             return b""
         chain = self._chains.get(header.fork.stream)

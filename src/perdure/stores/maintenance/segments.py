@@ -2,7 +2,8 @@
 
 Salts, digests, times and epochs are copied unchanged, so a copied log has the hashes of the
 original. The append rules are not applied, because the first commit applied them. Erased entries
-(digest only, without body and salt) stay erased. Pure: only backends read and write.
+(digest only, without body and salt) stay erased. The functions are pure: only the backends read and
+write data.
 """
 
 from __future__ import annotations

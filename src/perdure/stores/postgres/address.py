@@ -1,7 +1,8 @@
 """The ways to connect to a server: directly, or through a pooler such as PgBouncer; its replica.
 
-A pooler in transaction mode can give each transaction a different connection to the server. So no
-setting can last longer than a transaction, and locks and notifications need a direct connection.
+A pooler in transaction mode can give each transaction a different connection to the server. Behind
+a pooler in transaction mode, no setting lasts longer than a transaction, and locks and
+notifications need a direct connection.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def route_of(address: str) -> Route:
 
 
 def _moved(conninfo: str, option: str, server: str) -> str:
-    """Return `conninfo` for `server`, the value of `option`."""
+    """Return `conninfo` with the host and port in `server`, the value of the address's `option`."""
     moved = {**conninfo_to_dict(conninfo), **_place(option, server)}
     for name in ("hostaddr", "target_session_attrs"):  # of the other server
         moved.pop(name, None)

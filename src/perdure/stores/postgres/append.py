@@ -322,7 +322,7 @@ class Appender:
             await run_statements(db, ns, statements)
 
     async def _share(self, db: Connected, request: Request, number: int, stream: Stream) -> Share:
-        """Return the share of write `number`, after reading the facts for it."""
+        """Return the rows of write `number` of a commit, after reading the facts that they need."""
         write, facts = request.commit.writes[number], Facts()
         named = [new.parent for new in write.entries if isinstance(new.parent, str)]
         if named:
@@ -345,7 +345,7 @@ class Appender:
         self._left[id_] = stream.state.hash
 
     def _remember_if_alone(self, share: Share, after: Stream) -> None:
-        """Cache the stream's state `after` the share only if no other handle wrote before it."""
+        """Cache the stream's new state `after` only if no other handle wrote before this write."""
         id_ = share.before.state.header.id
         left = self._left.get(id_)
         self._left[id_] = after.state.hash
@@ -416,7 +416,7 @@ async def _led_stream(
 def statements_of(
     namespace: str, share: Share, request: Request, key: bytes | None
 ) -> list[Statement]:
-    """Return the statements of one share, the append first."""
+    """Return the statements that write one stream's part of a commit, the append first."""
     ns, id_ = namespace, share.before.state.header.id
     statements = [Statement(_APPEND, _append_values(ns, share, request, key))]
     statements += [Statement(_KEEP_STATE, (ns, id_, seq, *state)) for seq, state in share.states]

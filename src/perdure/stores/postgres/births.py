@@ -62,7 +62,7 @@ async def copy_in(
 
     `genesis` is the genesis hash, given if it does not follow from the header. The origin may be
     erased already.
-    Raises: as `create_in`, except Erased.
+    Raises: the errors of `create_in`, except Erased.
     """
     created = await born(db, namespace, header, is_copy=True)
     if genesis is not None:
@@ -86,7 +86,10 @@ async def born(
 async def _create_fork(
     db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint, *, is_copy: bool
 ) -> Stream:
-    """Create a fork without locking its origin: the inherited values are constant or current."""
+    """Create a fork without locking its origin.
+
+    No lock is needed, because every inherited value is either constant or wanted as it is now.
+    """
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]
     asks = [

@@ -1,6 +1,7 @@
 """The entries that a stream sees, and its branches, read by functions of the schema.
 
-A branch is a chain of runs (see ``migrations/0013_log.sql``). A run is one range of the key, so
+A branch is stored as a chain of runs, which are sequences of consecutive entries (see
+``migrations/0013_log.sql``). A run of consecutive entries is one range of the primary key. So
 reading the end of a branch costs the result plus two look-ups per run, in one round trip.
 """
 
@@ -308,7 +309,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, each with `reach` neighbors per side."""
+    """Return each of `references` on the branch to `leaf`, with `reach` entries on either side."""
     ns, places = db.namespace, [place for each in references if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)
@@ -383,8 +384,9 @@ async def branch(
 async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | None) -> ContextWindow:
     """Return ``fold.window_of`` for the branch to `leaf`, without reading hidden entries.
 
-    With `limit`, return only the newest `limit` entries of the window (``fold.end_of``). Takes one
-    round trip without a compaction, two with an active one, and more after an undone one.
+    With `limit`, return only the newest `limit` entries of the window (``fold.end_of``). The read
+    takes one round trip without a compaction, two with an active compaction, and more after an
+    undone compaction.
     """
     ns, at, reach = db.namespace, _place(leaf), MAX_SEQ if limit is None else limit
     head, nodes, taken_back, named, rows = await db.ask(
@@ -427,7 +429,8 @@ async def _branch_state(
 ) -> tuple[BranchState, frozenset[EntryId]]:
     """Return the active compaction, the model change and the thinking change.
 
-    Also returns the later compactions, which hide no entries because they are not active.
+    The second result contains the later compactions, which hide no entries because they are not
+    active.
     """
     state = await _state(db, leaf.state)
     compaction, before = state.compaction, state.before

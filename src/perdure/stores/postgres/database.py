@@ -118,9 +118,9 @@ Connected = AsyncConnection[Row]
 class _Pipeline(AsyncPipeline):
     """A pipeline that ends with Sync, where psycopg adds Flush.
 
-    The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync. Any message
-    stops the timer. After Flush the timer does not start again, so the transaction of a stopped
-    process would keep its locks forever.
+    The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync. Any message from
+    the client stops the timer of ``idle_in_transaction_session_timeout``. After Flush the timer
+    does not start again, so the transaction of a stopped process would keep its locks forever.
     """
 
     def _exit_gen(self) -> PQGen[None]:
@@ -167,7 +167,7 @@ class _PooledConnection(AsyncConnection[Row]):
 
 
 class Database:
-    """One namespace of one database, until it is closed. Use it only on the loop that opens it.
+    """Access to one namespace of one database, only on the event loop that opens it.
 
     Units: seconds; `lock_timeout_s` is the longest wait for a lock, `connect_s` for a server.
     """
@@ -344,12 +344,12 @@ class Database:
     ) -> None:
         """Cache `db`; if another call waits for a connection, return `db` to the pool instead.
 
-        The pool lends the connection that was returned longest ago. Without the cache, every server
-        process of this handle would read, plan and cache the same data. A call that is cancelled
-        while psycopg begins a pipeline leaves its connection in pipeline mode: later statements
-        would return without an answer and never be committed. A connection inside a transaction is
-        closed too: the pool would wait for the server to end it. A call that is cancelled here
-        still returns its connection; otherwise the pool would count it as lent forever.
+        The pool lends the connection that was returned longest ago. If calls used all connections
+        in turn, every server process of this handle would read, plan and cache the same data. A
+        call that is cancelled while psycopg begins a pipeline leaves its connection in pipeline
+        mode: later statements would get no answer and never be committed. A connection inside a
+        transaction is closed, because the pool would wait for its end. A call that is cancelled
+        here still returns its connection; otherwise the pool would count it as lent forever.
         """
         state = db.pgconn.transaction_status, db.pgconn.pipeline_status
         is_idle = state == (TransactionStatus.IDLE, PipelineStatus.OFF)
@@ -376,7 +376,7 @@ class Database:
         self._usable()
 
     def check_loop(self) -> bool:
-        """Return whether this process opened it. Raises: StoreUnavailable in another loop."""
+        """Whether this process opened the store. Raises: StoreUnavailable in another loop."""
         if self._process.is_this and running_loop() is not self._loop:
             raise StoreUnavailable(self.address, _OTHER_LOOP)
         return self._process.is_this

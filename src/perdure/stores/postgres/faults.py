@@ -1,8 +1,9 @@
 """Map PostgreSQL's errors to store errors in one table, so that no psycopg error leaves the store.
 
-Some conditions are not faults: the store's own functions raise `STALE` if a stream changed between
-reading and writing, `TAKEN` if an idempotency key exists already, `ERASED` or `GONE` if the origin
-of a fork was erased or removed, and `OVER_QUOTA`.
+Some conditions that the store's own functions raise are not faults. `STALE` means that a stream
+changed between reading and writing, and `TAKEN` that an idempotency key exists already. `ERASED`
+and `GONE` mean that the origin of a fork was erased or removed, and `OVER_QUOTA` that a quota is
+exceeded.
 """
 
 from __future__ import annotations
@@ -126,9 +127,10 @@ def is_lost(error: BaseException | None) -> bool:
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Whether waiting may help.
+    """Whether `error` may end by itself, so that waiting and a new attempt may help.
 
-    True also without an SQLSTATE, which libpq omits while it connects.
+    The result is also True for an operational error without an SQLSTATE, which libpq omits while it
+    connects.
     """
     state = error.sqlstate
     return state.startswith(_PASSING) if state else isinstance(error, psycopg.OperationalError)

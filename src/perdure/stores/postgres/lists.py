@@ -109,7 +109,7 @@ def first_listing(namespace: str, stream: Stream) -> list[Statement]:
 
 
 def kept_beside(namespace: str, share: Share) -> list[Statement]:
-    """Return the statements that apply `share` to lists and open entries; usually none."""
+    """Return the statements that update lists and open entries for `share`; usually none."""
     after = share.after
     moved = _place(share.before.state.info) != _place(after.state.info)
     found = [listing(namespace, after)] if moved else []
@@ -172,7 +172,7 @@ async def few_sessions(
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
     Newest activity first. Return None if more than `most` sessions match `prefix` and more than
-    `most` match the rarest of `parts`.
+    `most` have the rarest of the name parts `parts`.
     """
     ns = db.namespace
     ids = (ns, prefix, prefix + "\U0010ffff")

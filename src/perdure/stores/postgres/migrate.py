@@ -55,7 +55,7 @@ UNRELEASED = 12
 class Site(NamedTuple):
     """A database before the store opens it.
 
-    `is_free`: perdure's role bypasses row-level security.
+    `is_free` means that perdure's role bypasses row-level security.
     """
 
     server: int
@@ -91,7 +91,8 @@ async def prepare_schema(
 ) -> str | None:
     """Migrate the database to the newest schema; return the role to use (None: the current role).
 
-    With `is_copied`, leave the schema `UNRELEASED` unchanged.
+    With `is_copied`, a store with the last schema before the first release (`UNRELEASED`) is not
+    migrated.
     Durable: each step is applied completely or not at all.
     Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable; after an error the
     database is unchanged.

@@ -1,10 +1,10 @@
 """Wake-ups after commits: NOTIFY after each commit, on a connection that only listens.
 
-A commit wakes the iterators of its streams and those of the whole namespace. It does not wake other
-iterators. A notification names the streams. A commit does not include its NOTIFY, because
-PostgreSQL lets only one notifying transaction of the whole server commit at a time. NOTIFY is sent
-after the commit, once for many commits. If the notification is lost because its process died, the
-listener finds the commit by querying for streams with new entries.
+A commit wakes the iterators of its streams and those of the whole namespace. A commit does not wake
+the iterators of other streams. A notification names the streams. A commit does not include its
+NOTIFY, because PostgreSQL lets only one notifying transaction of the whole server commit at a time.
+NOTIFY is sent after the commit, once for many commits. If the notification is lost because its
+process died, the listener finds the commit by querying for streams with new entries.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ WHERE b.namespace = %s AND b.n > 0 AND b.n > %s
 class _Notice(msgspec.Struct, array_like=True):
     """A notification.
 
-    `streams` None means any stream; `of` is the namespace, `by` the sending handle.
+    A `streams` of None means any stream. `of` is the namespace, and `by` is the handle that sent
+    the notification.
     """
 
     of: str
@@ -100,7 +101,8 @@ class Watcher:
     def on_channel(self, name: str, take: Callable[[str | None], None]) -> None:
         """Pass the payloads of another channel to `take`, once this handle listens.
 
-        The payload None means that earlier ones may be lost, because the connection is new.
+        A payload of None means that earlier notifications may be lost, because the connection is
+        new.
         """
         self._channels[name] = take
 

@@ -1,7 +1,8 @@
 """Read from the store. Each read is one statement or a few in one round trip; no read writes.
 
 A log only grows, so two statements of one read are consistent although each has its own snapshot.
-The later statement can only see more entries, and it queries entries that the earlier one found.
+The later statement of a read can only see more entries, and it queries only entries that the
+earlier statement found.
 """
 
 from __future__ import annotations
@@ -241,7 +242,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return the `entries` on the branch to `leaf`, each with `reach` neighbors per side."""
+    """Return each of `entries` on the branch to `leaf`, with `reach` entries on either side."""
     _check_name(db, stream)
     return await branches.around(db, stream, leaf, entries, reach)
 
@@ -348,7 +349,7 @@ async def _of_stream(db: Database, stream: StreamId, *statements: Statement) -> 
 async def _aliases_between(
     db: Database, stream: StreamId, start: str, suffix: bytes
 ) -> dict[str, EntryId]:
-    """Map the foreign ids between `start` and `start` + `suffix` to entries `stream` sees."""
+    """Map the foreign ids from `start` to `start` + `suffix` to entries that `stream` sees."""
     try:
         name = start.encode()
     except UnicodeEncodeError:
@@ -401,8 +402,8 @@ async def sessions(
 ) -> list[SessionInfo]:
     """Return sessions, newest activity first; reads pages until enough sessions match.
 
-    With a query or an id prefix, reads the sessions that the indexes find before further pages, if
-    these sessions are few.
+    With a query or an id prefix, the indexes are asked before each round of pages; if few sessions
+    match, only these are read.
     """
     db.check_usable()
     after = sought.get("after")

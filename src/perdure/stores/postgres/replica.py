@@ -1,4 +1,4 @@
-"""Reads on a streaming replica: lists and search, as new as on the primary.
+"""Run lists and searches on a streaming replica, with results as new as on the primary.
 
 A read asks the primary for the end of the primary's log, and runs on the replica once the replica
 has replayed the log up to this end. So the read sees every commit, of any process, that returned
@@ -105,7 +105,11 @@ class Replica:
             return self._db
 
     async def _connected(self, conninfo: str) -> Database:
-        """Connect to the replica. Raises: _Behind, StoreError (e.g. it copies another server)."""
+        """Connect to the replica.
+
+        Raises: _Behind if the replica lacks the newest commits. The call raises StoreError if the
+        replica cannot be used, for example because it copies another server.
+        """
         db = Database(
             Route(conninfo, conninfo),
             self._primary.namespace,

@@ -1,7 +1,8 @@
 """Convert a write to rows, without I/O, given the facts that the append and branch rules need.
 
-The rules may need any entry of the log. If a fact is missing, `NotLookedUp` is raised. The caller
-then looks up the fact and starts again, because nothing was changed yet.
+The append and branch rules may need facts about any entry of the log. If a fact is missing,
+`NotLookedUp` is raised. After a `NotLookedUp` error, the caller looks up the missing fact and
+starts again, because nothing was changed yet.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Columns:
     """The new rows of ``entry``, as arguments of ``perdure.append``; -1 and "" mean NULL.
 
     Shape: `numbers` has seven numbers per entry: v, at, run, ref, depth, messages and state. `fars`
-    and `state_fars` are empty if all their values are empty.
+    and `state_fars` have the ids of entries of other streams; both are empty if no entry refers to
+    another stream.
     """
 
     numbers: Numbers = field(default_factory=Numbers)
@@ -79,7 +81,7 @@ class Columns:
     bodies: Contents = field(default_factory=Contents)
 
     def add_far(self, fars: Texts, name: str) -> None:
-        """Set the far reference of the last added entry to `name`."""
+        """Set `name` as the entry of another stream to which the last added entry refers."""
         fars.extend([""] * (len(self.kinds) - 1 - len(fars)))
         fars.append(name)
 
@@ -171,7 +173,7 @@ def _each(salts: bytes) -> Iterable[bytes]:
 
 
 class _Growth:
-    """Assigns places in runs and on branches to the entries of one write, in order."""
+    """Computes the place of each entry of one write on its branch, in order."""
 
     def __init__(self, stream: Stream, facts: Facts) -> None:
         self.tip = stream.tip
@@ -219,7 +221,10 @@ class _Growth:
         return node
 
     def _near(self, reference: EntryId | None, fars: Texts) -> int:
-        """Return the seq of an entry of this stream; add a foreign entry's id to `fars`."""
+        """Return the seq of the entry `reference` of this stream, or -1 if it has no such entry.
+
+        The id of an entry of another stream is added to `fars`.
+        """
         if reference is None:
             return _NONE
         if reference.startswith(self._prefix):

@@ -65,7 +65,11 @@ class Node(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state that a branch inherits: its newest entries of three kinds, and `before`."""
+    """The state that a branch inherits: its newest compaction, model and thinking entries.
+
+    `before` is the state without the newest compaction, for the time after that compaction is
+    undone.
+    """
 
     compaction: EntryId | None = None
     model: EntryId | None = None

@@ -82,13 +82,15 @@ class PostgresStore:
     ) -> PostgresStore:
         """Open the store in the database at `address`; create or migrate its schema.
 
-        With `is_copied` the store may have the last unreleased schema, and must only be read.
-        Leases use `clock` if given (by a test), otherwise the clock of the server.
+        With `is_copied`, the store may have the last schema before the first release, and must only
+        be read, in order to copy it. Leases use `clock` if given (by a test), otherwise the clock
+        of the server.
         Durable: at durability "full", a commit survives power loss once the call returns. At
         "normal", a commit survives the end of this process, but a crash of the server may lose the
         newest commits, each as a whole.
-        Raises: ConfigError for an invalid address or namespace; NotAStore, StoreTooNew,
-        StoreTooOld, StoreReadOnly, StoreUnavailable; after an error the database is unchanged.
+        Raises: ConfigError for an invalid address or namespace. The call raises NotAStore,
+        StoreTooNew, StoreTooOld, StoreReadOnly or StoreUnavailable if the database cannot be used.
+        After an error, the database is unchanged.
         """
         if not is_text(namespace):
             raise ConfigError(f"{namespace!r} cannot be a namespace in PostgreSQL")

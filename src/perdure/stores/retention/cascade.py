@@ -140,8 +140,8 @@ def streams_to_read(reach: Reach, relations: Iterable[Relation]) -> tuple[Stream
     """Return the streams whose entries `takings` needs, which are far fewer than all forks.
 
     A fork of a target sees all entries of the target that the fork's own forks see. So only two
-    kinds of forks matter: the forks nearest to a target, which see most of it, and forks of one
-    branch.
+    kinds of forks must be read: the forks nearest to a target, which see most of the target, and
+    forks that share only one branch.
     """
     if not reach.forks:
         return ()
@@ -155,11 +155,11 @@ def takings(
     relations: Iterable[Relation],
     seen: Mapping[StreamId, VisibleEntries],
 ) -> list[StreamErasure] | None:
-    """Return the erasure of every stream in `reach`.
+    """Return what to erase in each stream of the scope `reach`.
 
     `heads` contains the heads of the targets; `seen` contains the visible entries of each stream in
-    `wanted`. Returns None if the erasure includes a summary that forks share: the visible entries
-    of all forks are needed then.
+    `wanted`. Returns None if forks share a summary that must be erased, and `seen` does not have
+    the visible entries of all forks.
     """
     kin = _Kin(reach, relations)
     kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)
@@ -228,7 +228,7 @@ class _Kin:
     def _is_below_live(
         self, stream: StreamId, live: frozenset[StreamId], known: dict[StreamId, bool]
     ) -> bool:
-        """Return whether `stream` or an ancestor below the targets is a fork that stays."""
+        """Return whether `stream`, or an origin below the targets, is a fork that stays."""
         passed: list[StreamId] = []
         while stream not in known and stream not in live and stream not in self._targets:
             passed.append(stream)
@@ -290,7 +290,10 @@ def _first_seqs(tree: Sequence[Entry], targets: frozenset[StreamId]) -> dict[Str
 
 
 def kept_for(seen: Iterable[VisibleEntries], targets: Iterable[StreamId]) -> set[EntryId]:
-    """Return the entries of `targets` that stay because forks share them; `seen` are the forks'."""
+    """Return the entries of `targets` that stay because forks share them.
+
+    `seen` has the visible entries of each fork.
+    """
     streams = set(targets)
     kept: set[EntryId] = set()
     for each in seen:

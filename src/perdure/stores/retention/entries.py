@@ -77,8 +77,9 @@ def entry_erasures(
     `seen` contains the visible tree entries of the session and of the forks in `reach`, and the
     visible `CONTENT_NOTES` of the session. Summaries that cover an erased entry are erased too, as
     in an erasure of a session.
-    Raises: EntryNotFound; InvalidEntry for an entry that cannot be erased alone; TurnOpen;
-    SessionHasForks if forks share an entry and the policy of the request is "refuse".
+    Raises: EntryNotFound if an entry does not exist. The call raises InvalidEntry for an entry that
+    cannot be erased alone, and TurnOpen while a turn is open. The call raises SessionHasForks if
+    forks share an entry and the policy of the request is "refuse".
     """
     stream = state.header.id
     if state.open_turn is not None:

@@ -110,13 +110,13 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
 class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     """The erased data of one session.
 
-    Shape: `erased` are the ranges of seqs that lost their bodies; `digests` counts the digests that
-    replace them, 0 if the session was removed whole. `kept` are ranges that stay for the forks in
-    `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in hexadecimal, before
-    and after the entry that records the erasure; both are None after a removal. `is_whole` is False
-    if only summaries of another session's erased entries were erased here. `requested` counts the
-    entries that the request named; the other erased entries repeat their content. `requested` is 0
-    for whole sessions.
+    Shape: `erased` are the ranges of seqs that lost their bodies. `digests` counts the digests that
+    replace the bodies; it is 0 if the session was removed whole. `kept` are ranges that stay for
+    the forks in `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in
+    hexadecimal, before and after the entry that records the erasure; both are None after a removal.
+    `is_whole` is False if only summaries of another session's erased entries were erased here.
+    `requested` counts the entries that the request named; the other erased entries repeat their
+    content. `requested` is 0 for whole sessions.
     Units: `bytes` is the size of the bodies.
     """
 

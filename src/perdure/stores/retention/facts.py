@@ -20,7 +20,8 @@ from perdure.stores.retention.erase import Range, in_ranges
 def fact_erasures(taken: Sequence[StreamErasure], notes: Iterable[Entry]) -> list[StreamErasure]:
     """Return the erasures in the streams of facts that follow from the erasures `taken`.
 
-    `notes` are the entries of ``FACT_KINDS`` in the own logs of all streams, in order.
+    `notes` are all entries of the kinds ``FACT_KINDS``, each from the log of its own stream, in
+    order.
     """
     erased = {each.stream: each.erased for each in taken if each.erased}
     streams: dict[StreamId, list[Entry]] = {}

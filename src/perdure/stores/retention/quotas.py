@@ -39,13 +39,13 @@ class Usage(msgspec.Struct, frozen=True):
     bytes: int
 
     def plus(self, more: Usage) -> Usage:
-        """Return the sum of both."""
+        """Return the sum of this usage and `more`."""
         return Usage(
             self.sessions + more.sessions, self.entries + more.entries, self.bytes + more.bytes
         )
 
     def over(self, quota: Quota, more: Usage) -> str | None:
-        """Return the limit of `quota` that is exceeded, if the added `more` counts for it."""
+        """Return a limit of `quota` that this usage exceeds, and that `more` contributes to."""
         for what in ("sessions", "entries", "bytes"):
             limit = getattr(quota, f"max_{what}")
             if limit is not None and getattr(more, what) and getattr(self, what) > limit:

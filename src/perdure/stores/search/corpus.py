@@ -1,8 +1,9 @@
 """The texts of a namespace in the order of their sessions, kept in memory between recalls.
 
 A corpus contains numbers: for each text the session, place, time, length, cues and neighbours. The
-corpus contains words only of texts that are not yet in a part of the index. Parts never change, so
-only new parts are read. After a text was removed, all parts are read again.
+corpus contains words only of texts that are not yet in a part of the index. The parts of an index
+never change, so only new parts are read. After a text was removed from the index, all index parts
+are read again.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ class Corpus:
 
     Shape: `positions` (in the log), `ats` (Unix milliseconds), `lengths` (words), `sessions`
     (session numbers) and `cues` are columns of texts. `before[d - 1][i]` and `after[d - 1][i]` are
-    the d-th neighbour of text i in its session, or -1. `before` has one column for each weight in
-    `AFTER`, `after` one for each weight in `BEFORE`. `reach` is the share of a text that counts for
-    its neighbours; `spans` are lengths plus the weighted lengths of neighbours. `session_subjects`
-    (number of a subject), `session_sizes` (texts), `session_lengths` (words), `session_spans` and
-    `session_speakers` (how many) are columns of sessions. `authors` maps an author key and a
-    session number to the numbers of the author's texts. `vectors` has those of each used model.
+    the d-th neighbour of text i in its session, or -1. `before` has as many columns as `AFTER`, and
+    `after` has as many as `BEFORE`. `reach` is the share of a text that counts for its neighbours;
+    `spans` are lengths plus the weighted lengths of neighbours. Columns of sessions are
+    `session_subjects` (number of the subject), `session_sizes` (texts), `session_lengths` (words),
+    `session_spans` (sum of spans) and `session_speakers` (how many). `authors` maps an author key
+    and a session number to texts of the author. `vectors` has the vectors of each model.
     """
 
     def __init__(self) -> None:
@@ -110,15 +111,15 @@ class Corpus:
     # -- content
 
     def unknown(self, heads: Iterable[Head]) -> list[Head]:
-        """Return the parts among `heads` that were not added."""
+        """Return the index parts among `heads` that are not in the corpus yet."""
         return [head for head in heads if head not in self._parts]
 
     def uncounted(self, heads: Iterable[Head], word: WordClass) -> list[Head]:
-        """Return the parts among `heads` in which `word` was not counted."""
+        """Return the index parts among `heads` in which words of class `word` are uncounted."""
         return [head for head in heads if (head, word.key) not in self._counted]
 
     def counts(self, heads: Iterable[Head], word: WordClass) -> Counts:
-        """Return the counts of `word`, which was counted in all parts `heads`."""
+        """Return how often words of class `word`, counted in all of `heads`, occur in each text."""
         texts, found = array("l"), array("l")
         for head in heads:
             counted = self._counted[head, word.key]
@@ -154,7 +155,7 @@ class Corpus:
     # -- additions
 
     def add_part(self, head: Head, blocks: Iterable[Block], filters: Iterable[Kept]) -> None:
-        """Add the texts of a part, with the pages of their filters. Raises: ``pages.DAMAGE``."""
+        """Add an index part: its texts and the pages of its filters. Raises: ``pages.DAMAGE``."""
         keys, where = [list[str]() for _ in range(head.size)], dict[int, int]()
         for kept in filters:
             for number in listed(kept.posting, head.size):
@@ -185,7 +186,7 @@ class Corpus:
         return position in self._texts
 
     def add_counts(self, head: Head, word: WordClass, kept: Iterable[Kept]) -> None:
-        """Add the counts of `word` in a part; `kept` are all keys of this class in the part."""
+        """Add the counts of `word` in an index part, which has the keys `kept` of this class."""
         numbered = self._parts[head]
         counts, words = Counts(array("l"), array("l")), 0
         for each in filter(lambda each: is_word(each.key), kept):
@@ -282,7 +283,7 @@ class Corpus:
                 column[order[index - distance][1]] = number
 
     def _measure_near(self) -> None:
-        """Compute the spans of new texts and their neighbours."""
+        """Compute the spans (weighted lengths) of new texts and of their neighbours."""
         for owner, (first, last) in self._unmeasured.items():
             order = self._order[owner]
             behind = min(last + len(BEFORE) + 1, len(order))

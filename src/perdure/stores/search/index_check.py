@@ -33,9 +33,9 @@ async def index_problems(
     steps: Steps,
     ignored: Collection[int] = frozenset(),
 ) -> list[Problem]:
-    """Return every difference between the index and the log up to the index's mark.
+    """Return every difference between the index and the indexed part of the log.
 
-    A difference at one of the positions `ignored` is no fault.
+    Differences at the positions `ignored` are not reported.
     """
     mark = await index.mark()
     if mark.version != VERSION:  # the next search builds it
@@ -126,7 +126,7 @@ class _Check:
         return wrong
 
     async def _expected(self, positions: Iterable[int]) -> dict[int, Text]:
-        """Return the texts in the log at the `positions` that are not after the mark."""
+        """Return the texts in the log at those `positions` that are already indexed."""
         indexed = [position for position in positions if self._mark.has(position)]
         return {each.position: text_of(each) for each in await self._log.texts_at(indexed)}
 

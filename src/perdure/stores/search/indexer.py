@@ -1,8 +1,10 @@
 """Update an index from the log in steps. Each step is read, built and stored in one commit.
 
-The mark moves in the same transaction as the texts, so the index stays consistent if a process is
-killed or if two processes index at once. A step is stored only if the mark has not moved since the
-step was read. New texts are loose; some hundred of them become a part (``session.search.parts``).
+The index mark, the end of the indexed log, moves in the transaction that stores the texts. So the
+index stays consistent if a process is killed or if two processes index at once. A step is stored
+only if the index mark, the end of the indexed log, is still where the step began. A few new texts
+are indexed one by one; some hundred texts together become a part of the index
+(``session.search.parts``).
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ from perdure.stores.search.rows import (
 
 
 class Step(NamedTuple):
-    """One change of the index, which was read at the mark `before` and moves the mark to `after`.
+    """One change of the index, which moves the index mark from `before` to `after`.
 
-    `texts` are new texts, or loose texts if `is_of_loose`. `part` is the part built from the texts,
-    or None if there are too few texts. `is_last` means that no work remains after this step.
+    `texts` are new texts or, with `is_of_loose`, indexed texts that are not yet in a part of the
+    index. `part` is the index part built from the texts, or None if there are too few texts.
+    `is_last` means that no work remains after this step.
     """
 
     before: Mark
@@ -51,8 +54,10 @@ class Step(NamedTuple):
 
 
 async def next_step(index: IndexReader, log: SteppedLog, upto: Progress) -> Step:
-    """Return the texts after the mark; if the mark is at `upto`, return loose texts for a part.
+    """Return the next step, which indexes the texts after the index mark.
 
+    If the index mark is at `upto`, the step builds an index part from texts that are not yet in
+    one.
     Raises: SearchIndexDamaged.
     """
     stored = await index.mark()
@@ -68,7 +73,7 @@ async def next_step(index: IndexReader, log: SteppedLog, upto: Progress) -> Step
 
 
 def _step_of(before: Mark, texts: NextTexts) -> Step:
-    """Return a step with the `texts` that fit into one part."""
+    """Return a step with as many of `texts` as fit into one part of the index."""
     taken: list[Text] = []
     words, after = 0, before
     for found, mark in texts.found:
@@ -82,7 +87,10 @@ def _step_of(before: Mark, texts: NextTexts) -> Step:
 
 
 async def step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> Step:
-    """Return a step that builds a part from loose texts; the step is empty if they are too few."""
+    """Return a step that builds an index part from texts that are not yet in one.
+
+    The step is empty if too few texts are outside of index parts.
+    """
     rows = [row for row in await index.loose((-NO_END, NO_END)) if row.length <= MOST_WORDS]
     words = sum(row.length for row in rows)
     found: list[LooseRow] = []
@@ -99,9 +107,9 @@ async def step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> St
 
 
 def with_part(step: Step) -> Step:
-    """Return `step` with a part, if the step has enough texts for one.
+    """Return `step` with an index part built from its texts, if it has enough texts.
 
-    Takes some tenths of a second.
+    Building an index part takes some tenths of a second.
     """
     words = sum(len(text.words) for text in step.texts)
     is_part = bool(step.texts) and (step.is_of_loose or sizes.is_enough(len(step.texts), words))
@@ -128,7 +136,7 @@ async def put_in(index: IndexWriter, step: Step) -> bool:
 
 
 async def clear(index: IndexWriter) -> None:
-    """Empty the index, even a damaged one. The next search rebuilds it."""
+    """Empty the index, even a damaged one. The next search rebuilds an index that was emptied."""
     stored = await index.reader.mark()
     await index.clear()
     await index.set_mark(Mark(VERSION, forgotten=stored.forgotten + 1))
@@ -139,9 +147,9 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
 
     Return the number of removed texts.
 
-    The other texts of the affected parts become loose. If the index is damaged or of another
-    version, it is emptied, and the next search rebuilds it. Unreadable texts of a damaged index are
-    not counted.
+    The other texts of the affected index parts are stored one by one again, outside of any part. If
+    the index is damaged or of another version, it is emptied, and the next search rebuilds it.
+    Unreadable texts of a damaged index are not counted.
     """
     stored = await index.reader.mark()
     parts = Counter({0: await index.reader.loose_at(positions)})
@@ -168,9 +176,9 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
 
 
 async def _count_in_parts(index: IndexReader, gone: frozenset[int], counts: Counter[int]) -> None:
-    """Add to `counts`, for each part, the number of its texts at the positions `gone`.
+    """Add to `counts`, for each index part, how many of its texts are at the positions `gone`.
 
-    Raises: one of ``pages.DAMAGE``.
+    Raises: one of the exceptions in ``pages.DAMAGE`` if the index is damaged.
     """
     if not gone:
         return

@@ -1,8 +1,9 @@
 """The rows of an index and of its log, as the search service reads them.
 
-The search service is written once, as coroutines that use these protocols. PostgreSQL answers
-asynchronously, over its connection. SQLite answers at once, so `run_now` runs the same coroutines
-on the thread of a connection. All answers of one object belong to one snapshot or one transaction.
+The search service is written once for all backends, as coroutines that use the protocols of this
+module. PostgreSQL answers asynchronously, over its connection. SQLite answers at once, so `run_now`
+runs the coroutines of the search service on the thread of a connection. All answers of one reader
+or writer belong to one snapshot or one transaction.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Mark(NamedTuple):
 
     @property
     def usable(self) -> Mark:
-        """The mark; if other rules built the index, the mark of an empty index."""
+        """The index mark to use: if other rules built the index, the mark of an empty index."""
         return self if self.version == VERSION else Mark(VERSION, forgotten=self.forgotten)
 
     def has(self, position: int) -> bool:
@@ -52,7 +53,7 @@ class Mark(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The indexing progress: entries not yet indexed, end of the log, number of loose texts."""
+    """The indexing progress: entries not yet indexed, end of the log, texts in no index part."""
 
     behind: int
     entry: int
@@ -66,9 +67,10 @@ class Progress(NamedTuple):
 
 
 class LooseRow(NamedTuple):
-    """A text that is in no part: its filters separated by spaces, its words joined.
+    """The row of a text that is not yet in a part of the index.
 
-    The first of `filters` begins with "@" and gives the text's position in its session.
+    `filters` are separated by spaces; `said` has the words, joined. The first of `filters` begins
+    with "@" and gives the text's position in its session.
     """
 
     position: int
@@ -91,13 +93,13 @@ class LooseRow(NamedTuple):
 
 
 def loose_row(text: Text, joined_words: str) -> LooseRow:
-    """Return the row of a text that is in no part."""
+    """Return the row of a text that is not yet in a part of the index."""
     filters = " ".join([f"{_PLACE}{text.place}", *text.filters])
     return LooseRow(text.position, text.at, len(text.words), filters, joined_words)
 
 
 class PartRow(NamedTuple):
-    """A part: its number, its number of texts, its last position, its first and last time."""
+    """An index part: its number, number of texts, last position, first and last time."""
 
     number: int
     size: int
@@ -109,7 +111,7 @@ class PartRow(NamedTuple):
 class BlockStart(NamedTuple):
     """The first text of a block: its part, its number in the part, and its position.
 
-    `last` is the position of the last text of the part.
+    `last` is the position of the last text of the index part.
     """
 
     part: int
@@ -119,14 +121,17 @@ class BlockStart(NamedTuple):
 
 
 def part_row(number: int, part: Part) -> PartRow:
-    """Return the row of a part."""
+    """Return the row of the index part `part`."""
     ats = [said.at for said in part.said] or [0]
     last = part.said[-1].position if part.said else 0
     return PartRow(number, len(part.said), last, min(ats), max(ats))
 
 
 class NextTexts(NamedTuple):
-    """The next texts of the log in order, each with the mark after the text; and the final mark."""
+    """The next texts of the log in order, each with the index mark after the text is indexed.
+
+    `end` is the index mark after all of these texts.
+    """
 
     found: Sequence[tuple[Found, Mark]]
     end: Mark
@@ -136,27 +141,30 @@ class IndexReader(Protocol):
     """The tables of one namespace's index."""
 
     async def mark(self) -> Mark:
-        """Return the stored mark; version 0 if nothing was indexed."""
+        """Return the stored index mark; its version is 0 if nothing was indexed."""
         ...
 
     async def heads(self, span: Span) -> list[Head]:
-        """Return the parts that have texts in `span`."""
+        """Return the index parts that have texts in the time span `span`."""
         ...
 
     async def loose(self, span: Span) -> Sequence[LooseRow]:
-        """Return the texts in `span` that are in no part."""
+        """Return the texts in the time span `span` that are not yet in a part of the index."""
         ...
 
     async def pages(self, parts: Sequence[int], keys: Sequence[str]) -> list[Looked]:
-        """Return, for each part and key, the page that may contain the key."""
+        """Return, for each index part and key, the index page that may contain the key."""
         ...
 
     async def pages_from(self, parts: Sequence[int], prefixes: Sequence[str]) -> list[Looked]:
-        """Return, for each part and prefix, the pages that may contain keys with that prefix."""
+        """Return, for each index part and prefix, the pages that may have keys with the prefix."""
         ...
 
     async def blocks(self, wanted: Sequence[Read]) -> Iterable[Block]:
-        """Return the blocks of the `wanted` texts, whose numbers are ascending in each part."""
+        """Return the index blocks that contain the `wanted` texts.
+
+        In each index part, the numbers of the wanted texts are ascending.
+        """
         ...
 
     async def blocks_of(self, part: int) -> Iterable[Block]:
@@ -166,12 +174,12 @@ class IndexReader(Protocol):
     async def block_starts(self, first: int = -NO_END, last: int = NO_END) -> Sequence[BlockStart]:
         """Return the beginnings of blocks, ascending in each part.
 
-        Reads only parts that may have a text at a position from `first` to `last`.
+        Reads only the index parts that may have a text at a position from `first` to `last`.
         """
         ...
 
     async def part(self, number: int) -> Part:
-        """Return the part with that number."""
+        """Return the index part with that number."""
         ...
 
     async def part_rows(self) -> list[PartRow]:
@@ -179,19 +187,19 @@ class IndexReader(Protocol):
         ...
 
     async def loose_after(self, position: int, most: int) -> list[LooseRow]:
-        """Return the next `most` texts after `position` that are in no part, ascending."""
+        """Return the next `most` texts after `position` that are in no index part, ascending."""
         ...
 
     async def homeless(self) -> Iterable[int]:
-        """Return the numbers of parts that have texts but no row."""
+        """Return the numbers of index parts whose texts are stored but whose own row is missing."""
         ...
 
     async def stray_pages(self) -> Sequence[int]:
-        """Return the numbers of parts that have pages but no row."""
+        """Return the numbers of index parts whose pages are stored but whose own row is missing."""
         ...
 
     async def loose_at(self, positions: Sequence[int]) -> int:
-        """Return how many of the texts at `positions` are in no part."""
+        """Return how many of the texts at `positions` are not yet in a part of the index."""
         ...
 
 
@@ -212,11 +220,11 @@ class IndexWriter(Protocol):
         ...
 
     async def add_loose(self, rows: Sequence[LooseRow]) -> None:
-        """Add texts that are in no part."""
+        """Add texts that are not yet in a part of the index."""
         ...
 
     async def remove_loose(self, positions: Sequence[int]) -> None:
-        """Remove the texts at `positions` that are in no part."""
+        """Remove the texts at `positions` that are not yet in a part of the index."""
         ...
 
     async def add_part(self, part: Part) -> None:
@@ -241,7 +249,7 @@ class IndexedLog(Protocol):
         ...
 
     def behind(self, mark: Mark) -> AsyncIterator[Sequence[Found]]:
-        """Yield all texts after `mark` in batches."""
+        """Yield all texts of the log after the index mark `mark`, in batches."""
         ...
 
     def missing(self, mark: Mark, indexed: Container[int]) -> AsyncIterator[Sequence[Found]]:

@@ -1,8 +1,8 @@
-"""Run a search: matches come from the index and, for texts after its mark, from the log.
+"""Run a search: matches come from the index and, for texts not yet indexed, from the log.
 
-The parts of the index find candidate texts by their codes. ``session.search`` defines matching,
-ranking and snippets, so every store returns the same hits. Only the texts of hits are read from the
-log.
+The parts of the index find candidate texts by the stored codes of their words. ``session.search``
+defines matching, ranking and snippets, so every store returns the same hits. Only the texts of hits
+are read from the log.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class _Search:
         self._read: dict[int, Found] = {}
 
     async def candidates(self) -> list[Candidate]:
-        """Return the newest matches before and after the mark. Raises: SearchIndexDamaged."""
+        """Return the newest matches, both among indexed texts and among texts not yet indexed.
+
+        Raises: SearchIndexDamaged.
+        """
         mark = (await self._index.mark()).usable
         found: list[Candidate] = []
         async for texts in self._log.behind(mark):
@@ -83,7 +86,7 @@ class _Search:
         return [candidate for _, candidate in fits]
 
     async def _with_indexed(self, found: list[Candidate], *, is_empty: bool) -> list[Candidate]:
-        """Return the newest texts of `found` and the index together."""
+        """Return the newest candidates from `found` and from the index together."""
         index, span, heads = self._index, self._span, list[Head]()
         if not is_empty:
             rows = await index.loose(span)

@@ -1,5 +1,7 @@
-"""The tables of an index in an SQLite file: loose texts, parts, their pages, and the mark.
+"""The tables of a search index in an SQLite file.
 
+The tables contain the index parts with their pages, the texts that are not yet in a part, and the
+index mark.
 ``stores/sqlite/migrations`` documents the columns. ``search_text.id`` is part * 8192 + the number
 of the block's first text. A file with these tables also has a table ``namespace`` with a number for
 each namespace.
@@ -192,12 +194,12 @@ def text_count(db: SqlRows, namespace: int | None) -> int:
 
 
 def loose_count(db: SqlRows, namespace: int) -> int:
-    """Return how many texts of the namespace are in no part."""
+    """Return how many texts of the namespace are not yet in a part of the index."""
     return int(db.value(_LOOSE_COUNT, namespace))
 
 
 def stored_mark(db: SqlRows, namespace: int) -> Mark:
-    """Return the stored mark; version 0 if nothing was indexed."""
+    """Return the stored index mark; its version is 0 if nothing was indexed."""
     return next((Mark(*row) for row in db.rows(_MARK, namespace)), Mark())
 
 
@@ -336,7 +338,7 @@ class SqliteWriter:
 
 
 def _filling(pages: Iterable[Page]) -> Iterator[Page]:
-    """Yield `pages` in an order in which their rows fill the pages of the file."""
+    """Yield the index pages `pages` in an order that leaves little unused space in the file."""
     bins: list[tuple[int, list[Page]]] = []
     for page in sorted(pages, key=lambda page: -len(page.body)):
         size = len(page.body) + len(page.first.encode()) + _ROW_BYTES
@@ -351,7 +353,10 @@ def _filling(pages: Iterable[Page]) -> Iterator[Page]:
 
 
 def homeless_parts(db: SqlRows) -> list[int]:
-    """Return the numbers of parts with texts but no row. Costs one lookup per part of the file."""
+    """Return the numbers of index parts whose texts are stored but whose own row is missing.
+
+    The query costs one lookup for each index part in the file.
+    """
     found: list[int] = []
     place = db.value(_FIRST_TEXT, -(2**62))
     while place is not None:
@@ -363,7 +368,10 @@ def homeless_parts(db: SqlRows) -> list[int]:
 
 
 def stray_pages(db: SqlRows) -> list[int]:
-    """Return the numbers of parts with pages but no row. Costs one lookup per part of the file."""
+    """Return the numbers of index parts whose pages are stored but whose own row is missing.
+
+    The query costs one lookup for each index part in the file.
+    """
     return [row[0] for row in db.rows(_STRAY_PAGES)]
 
 

@@ -38,7 +38,7 @@ async def put_in(
     span: tuple[int, int],
     vectors: Mapping[int, bytes],
 ) -> bool:
-    """Store vectors for the texts of `span`, a pair of the marks before and after these texts.
+    """Store vectors for the texts after the position `span[0]`, up to the position `span[1]`.
 
     Return False, and store nothing, if another process has already stored these vectors.
     """

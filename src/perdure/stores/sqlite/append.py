@@ -351,7 +351,7 @@ def write_admission(
 
 
 class _Growth:
-    """Assign run and branch positions to the entries of one write, in order."""
+    """Computes the place of each entry of one write on its branch, in order."""
 
     def __init__(self, tables: Tables, stream: Stream, first: int) -> None:
         self.tip = stream.tip

@@ -1,8 +1,9 @@
-"""Entries that a stream sees, and its branches, read run by run.
+"""Read the entries that a stream sees, and its branches.
 
-A branch is a chain of runs (see ``migrations/0012_log.sql``). A run is one range of the index on
-(stream, seq). So reading the end of a branch costs the size of the result plus one step per run,
-independent of the length of the branch. A fork's first run continues in its origin.
+A branch is stored as a chain of runs, which are sequences of consecutive entries (see
+``migrations/0012_log.sql``). A run of consecutive entries is one range of the index on (stream,
+seq). So the cost of reading the end of a branch depends on the number of entries and runs that are
+read, not on the length of the branch. The first run of a fork continues in the log of its origin.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class Fork(NamedTuple):
 
 
 def runs(tables: Tables, leaf: Node) -> Iterator[Node]:
-    """Yield the runs of the branch to `leaf`, last run first, each as its last entry."""
+    """Yield the last entry of each run on the branch to `leaf`, the last run first.
+
+    A run is a sequence of consecutive tree entries of one stream.
+    """
     last: Node | None = leaf
     while last is not None:
         yield last
@@ -140,7 +144,10 @@ def branch(
 
 
 def around(tables: Tables, leaf: Node, nodes: Iterable[Node], reach: int) -> list[Placed]:
-    """Return the `nodes` on the branch to `leaf`, each with up to `reach` neighbors in its run."""
+    """Return each of `nodes` on the branch to `leaf`, with up to `reach` entries on either side.
+
+    Neighbors come only from the same run, a sequence of consecutive tree entries.
+    """
     by_run: dict[tuple[int, int], list[Node]] = {}
     for node in sorted(set(nodes), key=lambda each: each.seq):
         by_run.setdefault((node.stream, node.run), []).append(node)
@@ -326,7 +333,8 @@ def _branch_state(
 ) -> tuple[tuple[int | None, int | None, int | None], frozenset[EntryId]]:
     """Return the positions of the active compaction, the model change and the thinking change.
 
-    Also returns the later compactions, which hide no entries because they are not active.
+    The second result contains the later compactions, which hide no entries because they are not
+    active.
     """
     if leaf.state is None:
         return (None, None, None), frozenset()

@@ -98,8 +98,8 @@ class Site(msgspec.Struct, frozen=True):
     With `is_immutable`, no process can write the file or create its lock files.
 
     `identity` distinguishes the file from a later file with the same name. All connections of a
-    site share `wait`. With `is_copied`, the file is only read, for a copy, and may have the schema
-    `UNRELEASED`.
+    site share `wait`. With `is_copied`, the file is only read in order to copy it, and may have the
+    last schema before the first release (`UNRELEASED`).
     """
 
     path: Path
@@ -139,10 +139,13 @@ def open_site(
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     is_copied: bool = False,
 ) -> Site:
-    """Return the store at `path`, migrated to the newest schema. `is_copied`: as in `Site`.
+    """Return the store at `path`, migrated to the newest schema.
 
-    Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreTooOld; KeyMissing, KeyWrong,
-    StoreNotEncrypted; StoreReadOnly if it cannot be migrated; StoreUnavailable.
+    With `is_copied`, the file is only read in order to copy it, and may have the last schema before
+    the first release.
+    Raises: StoreReadOnly if the store cannot be migrated. The call raises KeyMissing, KeyWrong or
+    StoreNotEncrypted if `key` does not fit the file. The call raises NotAStore, StoreCorrupt,
+    StoreTooNew, StoreTooOld or StoreUnavailable if the file cannot be used.
     """
     site = locate_site(path, key=key, is_copied=is_copied)
     site.wait.shorten(lock_timeout_s)
@@ -154,7 +157,7 @@ def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
     """Migrate the store at `site` to the current schema; also initializes an empty file.
 
     With `is_draft`, no other process has opened the file yet, and leftovers of a killed process are
-    deleted. So a draft needs no journal on the disk, and the caller syncs it once, when it is
+    deleted. A draft needs no journal on the disk, and its creator syncs it once, when it is
     complete.
 
     Raises: as `open_site`.
@@ -250,8 +253,10 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
 
 
 def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) -> Site:
-    """Inspect the file at `path`, but not its schema. `is_copied`: as in `Site`.
+    """Inspect the file at `path`, but not its schema.
 
+    With `is_copied`, the file is only read in order to copy it, and may have the last schema before
+    the first release.
     Raises: as `open_site`.
     """
     remove_dead_copy(path)

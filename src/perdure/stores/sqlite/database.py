@@ -1,8 +1,8 @@
 """An open database file, shared by all handles of this process, for all namespaces.
 
-It has one writer, a few readers and one watcher. These threads start on first use and end with the
-last handle. A forked child process cannot use the database, because threads and locks remain in the
-parent.
+It has one writer, a few readers and one watcher. The threads of the writer, readers and watcher
+start on first use and end with the last handle. A forked child process cannot use the database,
+because threads and locks remain in the parent.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Database:
         return True
 
     def watch(self, namespace: str, stream: StreamId | None) -> Changes:
-        """Return the wake-ups after commits to `stream`; None: to any stream of the namespace."""
+        """Return the wake-ups after commits to `stream` or, with None, to any stream."""
         self.check_usable()
         return self._watcher.watch(namespace, stream)
 

@@ -184,7 +184,7 @@ def around(  # noqa: PLR0917 - as the protocol has them
     entries: Sequence[EntryId],
     reach: int,
 ) -> list[Placed]:
-    """Return the `entries` on the branch to `leaf`, each with `reach` neighbors per side."""
+    """Return each of `entries` on the branch to `leaf`, with `reach` entries on either side."""
     number, head = _standing(tables, namespace, stream)
     end = _node(tables, number, head, leaf)
     places = [place for each in entries if (place := tables.place(number, each))]

@@ -187,12 +187,12 @@ class Tables:
     `run` is for statements, and for results that are read completely. `run` uses one shared cursor,
     because creating a cursor costs as much as a statement. `rows` creates its own cursor.
 
-    Numbers and their names are cached. These numbers never change after a commit, so only a
-    rollback invalidates them (`forget`). The writer uses `standing` (stream states), `next_n` (the
-    next position) and `newest_namespace` (of the newest span). These cached values are valid as
-    long as no other connection commits. After a commit of another connection the cached streams are
-    `doubted`: they must be checked before use. `written` are the streams that this transaction has
-    written.
+    Numbers and their names are cached. A cached number never changes after a commit, so only a
+    rollback invalidates it (`forget`). For the writer, the object caches the stream states
+    (`standing`), the next position (`next_n`) and the namespace of the newest span
+    (`newest_namespace`). The values that are cached for the writer are valid as long as no other
+    connection commits. After a commit of another connection the cached streams are `doubted`: they
+    must be checked before use. `written` are the streams that this transaction has written.
     """
 
     def __init__(self, db: Connection) -> None:

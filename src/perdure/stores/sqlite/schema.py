@@ -2,9 +2,9 @@
 
 A trigger of a received file would run on perdure's writes, a view or a generated column on
 perdure's reads, and an extra table could keep data that an erasure removed. So every connection
-enables SQLite's defenses and, before reading anything else, compares a digest of the schema with
-the digest expected for its version. Only if the digests differ, the schemas are compared in detail
-to name the difference.
+enables SQLite's defenses. Before a connection reads anything else, it compares a digest of the
+file's schema with the digest that is expected for the schema version. Only if the digests differ,
+the schemas are compared in detail to name the difference.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def objects_of(db: Connection) -> frozenset[Row]:
 def _read(db: Connection, path: Path) -> tuple[int, list[Row]]:
     """Read the version and the schema in one snapshot.
 
-    Raises: StoreSchemaForeign if the schema is endless.
+    Raises: StoreSchemaForeign if the schema is not one of perdure's, for example because it has
+    thousands of objects.
     """
     db.set_progress_handler(lambda: True, SCHEMA_STEPS)
     try:

@@ -114,8 +114,9 @@ class SqliteHandle:
     async def write_passing(self, work: Callable[[Tables], T]) -> T:
         """Run `work` in a transaction that survives a killed process, but maybe not a power cut.
 
-        A power cut also ends the owners of leases; in the write-ahead log, a lease precedes all
-        durable data that is written under this lease.
+        Losing a lease in a power cut does no harm, because the power cut also ends the owner of the
+        lease. In the write-ahead log, a lease precedes all durable data that is written under this
+        lease.
         """
         return await self.database().write(work, "normal")
 

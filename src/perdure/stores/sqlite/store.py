@@ -91,14 +91,15 @@ class SqliteStore:
         """Open the store in the file `path`; create a missing store if `is_created`.
 
         With `key`, the store is encrypted: a new file is created encrypted, and an existing file
-        must already be encrypted. With `is_copied`, the file is only read, and may have the last
-        unreleased schema.
+        must already be encrypted. With `is_copied`, the file is only read in order to copy it, and
+        may have the last schema before the first release.
 
         Durable: at durability "full", a commit survives power loss once the call returns. At
         "normal", a commit survives the end of the process, but a power cut may lose the newest
         commits, each as a whole.
-        Raises: NotAStore, StoreCorrupt, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable;
-        KeyMissing, KeyWrong, StoreNotEncrypted; after an error the file is unchanged.
+        Raises: KeyMissing, KeyWrong or StoreNotEncrypted if `key` does not fit the file. The call
+        raises NotAStore, StoreCorrupt, StoreTooNew, StoreTooOld, StoreReadOnly or StoreUnavailable
+        if the file cannot be used. After an error, the file is unchanged.
         """
         open_file = partial(
             attach,

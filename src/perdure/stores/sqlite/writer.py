@@ -4,8 +4,9 @@ All requests that wait when the writer is free and has locked the file run in on
 commit), so they share one ``fsync``. A rejected request does not affect other requests. After an
 unexpected error the transaction is rolled back and its requests run one by one, so that only the
 request that causes an error fails. The event loops that wait for results are woken once per
-transaction. Requests that several callers make directly after receiving results reach the writer as
-one group again; otherwise the writer and the loop would compete for Python's lock.
+transaction. The writer collects the requests that several callers make directly after receiving
+results, so that these requests form one group again. If each request came alone, the writer's
+thread and the event loop would compete for Python's global interpreter lock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write and edit files inside the jail, atomically.
 
-A file is written under a temporary name and then renamed. So no reader sees a half-written file,
-and a link that was swapped in is replaced, not followed.
+A file is written under a temporary name and then renamed. Because of the rename, no reader sees a
+half-written file. A link that was put in the file's place meanwhile is replaced, not followed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A connection to one server: opened on demand, opened again after a loss, and finally closed.
 
 The protocol library runs in one task from start to end, because it requires that the task that
-opens a resource also closes it. Tool calls only wait for answers from this task. A call that was
-already sent when the connection broke is lost, and perdure never sends it again. Importing this
-module loads the package ``mcp``.
+opens a resource also closes it. Tool calls only wait for answers from the task that runs the
+protocol library. A call that was already sent when the connection broke is lost, and perdure never
+sends it again. Importing this module loads the package ``mcp``.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class Complaints(asyncio.Protocol):
 
     @property
     def text(self) -> str:
-        """Return the program's last output, on one line; of a Python traceback its error."""
+        """Return the program's last output on one line; for a Python traceback, only its error."""
         kept = self._kept.decode(errors="replace")
         if "Traceback (most recent call last)" in kept or '\n  File "' in kept:
             lines = (line.strip(" |+-") for line in reversed(kept.splitlines()))

@@ -1,7 +1,7 @@
 """Limit the length of lines that a server's program writes.
 
 The protocol library buffers a line of any length in memory. Only the codec that decodes the bytes
-can stop the library.
+can stop the library before it buffers a line that is too long.
 """
 
 from __future__ import annotations

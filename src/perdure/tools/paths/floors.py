@@ -109,12 +109,12 @@ _GIT_SHORT = re.compile(r"git~[0-9]+")  # other names of .git on some file syste
 
 
 class Floors(msgspec.Struct, frozen=True):
-    """Closed places of this machine, in addition to the closed names, and one exception to them.
+    """Places of this machine that are closed to tools, in addition to the names closed everywhere.
 
     `closed` are files and folders with all their content; `stems` are prefixes of closed files (a
-    database and its side files). `record` is the record folder of the flow that a call works for.
-    The path to the record folder is not secret; the names of files in it decide whether they are
-    allowed.
+    database and its side files). The only exception is `record`, the record folder of the flow that
+    a call works for. The path to the record folder is not secret; the names of files in it decide
+    whether they are allowed.
     """
 
     closed: frozenset[Names] = frozenset()
@@ -143,7 +143,7 @@ class Floors(msgspec.Struct, frozen=True):
         return place[len(record) :]
 
     def with_record(self, place: Path) -> Floors:
-        """Return these floors with the record folder `place`; links in `place` are not followed."""
+        """Return these closed places with the record folder `place`; do not follow its links."""
         names = tuple(folded_name(name) for name in place.parts if name != place.anchor)
         return Floors(self.closed, self.stems, names)
 
@@ -159,7 +159,7 @@ Rule: TypeAlias = Callable[..., bool]
 def is_refused(
     rule: Rule, floors: Floors, root: Names, names: Sequence[str], *, is_absolute: bool
 ) -> bool:
-    """Return True if `rule` or `floors` refuse the path `names`, which starts at `root`."""
+    """Return True if `rule` or the closed places `floors` forbid the path `names` below `root`."""
     place = (*root, *map(folded_name, names))
     if floors.is_closed(place):
         return True

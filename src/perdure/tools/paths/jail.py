@@ -2,12 +2,12 @@
 
 The jail walks a path one name at a time, from an open descriptor of a root. Directories are opened
 without following links, a link's target is resolved by the same rules, and ``..`` returns to an
-already open descriptor. So there is no gap between check and use: the checked object is the opened
-object, even if directories and links are swapped meanwhile.
+already open descriptor. The jail checks the object that it has opened. So swapping directories or
+links between the check and the use has no effect.
 
-Some names are refused everywhere (`floors`). If the jail has walls, a file with a second hard link
-is refused, because the second link may be outside. Directories that package managers fill with
-links are exempt. Error messages contain no path.
+Some names are refused everywhere (`floors`). Unless the whole file system is open, a file with a
+second hard link is refused, because the second link may be outside of the jail. Directories that
+package managers fill with links are exempt. Error messages contain no path.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ class Place(msgspec.Struct, frozen=True):
 class Jail:
     """Directories that no path can leave: `root`, where relative paths start, and `others`.
 
-    With `has_walls` False, the whole file system is open, except the floors. Paths below
-    ``~scratch`` lead to `scratch_dir`. Error messages contain the name `tool`. `floors` are places
-    that are closed in addition to the names that are closed everywhere; None means the places that
-    the environment names.
+    With `has_walls` False, the whole file system is open, except the places closed to all tools
+    (`floors`). Paths below ``~scratch`` lead to `scratch_dir`. Error messages contain the name
+    `tool`. `floors` are places that are closed to tools, in addition to the names that are closed
+    everywhere. With None, the places that environment variables name are closed.
     """
 
     def __init__(

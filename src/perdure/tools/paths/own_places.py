@@ -41,7 +41,7 @@ _KNOWN = (*_FOLDERS, *_LISTS, *_BASES, _STORE, _HOME)
 def floors_of(
     environment: Mapping[str, str], closed: tuple[str, ...] = (), record: Path | None = None
 ) -> Floors:
-    """Return the floors of a call: places named in `environment`, and the places `closed`.
+    """Return the places closed to a call's tools: `closed`, and those `environment` names.
 
     `record` is the record folder of the flow that the call works for.
     """

@@ -1,7 +1,8 @@
 """Read perdure's own files in an untrusted folder, by the same rules as for tools.
 
-The rules are those for a tool that receives the path (`jail`), with a size limit: links cannot lead
-out of the folder, files on the floors are not read, and no file blocks the reader.
+The rules are those for a tool that receives the path (`jail`), with a size limit. Links cannot lead
+out of the folder. Files that are closed to tools (`floors`) are not read. No kind of file, for
+example a pipe, blocks the reader.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def is_there(root: Path, path: str) -> bool:
 def require_writable(root: Path, folder: Path) -> None:
     """Reject `folder` as a record folder in the workspace `root` if tools could not write there.
 
-    If `folder` is below `root`, its path must not lead outside; otherwise it must not be on the
-    floors. Blocks.
+    A `folder` below `root` must not lead outside of `root`. Any other `folder` must not be a place
+    that is closed to tools (`floors`). Blocks.
     """
     top, place = Path(os.path.realpath(root)), Path(os.path.abspath(folder))  # noqa: PTH100 - a link is to be seen
     base = Path(os.path.abspath(root))  # noqa: PTH100 - a link is to be seen

@@ -1,7 +1,8 @@
 """The scratch directory of a session, for temporary files of tools.
 
 A model always refers to it as ``~scratch``. The directory is in a private directory of the user
-among the system's temporary files. It is created at first use, and only its owner can enter it.
+among the system's temporary files. The scratch directory is created at first use, and only its
+owner can enter it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """The order of all entries of a folder: one line per commit, in a file beside the sessions.
 
 A line is ``<position> <session> <first seq> <count>``, where the position belongs to the commit's
-first entry. Count 0 means that the session was erased and all earlier lines of this session are
-void. Count -n means that n acknowledged entries from that seq on were missing in the session's file
-at the next commit. The positions of these missing entries remain empty, and later entries reuse
-their seqs. perdure writes the feed after a commit, without waiting for the disk. The next reader
-adds entries that the feed lacks because a tool wrote them or the process crashed. After a loss of
-feed lines the next positions skip a gap, so that no position is ever reused.
+first entry. A line with count 0 means that the session was erased; all earlier lines of this
+session are void. A line with count -n means that n acknowledged entries, starting at the line's
+seq, were missing in the session's file at the next commit. The positions of missing entries remain
+empty, and later entries reuse the seqs of missing entries. The feed is written after a commit,
+without waiting for the disk. The next reader adds entries that the feed lacks because a tool wrote
+them or the process crashed. After a loss of feed lines the next positions skip a gap, so that no
+position is ever reused.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class FeedMark(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Feed:
-    """The feed of one folder, for one thread at a time."""
+    """The feed file of one folder, which orders all entries of the folder.
+
+    Only one thread at a time may use it.
+    """
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -178,7 +182,7 @@ class Feed:
     def lose(self, stream: StreamId, lost: range) -> None:
         """Record that the acknowledged entries `lost` are missing; their seqs may be reused.
 
-        Durable: with the durability of the store's sessions.
+        Durable: the record of the loss is as durable as the sessions of the store.
         Raises: LockBusy, StoreFull, StoreReadOnly, StoreUnavailable.
         """
         with self._folder.hold_lock("feed", ""):

@@ -1,6 +1,6 @@
 """The folder of a namespace: its session files, and the operations that write them.
 
-Session files are directly in the folder, as the tools store them. Data that the tools do not know
+Session files are directly in the folder, as pi or Operator stores them. Data that only perdure uses
 is below ``.perdure``, under hashed names: locks, leases, partial answers, keys, contents.
 Invariant: a session file only grows until it is erased. A new session file is created by a hard
 link, so it appears with its whole content.
@@ -155,7 +155,8 @@ class Folder:
     def append(self, path: Path, content: bytes) -> None:
         """Append `content` to `path` with one write call.
 
-        Durable: as `is_synced` defines. A failed write may leave bytes, which readers ignore.
+        Durable: if the folder is synced (`is_synced`), the appended bytes are on the disk when the
+        call returns. A failed write may leave bytes, which readers ignore.
         Raises: StoreFull, StoreReadOnly; StoreUnavailable if the result is unknown.
         """
         try:
@@ -175,7 +176,8 @@ class Folder:
     def remove(self, path: Path) -> None:
         """Delete a file.
 
-        Durable: as `is_synced` defines.
+        Durable: if the folder is synced (`is_synced`), the deletion is on the disk when the call
+        returns.
         Raises: FileNotFoundError; StoreReadOnly, StoreUnavailable.
         """
         try:
@@ -196,7 +198,8 @@ class Folder:
     def put_new(self, path: Path, content: bytes) -> None:
         """Write `content` to the file `path` below this folder, atomically.
 
-        Durable: as `is_synced` defines.
+        Durable: if the folder is synced (`is_synced`), the new file is on the disk when the call
+        returns.
         """
         self._put(path, content, is_synced=self.is_synced)
 

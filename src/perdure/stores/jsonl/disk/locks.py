@@ -72,8 +72,9 @@ class FolderLocks:
 
         With `is_shared`, other shared holders can hold the lock at the same time. The operating
         system releases the lock when this process ends in any way.
-        Raises: LockBusy after `wait_s`, or within `without_waiting`; otherwise StoreLocked,
-        which names the holder, after `timeout_s`.
+        Raises: LockBusy if another process still holds the lock after `wait_s`. Without `wait_s`,
+        it raises LockBusy within `without_waiting`, and otherwise StoreLocked, which names the
+        holder, after `timeout_s`.
         """
         file = self._open_file(name)
         try:

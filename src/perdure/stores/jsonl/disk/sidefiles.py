@@ -57,7 +57,7 @@ def lease_of(folder: Folder, stream: StreamId) -> HeldLease:
 def put_lease(folder: Folder, stream: StreamId, held: HeldLease) -> None:
     """Store `held` as the session's lease.
 
-    Durable: with the durability of the store's sessions, so that no epoch is issued twice.
+    Durable: the lease is as durable as the sessions of the store, so that no epoch is issued twice.
     """
     content = msgspec.json.encode(held)
     folder.replace("leases", stream, content, is_synced=folder.is_synced)
@@ -133,7 +133,7 @@ def partial_of(folder: Folder, stream: StreamId, turn: int | None) -> tuple[int,
 def put_blob(folder: Folder, content: bytes) -> None:
     """Store `content` under its hash, unless a content with this hash is already stored.
 
-    Durable: with the durability of the store's sessions.
+    Durable: the content is as durable as the sessions of the store.
     """
     digest = blob_hash(content)
     path = _blob_path(folder, digest)

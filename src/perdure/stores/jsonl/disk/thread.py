@@ -1,7 +1,7 @@
 """The only thread of a handle that accesses the folder.
 
-While a call waits for a lock of another process, the thread runs other calls. The waiting call is
-retried until it times out.
+While a call waits for a lock of another process, the thread runs other calls. A call that waits for
+a lock is retried until it times out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Read the sessions of a folder as stored segments, and store received segments.
 
-Lines of a tool have no salts, so another store cannot store them under the same hashes. This module
-returns these lines unchanged, and ``stores.copy`` gives them new hashes.
+Lines that another program wrote have no salts, so another store cannot store them under the same
+hashes. This module returns lines without salts unchanged, and ``stores.copy`` gives them new
+hashes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Find and remove unreferenced contents of a folder.
 
 A process that writes lines with references to contents holds a shared lock on the contents. The
-process acquires the lock before it checks that the content exists, and releases the lock after
-writing the lines. A vacuum acquires the lock exclusively and scans every file again that changed
-since the first scan. So the contents of a session exist afterwards, whether the write or the vacuum
-comes first. If a session cannot be read completely, its references are unknown and no content is
-removed.
+writing process acquires the shared lock before it checks that a content exists, and releases the
+lock after writing the lines. A vacuum acquires the lock exclusively and scans every file again that
+changed since the first scan. So the contents that a write references exist after the write and a
+vacuum, in either order. If a session cannot be read completely, its references are unknown and no
+content is removed.
 """
 
 from __future__ import annotations

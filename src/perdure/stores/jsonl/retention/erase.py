@@ -2,8 +2,8 @@
 
 The plan is first written to ``.perdure/erasures``; after a kill, the next process that opens the
 folder continues the erasure. Texts are removed from the search index before their file is deleted.
-The plan then becomes the certificate. The feed keeps the positions of the entries, so that no
-position is reused.
+When the erasure is complete, its plan becomes the certificate. The feed keeps the positions of the
+entries, so that no position is reused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Retention and quotas of a folder: stored in small files next to the session files.
 
-With a quota, every commit counts the namespace's files under a lock, so lines of a tool or of a
-killed process are included. Without a quota, a commit only checks whether a quota exists. An
-idempotency key stays in its session file; the time before which keys are forgotten is stored
-separately.
+With a quota, every commit counts the usage in the namespace's files, under a lock. So lines that
+another program or a killed process wrote are counted too. Without a quota, a commit only checks
+whether a quota exists. An idempotency key stays in its session file; the time before which keys are
+forgotten is stored separately.
 """
 
 from __future__ import annotations

@@ -142,8 +142,8 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
 class Place(msgspec.Struct, array_like=True, frozen=True):
     """The location of a text: its session's number, its seq, and its line, as in ``rows.Row``.
 
-    `target` is the seq of an entry: the text is on a branch if this entry is on the branch. It can
-    also be `EVERYWHERE` or `NOWHERE`. Units: bytes, Unix milliseconds.
+    `target` is the seq of an entry: the text is on a branch if this entry is on the branch.
+    `target` can also be `EVERYWHERE` or `NOWHERE`. Units: bytes, Unix milliseconds.
     """
 
     session: int
@@ -161,10 +161,10 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Catalogue:
-    """The state of the index: the index mark, the feed mark, and the indexed files.
+    """The state of the index: how far the log and the feed were read, and the indexed files.
 
-    Every entry up to `position` is indexed, and no entry will be added before `position`, which is
-    0 if unknown.
+    Every entry up to `position` is indexed, and no entry will be added before `position`. A
+    `position` of 0 means that it is unknown.
     """
 
     def __init__(

@@ -86,7 +86,7 @@ class _Connection(Configurable, Protocol):
 
 
 class IndexTables:
-    """The tables of an open index: ``SqlRows``.
+    """The tables of an open index file, with the methods of ``SqlRows``.
 
     `cache` contains the texts for recalls. `added` are sessions whose texts the last recall added
     to `cache` before they were indexed.
@@ -206,7 +206,7 @@ class IndexFile:
     def remove(self) -> None:
         """Remove the file under the lock, whatever its content.
 
-        Durable: like the store's sessions. Raises: StoreReadOnly, StoreUnavailable.
+        Durable: as durable as the store's sessions. Raises: StoreReadOnly, StoreUnavailable.
         """
         self.close()
         # The file first: without it, SQLite never reads its logs.

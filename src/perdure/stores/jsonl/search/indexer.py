@@ -151,7 +151,10 @@ class Index:
 
 
 def _remove_texts(tables: IndexTables, catalogue: Catalogue, numbers: Collection[int]) -> None:
-    """Remove the sessions with these numbers. Raises: IndexUnusable if a part is damaged."""
+    """Remove the sessions with these numbers.
+
+    Raises: IndexUnusable if a part of the index is damaged.
+    """
     run_now(indexer.forget(SqliteWriter(tables, INDEXED), positions_of(tables, numbers)))
     if catalogue.mark.entry and not stored_mark(tables, INDEXED).entry:
         raise IndexUnusable("a part of it cannot be read")
@@ -169,7 +172,8 @@ def _nothing() -> None:
 class Step:
     """The next change of the index: call `read`, `build`, `put`.
 
-    With `loose`, `read` yields nothing.
+    With `loose`, the step only combines indexed texts into an index part, and `read` yields
+    nothing.
 
     `read` is done when its iterator ends; `build` may run on another thread.
     """
@@ -276,7 +280,7 @@ class Step:
         return log if is_same or isinstance(log, Tail) else None
 
     def _take_rows(self, stale: StaleSession, log: Log, first: int, upto: int) -> int:
-        """Add the entries from `first` on; return the first entry that no longer fits."""
+        """Add entries from `first` to before `upto` that fit; return the first one not added."""
         for found in found_in(log, range(first, upto), stale.places):
             assert found.entry is not None, "only titles have none"
             place = place_in(log, found.entry.seq, stale.known.number)
@@ -289,9 +293,9 @@ class Step:
         return upto
 
     def _take(self, found: Found) -> bool:
-        """Add a text; return False if it no longer fits into the part.
+        """Add a text to the index part that is built; return False if there is no room for it.
 
-        A text that is larger than a part is added alone.
+        A text that is larger than an index part becomes the only text of its part.
         """
         text = text_of(found)
         if self._texts and self._words + len(text.words) > MOST_WORDS:

@@ -2,7 +2,8 @@
 
 A text has the position of its entry in the folder's feed; the title of a session has the negative
 number of the session. Progress is recorded for each file, because other programs append lines and
-rewrite files. Whether the index is behind depends on the result of `FolderScan`, not on the mark.
+rewrite files. `FolderScan` finds out whether the index lacks entries; the stored index mark does
+not show this.
 """
 
 from __future__ import annotations
@@ -50,11 +51,12 @@ class Untrue(Exception):
 
 
 class FolderLog:
-    """`IndexedLog` of a folder, at the moment of `scanned`.
+    """`IndexedLog` of a folder in the state that `scanned` describes.
 
     `catalogue` is the state of the index in `tables`. With `sought`, a text that the index found
     must match the query when it is read from the file.
-    Raises: Untrue if the text does not match; StoreUnavailable.
+    Raises: Untrue if a text that the index found does not match the query. Reading raises
+    StoreUnavailable if a file cannot be read.
     """
 
     def __init__(

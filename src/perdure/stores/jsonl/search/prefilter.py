@@ -4,9 +4,10 @@ Most lines of a folder contain no word of a query, and a search in the bytes of 
 Invariant: if `PrefilterMatch.take` returns False, no entry in the bytes matches. A result True may
 be wrong: the bytes of a word may be in a key, or in another word.
 
-JSON escapes no letter and no digit, so a line contains most words unchanged. The exceptions are
-letter case, characters that are compared as others (``words``), escaped code points, numbers (found
-in Python's notation), bodies in base64, and words that perdure adds to a record.
+JSON escapes no letter and no digit, so a line contains most words unchanged. A line may lack a word
+that its entry contains in these cases: another letter case, characters that are compared as others
+(``words``), escaped code points, numbers (found in Python's notation), bodies in base64, and words
+that perdure adds to a record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Differences between the files of a folder and its index.
 
 An unchanged file is not opened. A file that grew is read from its former end, if perdure appended.
-Otherwise perdure indexes the file again, to check whether entries moved. The indexed entries of a
-removed or rewritten file are `stale`: no search may find them.
+If another program changed a file, perdure indexes the file again to check whether entries moved.
+The indexed entries of a removed or rewritten file are `stale`: no search may find them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from perdure.stores.jsonl.session_index import FileState, SessionIndex
 class StaleSession(msgspec.Struct):
     """A session with entries that are not indexed: from seq ``known.count`` to before `end`.
 
-    `log` is set if the comparison had to open it.
+    `log` is set if the comparison with the index had to open the session's log.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class StaleSession(msgspec.Struct):
 
 
 class FolderScan(msgspec.Struct):
-    """The searchable sessions, and files without a session (`others`).
+    """The result of a scan: the searchable sessions, and the files without a session (`others`).
 
     `behind` are the sessions with entries that are not indexed. `stale` are the numbers of sessions
     that are indexed but no longer in the folder. No entry will be added at or before `position`. If
@@ -75,12 +75,15 @@ class FolderScan(msgspec.Struct):
         return sum(each.end - each.known.count for each in self.behind) + len(self.behind)
 
     def is_due(self, loose: int) -> bool:
-        """Return whether a search must update the index first; `loose` counts its loose texts."""
+        """Return whether a search must update the index first.
+
+        `loose` is the number of indexed texts that are not yet in a part of the index.
+        """
         return bool(self.stale) or is_due(self.count, loose)
 
 
 def scan_folder(sessions: SessionIndex, feed: Feed, catalogue: Catalogue) -> FolderScan:
-    """Compare the folder with `catalogue`. Gives positions to entries without one.
+    """Compare the folder with `catalogue`. Entries that have no position in the feed get one.
 
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.
     """

@@ -155,7 +155,7 @@ class Searches:
     async def _lock(self) -> int | None:
         """Return the acquired lock; None if another process holds it.
 
-        A cancelled call releases it.
+        If the call is cancelled, the lock is released.
         """
         trying = asyncio.ensure_future(self._run(self._try_lock))
         try:

@@ -3,8 +3,8 @@
 The search starts at the newest entries and stops when it has enough matches for the ranking. The
 search first checks the bytes of each session (``prefilter``). If the bytes contain all words of the
 query, it indexes the file and decodes the lines that may match (docs/jsonl.md). The search works in
-steps, so that the handle's thread can write in between. The search holds in memory the candidates,
-one piece of a file or one step, and the index of one more session.
+steps, so that the handle's thread can write in between. In memory, the search has only the
+candidates, one piece of a file or the entries of one step, and the index of one other session.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Search:
             yield len(seqs) * _ROW_COST + len(entries) * _ENTRY_COST
 
     def _forget(self, stream: StreamId) -> None:
-        """Forget matches of a rewritten file, or of one where a commit moved lines of the tool."""
+        """Forget matches in a rewritten file, or where a commit moved another program's lines."""
         self._fits = [fit for fit in self._fits if fit[0].stream != stream]
 
     def _is_asked_for(self, row: Row) -> bool:

@@ -1,9 +1,9 @@
 """`LimitService`: all workers of a database share its rows; times come from the server's clock.
 
 Each statement that locks rows of other workers is sent alone, in a message of a few hundred bytes,
-which libpq sends at once. So a process that is stopped halfway never keeps such a lock. The message
-that changes the slots of a worker grows with the number of slots, and locks only rows of that
-worker.
+which libpq sends at once. So a process that is stopped while it sends a statement never keeps a
+lock on the rows of other workers. The message that changes the slots of a worker grows with the
+number of slots, and locks only rows of that worker.
 """
 
 from __future__ import annotations

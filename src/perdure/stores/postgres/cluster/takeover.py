@@ -1,10 +1,11 @@
 """Take over from dead workers: fence their sessions, and queue their work again.
 
-Both changes are in one transaction, so a worker that dies in between leaves no partial change. No
-step waits for a lock, because a worker that was stopped inside a commit holds the row of its
-session. If the server waits for the stopped worker's next message, perdure ends that connection,
-even if it belongs to a pooler. The server applies no time limit between the messages of a pipeline.
-A session whose row is still locked is left for the next try, and does not delay other sessions.
+Fencing the sessions and queueing their work are one transaction, so a worker that dies in between
+leaves no partial change. No step waits for a lock, because a worker that was stopped inside a
+commit holds the row of its session. If the server waits for the stopped worker's next message,
+perdure ends that connection, even if it belongs to a pooler. The server applies no time limit
+between the messages of a pipeline. A session whose row is still locked is left for the next try,
+and does not delay other sessions.
 """
 
 from __future__ import annotations

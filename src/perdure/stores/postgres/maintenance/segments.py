@@ -1,7 +1,7 @@
 """Read the streams of a database as stored segments, and store received segments.
 
-Received entries get their places in runs and on branches like appended entries. Received entries
-keep their salts, digests and hashes.
+For received entries, perdure computes the place on the branch in the same way as for appended
+entries. Received entries keep their salts, digests and hashes.
 """
 
 from __future__ import annotations
@@ -188,7 +188,8 @@ async def _stream(
 ) -> Stream:
     """Return the stream of `header`, locked; create it if it is missing and `is_new`.
 
-    Raises: SessionNotFound; for a fork also the errors of its creation.
+    Raises: SessionNotFound if the stream is missing, unless `is_new`. The call also raises the
+    errors of `copy_in` for a new stream.
     """
     await run_statements(db, namespace, [Statement(LOCK, (namespace, [header.id]))])
     try:

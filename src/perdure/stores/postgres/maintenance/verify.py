@@ -227,7 +227,7 @@ class _Check:
     def try_check(self, look: Callable[[], Iterable[Problem]], failed: str) -> list[Problem]:
         """Return the problems that `look` finds; stop at a server error caused by a damaged row.
 
-        Such an error is reported as a problem.
+        A server error caused by a damaged row is reported as a problem.
         Raises: psycopg.Error if the server itself fails.
         """
         found: list[Problem] = []

@@ -1,9 +1,9 @@
 """Remove unreferenced contents while other processes write.
 
 First a reader scans the namespace for names of contents, up to the position before which no new
-commit can appear. Then the remaining contents are removed, after a scan of the newer entries under
-a lock that blocks new contents. A commit that references a removed content again also stores that
-content again.
+commit can appear. Then a lock blocks new contents, the newer entries are scanned, and the contents
+that are still unreferenced are removed. A commit that references a removed content again also
+stores that content again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ async def remove_unreferenced_of(db: Connected, namespace: str, names: set[str])
 async def _find_unreferenced(
     db: Connected, ns: str, names: set[str] | None
 ) -> tuple[int, list[str]]:
-    """Return a position, and the contents (of `names`) that no entry up to it references."""
+    """Return a position, and the contents that no entry up to that position references.
+
+    With `names`, only the contents with these names are checked.
+    """
     _, ((upto,),) = await run_statements(db, ns, [Statement(_SETTLE), Statement(_HORIZON)])
     values = (ns, names is None, Texts(sorted(names or ())), *_between(ns, 0, upto))
     (rows,) = await run_statements(db, ns, [Statement(_UNNAMED, values)])

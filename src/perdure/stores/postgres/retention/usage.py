@@ -115,17 +115,25 @@ async def namespace_totals(db: Database) -> NamespaceTotals:
 
 
 def asking_held(namespace: str, upto: int = _LAST) -> Statement:
-    """Query the generation, the position, the later rows, and the fields of `NamespaceTotals`."""
+    """Return the query for the usage of the namespace: the stored counts plus all later entries.
+
+    The result has the generation, the position of the stored counts, the number of later rows, and
+    the fields of `NamespaceTotals`.
+    """
     return Statement(_HELD, (namespace, *(namespace, upto) * 3))
 
 
 def asking_kept(namespace: str) -> Statement:
-    """Query the generation, the position, and the stored fields of `NamespaceTotals`."""
+    """Return the query for the stored usage of the namespace, without later entries.
+
+    The result has the generation, the position of the stored counts, and the fields of
+    `NamespaceTotals`.
+    """
     return Statement(_KEPT, (namespace,))
 
 
 def asking_counted(namespace: str, upto: int) -> Statement:
-    """Query the same as `asking_held`, with all counts computed from the log."""
+    """Return a query like `asking_held` that computes all counts from the log."""
     return Statement(_COUNTED, (namespace, upto) * 3)
 
 

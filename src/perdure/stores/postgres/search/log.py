@@ -1,8 +1,9 @@
 """The log of a namespace of a database, as the search index reads it.
 
-A text has the position of its entry. The position of a stream's initial title is the negative of
-the position at which the stream was created. The log is read up to the horizon
-(``perdure.settle``): no commit in progress can add an entry before the horizon.
+In the index, the position of a text is the position of its entry in the log. The position of a
+stream's initial title is the negative of the position at which the stream was created. The log is
+read up to the horizon (``perdure.settle``): no commit in progress can add an entry before the
+horizon.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ class PostgresLog:
     async def _found(self, rows: Sequence[Row]) -> Sequence[Found]:
         """Return the searchable texts in `rows`.
 
-        Runs on a thread, because a row may be very long.
+        The rows are decoded on a separate thread, because a row may be very long.
         """
         return await self.compute(lambda: _found_in(rows)) if rows else []
 

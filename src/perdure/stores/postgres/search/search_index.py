@@ -1,7 +1,8 @@
 """The search index of a PostgreSQL database; each operation runs over one connection.
 
-An index step locks the index mark, which no writer needs, from the start of reading until the
-commit. So other indexing processes and erasures of the namespace wait. A search reads one snapshot.
+An index step locks the row of the index mark from the start of reading until the commit; writers of
+sessions do not need this row. So other processes that index the namespace or erase from it wait
+until the step is committed. A search reads one snapshot.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ async def _one_moment(db: Database) -> AsyncGenerator[Connected]:
 async def _locked(db: Database) -> AsyncGenerator[Connected]:
     """Open a transaction that blocks other changes of the index.
 
-    Its commit does not wait for the disk.
+    The commit of the transaction does not wait for the disk.
     """
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
@@ -160,7 +161,7 @@ def _log(connected: Connected, db: Database) -> PostgresLog:
 
 
 async def index(db: Database, on_progress: OnProgress | None = None) -> None:
-    """Index the entries after the mark, unless they are so few that a search should scan them."""
+    """Index the entries not yet indexed, unless they are so few that a search should scan them."""
     upto = await _progress(db)
     if upto.is_due:
         await _index_upto(db, upto, on_progress)
@@ -221,7 +222,7 @@ class _BlockingLog(PostgresLog):
 def index_problems(
     streamed: Callable[[Statement], Iterator[Row]], namespace: str, steps: Steps
 ) -> list[Problem]:
-    """Return every difference between the index and the log up to its mark."""
+    """Return every difference between the index and the indexed part of the log."""
 
     async def ask(statements: Sequence[Statement]) -> list[list[Row]]:
         return [list(streamed(statement)) for statement in statements]

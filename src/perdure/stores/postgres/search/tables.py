@@ -1,5 +1,7 @@
-"""The tables of a namespace's index in a database: loose texts, parts, their pages, and the mark.
+"""The tables of a namespace's search index in a PostgreSQL database.
 
+The tables contain the index parts with their pages, the texts that are not yet in a part, and the
+index mark.
 ``stores/postgres/migrations`` documents the columns.
 """
 
@@ -311,7 +313,7 @@ def locking_mark(namespace: str) -> list[Statement]:
 
 
 def mark_in(rows: Sequence[Row]) -> Mark:
-    """Return the mark in the result of `MARK`; version 0 if no entry was indexed."""
+    """Return the index mark in the result of `MARK`; its version is 0 if no entry was indexed."""
     return Mark(*rows[0]) if rows else Mark()
 
 

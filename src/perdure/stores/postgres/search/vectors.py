@@ -1,6 +1,7 @@
 """The vectors of a namespace in a database: as bytes, or in pgvector's type if it is installed.
 
-``stores/postgres/migrations`` documents the columns. The migration chooses the type of a vector.
+``stores/postgres/migrations`` documents the columns. The schema migration chooses the column type
+of the vectors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Verify the derived data of a namespace: counts, open entries, and the indexes of lists.
 
-All of this data can be computed from the log, but a received file may contain wrong data.
+Counts, open entries and list indexes can be computed from the log, but a received file may contain
+wrong ones.
 """
 
 from __future__ import annotations

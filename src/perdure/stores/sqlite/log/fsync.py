@@ -1,11 +1,12 @@
 """The ``fsync`` of the write-ahead log, which happens after the file is unlocked.
 
 A commit is written at ``synchronous = NORMAL``, so a power cut leaves no partial commit: the
-remaining log is always a prefix of the log. For durability "full", the log is then synced through
-the file that SQLite itself has open. Several processes sync concurrently, and no process waits for
-another process's disk write while it holds the lock. Data that is read before the sync could still
-be lost in a power cut. So no call returns the data of a commit, of any process, before a sync that
-covers this commit. After a failed sync no call returns until the log has restarted.
+remaining log is always a prefix of the log. For durability "full", the write-ahead log is synced
+after the commit, through the file that SQLite itself has open. Several processes can sync
+concurrently. The write lock is released before a sync, so no process waits for another process's
+disk write. Data that is read before the sync could still be lost in a power cut. So no call returns
+the data of a commit, of any process, before a sync that covers this commit. After a failed sync no
+call returns until the log has restarted.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class LogDoubt:
 
 
 class LogSync:
-    """Syncs the write-ahead log that `db` has open; on one thread, while no statement runs."""
+    """Syncs the write-ahead log that `db` has open.
+
+    Only one thread may use it, and only while no statement runs.
+    """
 
     def __init__(self, db: LogConnection, doubt: LogDoubt) -> None:
         self._db = db

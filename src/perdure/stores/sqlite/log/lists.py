@@ -2,7 +2,8 @@
 
 A list with a query or an id prefix is read in rounds. Each round reads the sessions whose name or
 id may match, if there are only a few; otherwise it reads more of the newest sessions. So a list
-costs only as much as the cheaper of these two reads.
+with a query costs only as much as the cheaper way: reading all possible matches, or reading the
+newest sessions.
 """
 
 from __future__ import annotations
@@ -134,8 +135,8 @@ def _few(
 ) -> list[Row] | None:
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
-    Newest activity first. Returns None if the indexes contain more than `most` sessions of both
-    kinds.
+    Newest activity first. Returns None if the indexes contain more than `most` sessions with the id
+    prefix and more than `most` with the name parts.
     """
     number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
     streams = _prefixed(tables, number, prefix, most) if prefix else None
@@ -154,7 +155,7 @@ def _prefixed(tables: Tables, namespace: int, prefix: str, most: int) -> set[int
 
 
 def _named(tables: Tables, namespace: int, parts: Sequence[bytes], most: int) -> set[int] | None:
-    """Return the streams with the rarest of `parts`; None if there are more than `most`."""
+    """Return the streams whose names may contain the rarest of `parts`; None if over `most`."""
     long = list(tables.rows(_WITH_LONG_NAME, namespace, LONG_NAME, most + 1))
     fewest: list[Row] | None = None
     for part in reversed(parts):  # names differ more at their ends than at their beginnings

@@ -2,8 +2,8 @@
 
 First a reader scans the whole namespace for content names. Then the writer deletes, in batches, the
 contents that the scan did not find, and checks the new entries before each batch. A commit that
-references a content again also stores it again, so the content exists afterwards, whichever comes
-first.
+references a deleted content also stores the content again. So the content exists after a commit and
+a vacuum, in either order.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def find_unreferenced(
 ) -> UnreferencedContents:
     """Return the contents that `remove` may delete, among all or those in `among`.
 
-    Reads every body of the namespace if there are any contents to check.
+    The search for references reads every body of the namespace, unless there are no contents to
+    check.
     """
     number = int(tables.value("SELECT no FROM namespace WHERE name = ?", namespace) or 0)
     rows = tables.rows("SELECT no, digest, size FROM blob WHERE namespace = ?", number)

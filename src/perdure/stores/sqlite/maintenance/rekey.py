@@ -4,9 +4,10 @@ The copy is written in the store's folder, checked and synced, and then renamed 
 After a kill at any moment the store is complete, under the old key or the new one. Opening the
 store removes a leftover encrypted copy; a plain-text copy is removed immediately (`rekey_copy`).
 Meanwhile this process locks the store exclusively: it leaves write-ahead mode, which succeeds only
-if there are no other connections, and keeps the lock. A process that waited for that lock then
-finds that its open file is unlinked and has no write-ahead log. SQLite refuses to write to such an
-unlinked file, and `connections.connection` detects the case.
+if there are no other connections, and keeps the lock. A process that waited for the exclusive lock
+of the rekey then finds that its open file is unlinked and has no write-ahead log. SQLite refuses to
+write to an unlinked file without its log, and `connections.connection` detects that the file was
+replaced.
 """
 
 from __future__ import annotations
@@ -58,9 +59,10 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
 
     Durable: the change is durable when the call returns; until then the old key opens the store.
     Blocks.
-    Raises: as ``SqliteStore.open``; StoreInUse while any other connection has the store open;
-    StoreFull if there is no room for a copy. After any error the store is complete. The store then
-    has the old key, except if the disk failed in the very last step.
+    Raises: StoreInUse while any other connection has the store open. The call raises StoreFull if
+    the disk has no room for a copy. The call also raises the errors of ``SqliteStore.open``. After
+    any error the store is complete. After an error, the store still has the old key, except if the
+    disk failed in the very last step.
     """
     site = locate_site(path.resolve(), key=key)
     if not site.is_writable:
@@ -114,9 +116,9 @@ def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) 
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
     """Check that the copy opens with the new key, is sound, and has the store's number of rows.
 
-    The check also creates the copy's write-ahead log. Creating the log later would need a journal;
-    a process that has the old file open would mistake this journal for its own crash journal and
-    delete it.
+    The check also creates the copy's write-ahead log. If the log were created later, SQLite would
+    need a journal, which a process with the old file open would mistake for its own crash journal
+    and delete.
     """
     site = Site(copy, (0, 0), is_writable=True, key=new_key)
     copied = bare_connection(site, b"")

@@ -80,11 +80,12 @@ def repair(
 ) -> RepairReport:
     """Repair the store at `path`, in place or into the new file `to`. Blocks.
 
-    `at` is the time recorded in the log. A store without a fault stays unchanged.
-    Reports the progress of each step to `told`: check, salvage, final check.
+    `at` is the time recorded in the log. A store without a fault stays unchanged. Reports the
+    progress of each step to `told`: check, salvage, final check.
     Durable: on return. Memory: needs as much memory as the size of the store's content.
-    Raises: NotAStore, KeyMissing, KeyWrong; StoreInUse; StoreExists for `to`; StoreTooNew,
-    StoreTooOld.
+    Raises: StoreExists if the new file `to` exists, and StoreInUse if the store is in use. The call
+    raises NotAStore, KeyMissing, KeyWrong, StoreTooNew or StoreTooOld if the store cannot be
+    repaired.
     """
     path = path.resolve()
     if not path.is_file():
@@ -142,7 +143,7 @@ def _folder(work: Path) -> Generator[None]:
 def _hold_store(path: Path, key: StoreKey | None) -> Generator[None]:
     """Lock the store against writes, if SQLite can still open it.
 
-    Changes nothing; the store's write-ahead log is not replayed.
+    The lock changes nothing in the store: SQLite does not replay the write-ahead log.
     """
     db = _open_damaged(path, key)
     try:

@@ -65,7 +65,7 @@ class Salvage:
     def is_empty(self) -> bool:
         """Whether no row was read.
 
-        In an encrypted store this means that the key is wrong, or that all pages are damaged.
+        If no row of an encrypted store was read, the key is wrong or all pages are damaged.
         """
         found = (self.names, self.streams, self.births, self.entries, self.commits, self.contents)
         return not any(found)
@@ -194,7 +194,8 @@ def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
 def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
     """Write a first page to an encrypted copy; any page fits, because each is encrypted separately.
 
-    The page states a page count that is at least that of the copy, and two tables, for `_slots`.
+    The page states at least the page count of the copy. The page also contains two tables, whose
+    schema rows `_slots` returns.
     """
     other = copy.parent / "other.db"
     other.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Read the streams of an SQLite file as stored segments, and store received segments.
 
-Received entries get their places in runs and on branches like appended entries. Received entries
-keep their salts, digests and hashes.
+For received entries, perdure computes the place on the branch in the same way as for appended
+entries. Received entries keep their salts, digests and hashes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Insert rows of the table ``entry``. A large body is written into its row afterwards.
+"""Insert rows of the table ``entry``.
 
-SQLite copies a value that is bound to a statement, copies it again into the row, and keeps the
-first copy with the statement. A body that is written into its row afterwards needs neither of these
-copies.
+A large body is written into its row after the row was inserted. SQLite copies a value that is bound
+to a statement, copies it again into the row, and keeps the first copy with the statement. Writing a
+large body into its row after the insert avoids both copies that SQLite makes of a bound value.
 """
 
 from __future__ import annotations

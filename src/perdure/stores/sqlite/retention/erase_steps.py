@@ -1,8 +1,8 @@
 """Later steps of an erasure, each a small transaction; a kill can interrupt the erasure.
 
 The table ``erasing`` is the work list. A step does part of the work and removes this part from the
-list in the same transaction. So a process that resumes after a kill does only the remaining work
-and counts nothing twice.
+list in the same transaction. So a process that resumes an erasure after a kill does only the
+remaining work and counts nothing twice.
 """
 
 from __future__ import annotations

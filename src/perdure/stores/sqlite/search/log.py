@@ -1,7 +1,7 @@
 """The log of a namespace of an SQLite file, as the search index reads it.
 
-A text has the position of its entry. The position of a stream's initial title is the negative of
-the stream's number.
+In the index, the position of a text is the position of its entry in the log. The position of a
+stream's initial title is the negative of the stream's number.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class SqliteLog:
                 yield found
 
     def _some_streams(self, after: int, newest: int) -> int:
-        """Return the last number of the next `BATCH_ROWS` streams; `newest` if there are fewer."""
+        """Return the last number of the next `BATCH_ROWS` streams, or `newest` if fewer remain."""
         row = self._tables.row(_STREAM_FAR, self._namespace, after, sizes.BATCH_ROWS - 1)
         return max(after, newest if row is None else int(row[0]))
 

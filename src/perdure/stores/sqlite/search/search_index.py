@@ -100,7 +100,7 @@ async def drop_vectors(database: Database, name: str, model: VectorModel) -> Non
 
 
 async def index(database: Database, name: str, on_progress: OnProgress | None = None) -> None:
-    """Index the entries after the mark, unless they are so few that a search should scan them."""
+    """Index the entries not yet indexed, unless they are so few that a search should scan them."""
     namespace = await _number(database, name)
     if namespace is not None:
         upto = await _progress(database, namespace)
@@ -178,7 +178,7 @@ def forget(tables: Tables, namespace: int, positions: Sequence[int]) -> int:
 
 
 def index_problems(tables: Tables, namespace: str, steps: Steps) -> list[Problem]:
-    """Return every difference between the index and the log up to its mark."""
+    """Return every difference between the index and the indexed part of the log."""
     try:
         number = namespace_number(tables, namespace)
         if number is None:
