@@ -48,7 +48,8 @@ async def free_flow_ids(
     `sessions` are the ids that the new flow needs in addition to its own id.
     Shape: the lease epoch of each erased stream; None if one of the ids belongs to an erased
     session and must not be reused.
-    Raises: SessionExists if one of these ids cannot be used. In this case, no id is freed.
+    Raises: SessionExists if one of these ids cannot be used. If SessionExists is raised, no id is
+    freed.
     """
     erased: list[StreamId] = []
     needed = {*sessions, *await _erased_sessions(backend, flow)}
@@ -69,7 +70,7 @@ async def free_flow_ids(
 async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamId]:
     """Return the erased sessions of the roles and selectors of `flow`.
 
-    ``flow__x`` may be another flow.
+    An id that begins with the flow's id, such as ``flow__x``, may belong to another flow.
     """
     erasures = await backend.retention.erasures()
     whole = {each.session for done in erasures for each in done.sessions}
@@ -122,7 +123,11 @@ async def erase_session(
     by: str | None,
     expected_head: int | None = None,
 ) -> Certificate:
-    """Erase one session. Raises: the errors of ``RetentionService.erase``; Unsupported."""
+    """Erase one session.
+
+    Raises: the errors of ``RetentionService.erase``, such as SessionHasForks; Unsupported if the
+    store cannot erase.
+    """
     amount("expected_head", expected_head, least=EMPTY)
     asked = _request(outside, "session", session, by)
     asked = msgspec.structs.replace(asked, forks=forks, expected_head=expected_head)
@@ -138,7 +143,11 @@ async def erase_entries(
     forks: ForkPolicy,
     by: str | None,
 ) -> Certificate:
-    """Erase entries of `session`. Raises: the errors of ``RetentionService.erase``; Unsupported."""
+    """Erase entries of `session`.
+
+    Raises: the errors of ``RetentionService.erase``; Unsupported if the store cannot erase single
+    entries.
+    """
     for entry in entries:
         if entry_place(entry)[0] != session:
             reason = f"{entry} is shared with another session: erase it there"

@@ -1,9 +1,9 @@
 """Find the key of a store.
 
-The order is: the argument, then ``$PERDURE_KEY``, then the file ``$PERDURE_KEY_FILE``.
-If a configured key cannot be read, this is an error; the store is never opened without a key
-instead. The keyring of the operating system is used only
-for a store that turns out to be encrypted (`keyring_keys`). No error repeats a key.
+The key is the argument, or else comes from ``$PERDURE_KEY``, or else from the file
+``$PERDURE_KEY_FILE``. If a configured key cannot be read, this is an error; the store is never
+opened without a key instead. The keyring of the operating system is used only for a store that
+turns out to be encrypted (`keyring_keys`). No error repeats a key.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def configured_key(
 ) -> StoreKey | None:
     """Return the key `given`, or the key that the environment sets; None without either.
 
-    Raises: WrongArgument when `given` is not a key; KeyMissing when the key in the environment is
-    missing or invalid, or in a file that other users can read.
+    Raises: WrongArgument if `given` is not a key; KeyMissing if the key in the environment is
+    missing or invalid, or is in a file that other users can read.
     """
     if isinstance(given, StoreKey):
         return given

@@ -1,7 +1,7 @@
 """`perdure.open`: open the store at an address.
 
-A table maps the scheme of the address to the name of a backend. So a program loads only the backend
-that it uses, and this package imports no backend.
+A table maps the scheme of the address to the name of a backend. A program therefore loads only the
+backend that it uses, and this package imports no backend.
 """
 
 from __future__ import annotations
@@ -144,18 +144,19 @@ def open(
 
     ``async with perdure.open(…) as store`` closes the store at the end of the block; after ``store
     = await perdure.open(…)`` the program calls ``await store.close()``.
-    Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
-    ``postgresql://user@host/database``, ``routes:///file`` or ``memory:``; None is
-    ``$PERDURE_STORE``, or a file in the user data directory. `key` is 32 bytes or 64 hexadecimal
-    digits; without it `perdure.client.keys` searches for one. With `is_trusted` False, sessions and
-    flows keep their permissions and open turns only if this user's perdure wrote them (``perdure
-    store trust``); docs/guides/trust.md. A call waits at most `lock_timeout_s` for a lock that
-    another process has. After this time it raises StoreLocked, a StoreUnavailable that names the
-    other process. Units: seconds.
-    Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address; NotAStore,
-    StoreTooNew, StoreTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing, KeyWrong,
-    StoreNotEncrypted if the store cannot be opened (it is unchanged); Unsupported for a `key` if
-    the backend has no encryption; WrongArgument for an invalid key.
+    Shape: an address is ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
+    ``postgresql://user@host/database``, ``routes:///file`` or ``memory:``. Without an address,
+    perdure opens ``$PERDURE_STORE``, or a file in the user data directory. `key` is 32 bytes or 64
+    hexadecimal digits; without it `perdure.client.keys` searches for one. With `is_trusted` False,
+    sessions and flows keep their permissions and open turns only if this user's perdure wrote them.
+    docs/guides/trust.md explains how to trust a store (``perdure store trust``). A call waits at
+    most `lock_timeout_s` for a lock that another process has. After `lock_timeout_s`, the call
+    raises StoreLocked (a StoreUnavailable), which names the process that has the lock. Units:
+    seconds.
+    Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address;
+    WrongArgument for an invalid key; Unsupported for a `key` if the backend has no encryption. A
+    store that cannot be opened is not changed; the error is NotAStore, StoreTooNew, StoreTooOld,
+    StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing, KeyWrong or StoreNotEncrypted.
     """
 
     async def store() -> Store:

@@ -1,7 +1,8 @@
 """Unique names of processes, used to recognize the leases of dead processes.
 
 A name identifies a process by host, process namespace, pid and start time. If a process is on
-another machine, or this information is missing, its state is unknown: then its lease must expire.
+another machine, or a part of its name is missing, its state is unknown, and its lease must first
+expire.
 """
 
 from __future__ import annotations

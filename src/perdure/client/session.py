@@ -79,7 +79,7 @@ class Session:
     """A session: append entries, branch, label, fork and end it.
 
     A conversation entry appended during a turn is stored as a ``queued`` entry (`Entry.lane` is
-    then "side"). The message joins the conversation at the next step of the turn. Every read
+    then "side"). A queued message joins the conversation at the next step of the turn. Every read
     returns the current log, also for a draft.
     """
 
@@ -111,7 +111,7 @@ class Session:
 
     @property
     def head(self) -> int:
-        """The last seq that this handle read or appended, ignoring entries of turns; -1 before."""
+        """The last seq that this handle read or appended, except entries of turns; -1 if none."""
         return self._reader.state.head
 
     @property
@@ -141,9 +141,9 @@ class Session:
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """The copy of each entry of the origin, on the handle from `fork` in a store that copies.
+        """The copied entry for each entry of the origin, on a handle that `fork` returned.
 
-        The mapping is empty if a fork shares the entries of its origin under the same ids.
+        In a store whose forks share entries under the same ids, the mapping is empty.
         """
         return self._entry_ids
 
@@ -159,8 +159,8 @@ class Session:
         """Return the entries from the root to `leaf` (default: the session's leaf).
 
         `kind` selects entries of one kind, such as "message"; `last` selects the newest entries.
-        Raises: EntryNotFound; Erased without `leaf`; ValueError when `last` is negative or too
-        large for a store.
+        Raises: EntryNotFound; Erased if the session was erased and `leaf` is not given; ValueError
+        if `last` is negative or too large for a store.
         """
         return await self._reader.path(leaf, last, kind)
 
@@ -175,8 +175,8 @@ class Session:
     async def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
 
-        Shape: with `last`, the entries of `tree_entries(last)`; one without its parent is a root.
-        Raises: ValueError when `last` is negative or too large for a store.
+        Shape: with `last`, only the entries of `tree_entries(last)`; an entry whose parent is
+        missing is a root. Raises: ValueError when `last` is negative or too large for a store.
         """
         entries, labels = await self.tree_entries(last), await self.labels()
         with collector_paused():
@@ -193,7 +193,7 @@ class Session:
     async def messages(self, last: int | None = None) -> list[Message]:
         """Return the newest `last` messages of the branch (default: all), oldest first.
 
-        Raises: ValueError when `last` is negative or too large for a store; Erased.
+        Raises: Erased for an erased session; ValueError if `last` is negative or too large.
         """
         return await self._reader.messages(last)
 
@@ -226,11 +226,11 @@ class Session:
     def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events after seq `after` (default: after `head`), and continue with new ones.
 
-        Shape: durable events of all processes, without gap or repetition; live events, and
-        snapshots of open calls, of this process (on PostgreSQL: of all processes). Ends when the
-        store closes.
-        Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
-        ValueError) when `after` is past the newest seq: then it belongs to another log.
+        Shape: the watch yields the durable events of all processes, without gap or repetition. It
+        also yields live events and snapshots of open calls of this process; on PostgreSQL, of all
+        processes. The watch ends when the store closes. Raises: ValueError when `after` is less
+        than -1. The first step raises WrongArgument (a ValueError) if `after` is past the newest
+        seq, because `after` then belongs to another log.
         """
         amount("after", after, least=EMPTY)
         head = self.head
@@ -242,10 +242,10 @@ class Session:
         return await self._reader.labels()
 
     async def find(self, prefix: str) -> EntryId:
-        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id, a label or a prefix, in order.
+        """Resolve an id, seq, foreign id, label or beginning of an id, tried in this order.
 
-        Labels must be complete. All other calls require complete ids. Digits alone are a seq.
-        Raises: EntryNotFound, AmbiguousId.
+        A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
+        require complete ids. A text of digits only is a seq. Raises: EntryNotFound, AmbiguousId.
         """
         return await self._reader.find(prefix)
 
@@ -281,8 +281,8 @@ class Session:
     async def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
         """Return the entries that `compaction` (default: the current one) removed and retained.
 
-        Shape: None when no compaction is in effect.
-        Raises: EntryNotFound; InvalidEntry when the entry `compaction` is not a compaction.
+        Shape: None when no compaction is in effect. Raises: EntryNotFound if the entry does not
+        exist; InvalidEntry if it is not a compaction.
         """
         return await contexts.left_by(self._reader, compaction)
 
@@ -297,11 +297,11 @@ class Session:
     async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are stored beside the log; the entry contains a handle.
-        Durable: all or none, when this returns; a draft only with its first assistant message.
-        Shape: the entry of one item, or a list of entries for several, in the same order.
-        Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
-        `InputLimits.message_bytes`.
+        Media given as bytes are stored beside the log; the entry contains a handle. Durable: all
+        items are stored when this returns, or none; a draft only with its first assistant message.
+        Shape: the entry of one item, or a list of entries for several, in the same order. Raises:
+        EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a message
+        over `InputLimits.message_bytes`.
         """
         entries = await self._writer.append(items, AppendOptions(parent=parent))
         return entries[0] if len(entries) == 1 else entries
@@ -322,10 +322,10 @@ class Session:
         `contents` are the bytes of handles in `items`, stored beside the log. Contents that no
         handle refers to are rejected. `aliases` contains a name or None for each item; `entry`
         finds an entry by its alias. An alias that is already in use moves to the new entry. A
-        `Note` among the items is about the item before it; as the first item, about the session.
-        Durable: all items or none, when this returns. With `idempotency_key`, a repeated call
-        appends nothing and returns the first call's entries, with `Appended.is_replay`.
-        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; the errors of `append`.
+        `Note` among the items is about the item before it; a first `Note` is about the session.
+        Durable: on return, either all items are stored or none. With `idempotency_key`, a repeated
+        call appends nothing and returns the first call's entries, with `Appended.is_replay`.
+        Raises: HeadConflict, LeafConflict or IdempotencyMismatch; the errors of `append`.
         """
         options = AppendOptions(
             parent=parent,
@@ -339,8 +339,8 @@ class Session:
     async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
         """Add `note` about an entry, or about the session; `notes` lists them.
 
-        A note is a side entry: it never moves the leaf, and no context contains it.
-        Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
+        A note is a side entry: it never moves the leaf, and no context contains it. Durable:
+        everything is stored on return. Raises: EntryNotFound; WrongArgument if data is not JSON.
         """
         return await self._writer.add_note(note, about)
 
@@ -382,8 +382,8 @@ class Session:
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
         """Undo `compaction` (default: the one in effect): its entries return to the context.
 
-        Shape: None when the compaction was already undone.
-        Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
+        Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
+        not exist; InvalidEntry if there is no compaction to undo.
         """
         return await contexts.undo_compaction(self._writer, compaction)
 
@@ -392,9 +392,9 @@ class Session:
     ) -> Entry:
         """Answer a question of this session. The first answer counts; later answers are rejected.
 
-        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when the entry is not a
-        question of this session or `choice` is not offered; AlreadyAnswered after a different
-        answer; QuestionClosed once the question has expired or its turn has ended.
+        Durable: everything is stored on return. Raises: EntryNotFound; InvalidEntry when the entry
+        is not a question of this session or `choice` is not offered; AlreadyAnswered after a
+        different answer; QuestionClosed once the question has expired or its turn has ended.
         """
         return await answering.answer_in(self._writer, question, Answer(choice, by, note))
 
@@ -410,8 +410,9 @@ class Session:
 
         The inbox lists the question until it is answered or withdrawn; `answer_to` returns the
         answer. Without `choices`, the answer is a text. The inbox shows the arguments of the tool
-        `call` with secrets masked; on request all of them, if the entry `about` contains it.
-        Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
+        `call` with secrets masked; on request, it shows all if `about` contains the call. Durable:
+        everything is stored on return. Raises: EntryNotFound; WrongArgument for an invalid
+        question; FlowRefusal for a flow.
         """
         return await program_questions.ask(self._writer, text, choices, call, about)
 
@@ -419,23 +420,23 @@ class Session:
         """Return the answer to a question of `ask`.
 
         Shape: None while the question is open, after `withdraw`, and if the answer comes from an
-        import or an unknown store. Raises: EntryNotFound; InvalidEntry for another question.
+        import or an unknown store. Raises: EntryNotFound; InvalidEntry if not a question of `ask`.
         """
         return await program_questions.answer_to(self._writer, question)
 
     async def withdraw(self, question: EntryRef) -> Entry | None:
         """Remove a question of `ask` from the inbox; an answer to it then raises QuestionClosed.
 
-        Durable: when this returns. Shape: None if the question was answered or withdrawn before.
-        Raises: EntryNotFound; InvalidEntry for another question.
+        Durable: everything is stored on return. Shape: None if the question was answered or
+        withdrawn before. Raises: EntryNotFound; InvalidEntry if the entry is no question of `ask`.
         """
         return await program_questions.withdraw(self._writer, question)
 
     async def is_in_force(self, entry: EntryRef) -> bool:
         """Return whether `entry` is in force on this machine; other entries must only be displayed.
 
-        False for imported entries and, with ``is_trusted=False``, for all entries without a mark of
-        this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        Returns False for imported entries and, with ``is_trusted=False``, for all entries without a
+        mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
         """
         found = await self._reader.entry(entry)
         return await authority.is_in_force(self._writer.store, found)
@@ -451,13 +452,13 @@ class Session:
     ) -> Entry | None:
         """Continue the conversation from `entry` (None: from the beginning, before the root).
 
-        With `expected_leaf`, the leaf moves only if `expected_leaf` is still the leaf. The check is
-        part of the commit, so new entries of another writer are never abandoned. A repeated call
-        with the same `idempotency_key` moves nothing and returns the first call's entry.
-        Durable: even if no entry follows. Shape: None when `entry` is already the leaf.
-        Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
-        LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
-        not completed. A hook may add a summary of the abandoned branch instead.
+        With `expected_leaf`, the leaf moves only if `expected_leaf` is still the leaf. The commit
+        itself checks the leaf, so new entries of another writer are never abandoned. A repeated
+        call with the same `idempotency_key` moves nothing and returns the first call's entry.
+        Durable: the new leaf is stored, even if no entry follows. Shape: None when `entry` is
+        already the leaf. Raises: EntryNotFound; InvalidEntry if `entry` is a note; TurnOpen while a
+        turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a
+        flow that is not completed. A hook may add a summary of the abandoned branch.
         """
         return await branches.branch(self._writer, entry, None, expected_leaf, idempotency_key)
 
@@ -493,9 +494,9 @@ class Session:
         Nothing is copied, unless the store cannot share entries (`entry_ids` then contains the
         copies). A fork inherits the current labels, but not an open turn. With `cwd`, the agent of
         the fork works in that folder: its file tools, instructions and ``{{ctx.working_dir}}`` use
-        it. `metadata` is the fork's own; `subject` defaults to the subject of this session.
-        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
-        ConfigError when `cwd` is not a folder; WrongArgument as in `Store.create`; FlowRefusal.
+        it. `metadata` is the fork's own; `subject` defaults to the subject of this session. Raises:
+        EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a long title;
+        ConfigError if `cwd` is not a folder; WrongArgument as in `Store.create`; FlowRefusal.
         """
         writer = self._writer
         own = StreamHeader(
@@ -523,8 +524,7 @@ class Session:
         """Close the session; its next turn, or `reopen`, opens it again.
 
         The messages since its start, or since it was closed before, become an episode
-        (`Store.memory`) with the given `summary`.
-        Shape: None when the session was already closed.
+        (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
         """
@@ -536,9 +536,9 @@ class Session:
         """Close the open turn of a process that has died, without continuing the turn.
 
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
-        and questions are withdrawn. Shape: True if a turn was open.
-        Raises: LeaseHeld while that process is alive, or while its state is unknown and the lease
-        has not expired; FlowRefusal for the role of a flow that is not completed.
+        and questions are withdrawn. Shape: True if a turn was open. Raises: LeaseHeld while the
+        process of the turn is alive, or while its state is unknown and the lease has not expired;
+        FlowRefusal for the role of a flow that is not completed.
         """
         writer = self._writer
         await writer.require_no_role(await self._reader.look(), "abandon")
@@ -547,7 +547,7 @@ class Session:
         return was_open
 
     async def reopen(self) -> Entry | None:
-        """Open a closed or exported session again. Shape: None when it was open already."""
+        """Open a closed or exported session again. Shape: None if the session was already open."""
         if (await self._reader.look()).info.status == "active":
             return None
         return await self._writer.note(SessionReopened())
@@ -569,10 +569,10 @@ class Session:
         workflows contain one branch, the other formats all branches; `leaf` selects the branch that
         ends there, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
         both in the exported text. `dialect` is the dialect of a workflow. `Exported.warnings` lists
-        the data that the format cannot represent. A draft is stored first.
-        Durable: the file is complete when this returns. Only the owner of the file can read it.
-        Raises: PathExists, unless `replace` is given; FormatError for a path that cannot be
-        written; WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
+        the data that the format cannot represent. A draft is stored first. Durable: the file is
+        complete when this returns. Only the owner of the file can read it. Raises: PathExists,
+        unless `replace` is given; FormatError if the path cannot be written; WrongArgument for a
+        folder or a file of the store; EntryNotFound if `leaf` does not exist; Erased.
         """
         await self.flush()
         at = None if leaf is None else await self._reader.resolve(leaf)
@@ -593,10 +593,10 @@ class Session:
         by: str | None = None,
         expected_head: int | None = None,
     ) -> Certificate:
-        """Permanently delete the session; see `Store.erase`. This cannot be undone.
+        """Permanently delete the session; see `Store.erase`. The deletion cannot be undone.
 
         With `expected_head`, the session is deleted only if its head is still `expected_head`.
-        Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
+        Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound if this is a draft.
         """
         store, outside = self._writer.store, self._writer.outside
         return await erasing.erase_session(
@@ -614,11 +614,11 @@ class Session:
 
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
-        the entries. `forks` applies to entries that forks share: "refuse" raises an error, "keep"
-        retains them there, "erase" erases them there, too. This cannot be undone, and copies stay,
-        as after `erase`. Durable: as `Store.erase`, also `by`; see docs/guides/erasure.md.
-        Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is no
-        conversation entry, note or label; SessionHasForks; TurnOpen; Erased; Unsupported.
+        the erased entries. `forks` applies to entries that forks share: "refuse" raises an error,
+        "keep" retains them there, "erase" erases them there, too. The erasure cannot be undone, and
+        copies stay. Durable: all is erased on return. `by` names the requester
+        (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless each is a conversation
+        entry, note or label of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
         await self.flush()
         self._writer.require_session("erasing entries")

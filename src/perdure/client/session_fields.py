@@ -39,7 +39,7 @@ def require_text(name: str, text: str | None) -> None:
 def title_of(title: str | None) -> str | None:
     """Return `title` without space around it; None if the result is empty.
 
-    Raises: LimitExceeded; WrongArgument for a title with a NUL.
+    Raises: LimitExceeded if the title is too long; WrongArgument if it contains a NUL.
     """
     require_text("title", title)
     given = trim_title(title)

@@ -108,10 +108,10 @@ else:
 
 @takes_all_declared
 class Store:
-    """One namespace of a store. `perdure.open` makes it; its ``async with`` closes it.
+    """One namespace of a store, made by `perdure.open` and closed at the end of its ``async with``.
 
     Runtimes and tools use `backend`, `outside` and `bus`; programs do not need them. All sessions
-    opened here share `bus`: live events reach every watcher, on PostgreSQL of every process.
+    opened here share `bus`, so live events reach all watchers (on PostgreSQL, in every process).
     """
 
     def __init__(self, backend: SessionStore, outside: Outside, bus: LiveBus | None = None) -> None:
@@ -146,10 +146,10 @@ class Store:
 
         With `reuse_erased`, `id` can be the id of an erased session, unless a fork still shows
         entries of that session. The certificate of the erasure is not removed. `subject` names the
-        person that the session is about or with; `erase` can erase by subject.
-        Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; LimitExceeded for the title; WrongArgument for an invalid `id`, an
-        empty subject, text with a NUL, and metadata that is not JSON.
+        person that the session is about or with; `erase` can erase by subject. Durable: the session
+        is stored when this returns, unless `lazy` is set. Raises: SessionExists if `id` is used;
+        LimitExceeded for a long title; WrongArgument for an invalid `id`, an empty subject, text
+        with a NUL, and metadata that is not JSON.
         """
         folder = absolute(cwd)
         require_header(subject=subject, metadata=metadata, cwd=folder)
@@ -187,9 +187,9 @@ class Store:
     ) -> Session:
         """Return the session with the complete id `id`; create it if there is none.
 
-        The other arguments apply only to a new session. Two processes that call this at the same
-        time get the same session.
-        Raises: Erased; the errors of `create`.
+        All arguments except `id` apply only to a new session. Two processes that call this at the
+        same time get the same session. Raises: Erased if the session was erased; the errors of
+        `create`.
         """
         try:
             return await self.open(id)
@@ -209,9 +209,9 @@ class Store:
 
         A string is always an id; a `pathlib.Path` is always a file. The file belongs to a `jsonl:`
         store, or it was imported into this store (the session then contains what was imported). A
-        link to such a file opens its session, unless the link is in the folder of the store.
-        Raises: SessionNotFound (or its subclass NotImported), also for a missing file; Erased;
-        FormatError for an unreadable file.
+        link to a session file opens its session, unless the link is in the folder of the store.
+        Raises: SessionNotFound (or its subclass NotImported) if the session or file does not exist;
+        Erased if it was erased; FormatError if the file cannot be read.
         """
         if isinstance(session, Path):
             id = (await session_files.find_file(self.backend, session)).session
@@ -228,9 +228,9 @@ class Store:
     async def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
         """Return the id that equals `prefix`, or the only id that begins with `prefix`.
 
-        All other calls require complete ids. Sessions and flows are found; with `only`, only flows.
-        An erased session is found if no other id begins with `prefix`.
-        Raises: SessionNotFound (FlowNotFound is a subclass); AmbiguousId.
+        All other methods require complete ids. The call finds sessions and flows; with `only`, it
+        finds only flows. An erased session is found if no other id begins with `prefix`. Raises:
+        SessionNotFound (or FlowNotFound) if no id matches; AmbiguousId if several match.
         """
         if only == "flow":
             return await identifiers.find_flow(self.backend, prefix)
@@ -252,14 +252,14 @@ class Store:
         """Append to several sessions atomically, in one commit.
 
         Each write is a tuple of a session, items and options, named as in `Session.append_many`:
-        ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first.
-        Durable: all writes or none, when this returns. With `idempotency_key`, a repeated call
-        appends nothing and returns the first call's entries, with ``is_replay``.
-        Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
-        InvalidEntry for two writes to one session, and for an item that cannot be stored;
-        HeadConflict, LeafConflict, IdempotencyMismatch; EntryNotFound, WrongArgument,
-        LimitExceeded, Erased, QuotaExceeded; StoreUnavailable: the commit may have succeeded, so
-        repeat it with its `idempotency_key`.
+        ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first. Durable: when
+        this returns, either all writes are stored or none. With `idempotency_key`, a repeated call
+        appends nothing and returns the first call's entries, with ``is_replay``. Raises:
+        Unsupported for several sessions in a store of session files (see `capabilities`);
+        InvalidEntry for two writes to one session, or an item that cannot be stored. Also raises
+        HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound, WrongArgument,
+        LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit may have
+        succeeded, so repeat it with its `idempotency_key`.
         """
         written = [(each._writer, items, options) for each, items, options in writes]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of the handles
         return await commit_sessions(self.backend, self.outside, written, idempotency_key)
@@ -317,15 +317,14 @@ class Store:
     ) -> list[SessionInfo]:
         """List sessions, newest activity first. `query` must occur in a session's name or id.
 
-        Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `source` (imports of
-        one program, such as "claude-code"; "perdure": its own sessions), `status` and `id_prefix`.
-        `after`, a session of an earlier list or its `cursor`, continues that list. The status
-        "interrupted" selects sessions with an open turn that no process runs: its process died, or
-        it was suspended. This filter reads only sessions with an open turn. `subject`, `metadata`
-        and `source` have no index: the call reads sessions, newest first, until `limit` of them
-        match.
-        Raises: ValueError when `limit` is negative or too large for a store; WrongArgument for an
-        invalid `after`.
+        Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `status`,
+        `id_prefix` and `source` (imports of one program, such as "claude-code", or "perdure" for
+        its own sessions). `after`, a session of an earlier list or its `cursor`, continues that
+        list. The status "interrupted" selects sessions with an open turn that no process runs: its
+        process died, or it was suspended. With "interrupted", only sessions with an open turn are
+        read. `subject`, `metadata` and `source` have no index: the call reads sessions, newest
+        first, until `limit` of them match. Raises: ValueError when `limit` is negative or too large
+        for a store; WrongArgument for an invalid `after`.
         """
         amount("limit", limit)
         require_subject(subject)
@@ -359,14 +358,14 @@ class Store:
         limit: int = HITS,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Hit]:
-        """Search every branch of every session for `text`, best hit first; docs/guides/search.md.
+        """Search every branch of every session for `text`, best first (see docs/guides/search.md).
 
-        A hit must match every given filter: one of `roles`, one of `sessions` (complete ids) and
-        one of `tools`; its time is at or after `since` and before `until` (local time without a
-        zone); it is on the current branch of its session or not. An empty list as a filter matches
-        nothing. In a store without an index, `on_progress` gets (done, entries).
-        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
-        `limit` is negative or too large for a store.
+        A hit must match every given filter: one of `roles`, one of `sessions` (complete ids), one
+        of `tools`. Its time is at or after `since` and before `until` (local time without a zone).
+        With `on_branch`, it must be on the current branch of its session (True) or not (False). An
+        empty list as a filter matches nothing. In a store without an index, `on_progress` is called
+        with (entries searched, all entries). Raises: InvalidQuery; SearchIndexDamaged;
+        SessionNotFound; Unsupported; ValueError if `limit` is negative or too large for a store.
         """
         amount("limit", limit)
         query = SearchQuery(
@@ -395,10 +394,10 @@ class Store:
 
         Each file is imported separately: `ImportedFiles.errors` lists failures. If a file is
         imported again, only its new entries are added. An erased session stays erased; with
-        `again`, it is imported under a new id. New sessions get `subject`. `on_progress` gets
-        (file, bytes read), from any thread. docs/formats.md lists the content of each format.
-        Durable: every imported session, when this returns.
-        Raises: WrongArgument.
+        `again`, it is imported under a new id. New sessions get `subject`. `on_progress` is called
+        with (file, bytes read), from any thread. The guide docs/formats.md lists the content of
+        each format. Durable: every imported session is stored when this returns. Raises:
+        WrongArgument.
         """
         if isinstance(paths, str):  # a str is a sequence of str
             raise WrongArgument("import_files takes a list of paths", argument="paths")
@@ -437,7 +436,7 @@ class Store:
         )
 
     async def questions(self) -> list[OpenQuestion]:
-        """List the open questions of all sessions and flows, oldest first; `id` is the entry.
+        """List the open questions of all sessions and flows, oldest first; `id` is the entry's id.
 
         Questions from an import or an unknown store are not listed: nothing waits for them.
         """
@@ -455,11 +454,11 @@ class Store:
     ) -> Entry:
         """Answer the question with the complete id `question`, in any session or flow.
 
-        `answer` is one of its choices, or free text if it has none. The first answer counts.
-        Durable: when this returns. Raises: QuestionNotFound; AlreadyAnswered after a different
-        answer; QuestionClosed once it has expired or its turn has ended; FlowRefusal when a flow no
-        longer waits for it; InvalidEntry when it is not a question, or `answer` is not one of its
-        choices.
+        `answer` is one of the question's choices, or free text if there are no choices. The first
+        answer counts. Durable: everything is stored on return. Raises: QuestionNotFound;
+        AlreadyAnswered after a different answer; QuestionClosed if the question has expired or its
+        turn has ended; FlowRefusal if a flow no longer waits for the answer; InvalidEntry if the
+        entry is no question, or `answer` is not one of its choices.
         """
         asking = identifiers.stream_asking(question)
         if asking is None:
@@ -485,8 +484,8 @@ class Store:
         `tool` is the name of the tool. `failed` True selects failed calls, False successful calls,
         None all calls, including calls without an outcome. Imported sessions are included. For a
         fork, only the calls in its own log are returned. The call reads sessions, newest activity
-        first, until it has found `last` calls.
-        Raises: SessionNotFound; ValueError when `last` is negative.
+        first, until it has found `last` calls. Raises: SessionNotFound if `session` does not exist;
+        ValueError if `last` is negative.
         """
         amount("last", last)
         known = None if session is None else await self._require_session(session)
@@ -513,8 +512,8 @@ class Store:
         calls of this handle with the same `prices` read only new entries. With `prices`, which maps
         a model (``provider:name``, ``provider:*``) to its price, a call without a cost in the log
         gets a computed cost: from `prices`, or else from the public list of the extra ``models``.
-        With `session`, only the own log of this session is read.
-        Raises: WrongArgument if `prices` contains an invalid model name; SessionNotFound.
+        With `session`, only the own log of this session is read. Raises: WrongArgument if `prices`
+        contains an invalid model name; SessionNotFound if `session` does not exist.
         """
         known = None if session is None else await self._require_session(session)
         return await self._tally(prices).usage(
@@ -538,9 +537,9 @@ class Store:
     async def edits(
         self, *, session: str | None = None, cwd: str | None = None, last: int | None = 50
     ) -> list[FileEdit]:
-        """Return the `last` files that tool calls changed (of `session`, of `cwd`), newest first.
+        """Return the newest `last` files that tool calls changed; `session` and `cwd` are filters.
 
-        Raises: SessionNotFound; ValueError when `last` is negative.
+        Raises: SessionNotFound if `session` does not exist; ValueError if `last` is negative.
         """
         amount("last", last)
         known = None if session is None else await self._require_session(session)
@@ -558,15 +557,16 @@ class Store:
     async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Rebuild the index of `search` from the log; return the number of searchable texts.
 
-        Raises: StoreReadOnly; StoreFull; StoreUnavailable (the indexer stopped, too); Unsupported.
+        Raises: StoreReadOnly; StoreFull; StoreUnavailable; Unsupported.
         """
         return await self.backend.search.reindex(on_progress)
 
     def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: as in `Session.watch`; continue later from ``Watch.cursor``. If `after` is past the
-        newest position, a warning is logged, and the watch waits. Raises: ValueError below 0.
+        Shape: events as in `Session.watch`. ``Watch.cursor`` is where a later watch can continue.
+        If `after` is past the newest position, a warning is logged, and the watch waits. Raises:
+        ValueError if `after` is negative.
         """
         amount("after", after)
         return watches.watch_namespace(self.backend, self.bus, after)
@@ -589,9 +589,9 @@ class Store:
         `everything`, forks are always erased. `by` names the requester in the certificate;
         docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
         only if its head is unchanged. Durable: when this returns; after a crash, the next open of
-        the store completes the erasure.
-        Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless
-        exactly one of `session`, `subject` and `everything` is given.
+        the store completes the erasure. Raises: SessionNotFound; SessionHasForks; HeadConflict;
+        Unsupported if the store cannot erase; ValueError unless exactly one of `session`, `subject`
+        and `everything` is given.
         """
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("erase exactly one of session, subject and everything=True")
@@ -616,7 +616,7 @@ class Store:
         return await self.backend.retention.erasures()
 
     async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
-        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
+        """Check every hash, parent and count without changes. `on_progress`: (done, steps)."""
         return await verification.verify_backend(self.backend, on_progress)
 
     async def info(self) -> StoreInfo:
@@ -624,7 +624,7 @@ class Store:
         return await self.backend.info()
 
     async def close(self) -> None:
-        """Finish pending operations and close the store. You may call it twice."""
+        """Finish pending operations and close the store. You may call `close` twice."""
         await self.backend.close()
 
     async def __aenter__(self) -> Self:

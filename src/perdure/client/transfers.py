@@ -63,7 +63,7 @@ async def imported_files(
 def files_at(
     paths: Sequence[Path], address: str, on_closed: Callable[[OSError], object]
 ) -> Iterator[Path]:
-    """Return the files to import: the files at `paths`, and possible sessions in such folders.
+    """Return the files to import: files at `paths`, and possible session files in their folders.
 
     The file or folders in which the store at `address` stores its own sessions are skipped.
     """
@@ -93,8 +93,8 @@ async def exported_to(
 ) -> Exported:
     """Export `session`, to the file `path` if `path` is given.
 
-    Raises: the errors of `export_session`; PathExists; FormatError for a path that cannot be
-    written.
+    Raises: the errors of `export_session`; PathExists if the file exists and `replace` is False;
+    FormatError if the path cannot be written.
     """
     place = None if path is None else _absolute(path)
     if place is not None:
@@ -178,7 +178,8 @@ def write_file(file: Path, content: bytes, *, is_replacing: bool) -> None:
     """Write `content` to `file` completely or not at all, readable only by its owner.
 
     If `file` is a pipe or a device, the content is written into it; a link remains a link.
-    Raises: PathExists when `file` exists and `is_replacing` is False; OSError.
+    Raises: PathExists if `file` exists and `is_replacing` is False; OSError if `file` cannot be
+    written.
     """
     named, file = file, file.resolve() if is_replacing else file
     if file.exists() and not file.is_file():

@@ -1,8 +1,9 @@
 """What a user trusts: the key of the user's marks, and the trusted entries that have no mark.
 
-The folder ``perdure/trust`` in the user's data folder contains all of this: ``key`` (32 bytes that
-never leave the file), ``endorsed`` (a digest of each trusted entry without a mark of this key), and
-``stores`` (the trusted stores with times, for people to read). docs/decisions/0017 explains why.
+The folder ``perdure/trust`` in the user's data folder has three files. The file ``key`` contains 32
+bytes that never leave it. The file ``endorsed`` contains a digest of each trusted entry without a
+mark of that key. The file ``stores`` lists the trusted stores with times, for people to read. The
+page docs/decisions/0017 explains this design.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class TrustFolder:
     ) -> TrustedStore:
         """Trust the entries that `streams` of `store` contain now.
 
-        Durable: when this returns. Units: `at` is Unix milliseconds.
+        Durable: all changes are stored when this returns. Units: `at` is Unix milliseconds.
         """
         key = self._key() or self._made_key()
         marks = Marks(lambda: key, is_trusted=False)

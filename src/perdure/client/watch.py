@@ -217,7 +217,7 @@ async def _feed(
 class _Elsewhere:
     """Model calls of other processes, as far as one watch has read them in the log.
 
-    For a flow there are no such calls.
+    The log of a flow contains no model calls.
 
     When it starts, and after it has read the opening of a call, the watch requests the open calls
     of other processes. The events of this process's own calls reach the watch without a request.
@@ -284,9 +284,9 @@ def _calls_in(page: _Page, kinds: frozenset[str]) -> list[tuple[StreamId, int]]:
 
 
 class _Wakes:
-    """The wake-ups of a store for one watch; the watch also waits for live events with it.
+    """Waits, for one watch, for wake-ups of the store and for live events.
 
-    It uses one task for the whole watch, because a task for each wake-up costs more than an event.
+    One task serves the whole watch, because a task for each wake-up would cost more than an event.
     """
 
     def __init__(self, changes: AsyncIterator[None], live: Subscription) -> None:
@@ -305,7 +305,10 @@ class _Wakes:
 
     @property
     def have_come(self) -> bool:
-        """Whether `take` or `have_ended` has news. Taking live events ends the wait for both."""
+        """Whether `take` or `have_ended` has news.
+
+        The wait for live events also ends if `take` or `have_ended` has news.
+        """
         return self._is_due or self._task.done()
 
     def take(self) -> bool:
@@ -322,7 +325,7 @@ class _Wakes:
         return True
 
     def stop(self) -> None:
-        """Wait for changes no more."""
+        """Stop waiting for changes."""
         self._task.cancel()
 
 
@@ -330,10 +333,10 @@ class _Order:
     """Buffers live events until they can be merged with the durable events.
 
     The opening of a call is committed before its first live event, and the last live event is
-    published before the end of the call is committed. So a read contains the openings of all events
-    that were buffered before the read (`_ready`). For events that were buffered after the read, the
-    read may not contain the opening (`_late`). But these events can belong before an end that the
-    read contains.
+    published before the end of the call is committed. A read of the log therefore contains the
+    opening of every call whose live events were buffered before the read (`_ready`). If a live
+    event was buffered after the read, the read may lack the opening of its call (`_late`). An event
+    in `_late` may still belong before the end of a call that the read contains.
     """
 
     def __init__(self, watch: Watch) -> None:

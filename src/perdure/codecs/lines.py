@@ -1,8 +1,8 @@
 """Files of JSON lines: split them and read each line, even an invalid one.
 
 Invariant: the bytes between two LFs are one line, regardless of their content (CR, U+2028 and
-U+0085 are data). So joining the lines of a file with LF gives the original file. This module does
-not depend on a format.
+U+0085 are data). Joining the lines of a file with LF therefore gives the original file. This module
+does not depend on a format.
 """
 
 from __future__ import annotations

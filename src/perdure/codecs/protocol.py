@@ -1,9 +1,9 @@
 """The contract of a codec: it converts entries to the records of another program's files, and back.
 
 A codec writes the records that this program (the "tool") would have written for an entry. If the
-tool has no record for an entry, a ``custom`` record contains the body of the entry: the tools
-preserve such records and never show them to a model. A codec does not depend on files or stores;
-its callers insert the records into a file.
+other program has no record type for an entry, a ``custom`` record contains the body of the entry.
+The other programs preserve ``custom`` records and never show them to a model. A codec does not
+depend on files or stores; its callers insert the records into a file.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Said(msgspec.Struct, frozen=True):
     """The content of a record. `about` and the values of `references` are ids of records.
 
     `references` are the fields of the body that refer to an entry; in the body itself, these fields
-    are None. `meta` is the metadata of the message in the record. `unknown` or `malformed` is the
-    reason why only the raw record is stored, if this is so.
+    are None. `meta` is the metadata of the message in the record. If only the raw record is stored,
+    `unknown` or `malformed` is the reason.
     """
 
     body: Message | TreeBody | SideBody
@@ -48,10 +48,10 @@ class WriteContext(msgspec.Struct, frozen=True):
     """What a codec needs to make records.
 
     `own` is the id of the first record of the entry. `first` returns the first record of another
-    entry, `last` the parent record for its children, `blob` the content of a handle, and `model`
-    the model in effect at an entry. Each of these functions returns None if there is no result.
-    `undone` are compactions that were undone; `kept_over` are compactions that a later compaction
-    retains.
+    entry, and `last` returns the parent record for the children of an entry. `blob` returns the
+    content of a handle. `model` returns the model in effect at an entry. `first`, `last`, `blob`
+    and `model` return None if there is no result. `undone` are compactions that were undone;
+    `kept_over` are compactions that a later compaction retains.
     """
 
     own: str
@@ -78,10 +78,10 @@ class Codec(msgspec.Struct, frozen=True):
     session with this time and id. `header`: the first record, made from id, time, working directory
     and the file of the parent. `records`: the records for an entry, at least one, in the order in
     which they stand in the file. `title`: the record that names the session. `custom`: a record
-    with this type and data that no context contains. `placed`: a record with its id, parent and
-    time inserted, in the tool's own order. `line`: a record as a line without its line end, with
-    the tool's spelling of numbers. `time_of`: the time of a record, in Unix milliseconds. `said`:
-    the content of a record; the media of the record are added to `Media`.
+    with the given type and data, which is never part of a context. `placed`: a record with its id,
+    parent and time inserted, in the tool's own order. `line`: a record as a line without its line
+    end, with the tool's spelling of numbers. `time_of`: the time of a record, in Unix milliseconds.
+    `said`: the content of a record; the media of the record are added to `Media`.
     """
 
     name: str

@@ -22,8 +22,9 @@ LINE_ENDS = ("\x85", "\u2028", "\u2029")
 class Style(msgspec.Struct, frozen=True):
     """How floats are written.
 
-    Shape: decimal notation for 10^`smallest` ≤ |x| < 10^`largest`, else exponents with a sign and
-    no padding; whole numbers end in `whole`. `zero` and `minus_zero` are written literally.
+    Shape: a number with 10^`smallest` ≤ |x| < 10^`largest` is written in decimal notation. Other
+    numbers get an exponent with a sign and without leading zeros. Whole numbers end in the text
+    `whole`. `zero` and `minus_zero` are written literally.
     """
 
     smallest: int
@@ -48,7 +49,7 @@ def to_line(value: object, style: Style) -> bytes:
 def shallow(line: bytes) -> dict[str, object] | None:
     """Return the JSON object `line`, with values nested deeper than `LEVELS` as text.
 
-    Shape: None if there are no such values, so that the line can stay as it is.
+    Shape: None if no value is nested so deeply, so that the line can stay unchanged.
     """
     if line.count(b"[") + line.count(b"{") <= LEVELS:
         return None

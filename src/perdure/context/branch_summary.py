@@ -1,7 +1,7 @@
 """The summary of an abandoned branch: the request for it, and its text.
 
 The summarized entries are those after the common ancestor, up to the abandoned leaf, in path order.
-Compactions among these entries do not end the range: their summaries are summarized, too.
+A compaction among the summarized entries does not end their range: its summary is summarized, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Build the context for a model: a window of the log as a valid history within a budget.
 
-`build_context` is the only way from the log to a request. It never raises an error, for any prefix
-of any log, and omits nothing silently: `dropped` and `skipped` count what is omitted.
+`build_context` is the only way from the log to a request. `build_context` never raises an error,
+whatever the log contains. It omits nothing silently: `dropped` and `skipped` count what is omitted.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ class Context(ShortRepr, frozen=True):
     """The content of a model request.
 
     `thinking_level` None means "off". `dropped` counts the entries before the oldest exchange that
-    is sent, if older exchanges were omitted because of the budget or `max_messages`. Pinned
-    entries, and the compaction whose summary is sent, are not counted. `skipped` counts the
+    is sent, if older exchanges were omitted because of the budget or `max_messages`. `dropped` does
+    not count pinned entries or the compaction whose summary is sent. `skipped` counts the
     unreadable entries and message parts after the start of the oldest exchange that is sent.
     Units: `tokens` is the expected size of a call: the newest reported usage, plus estimates for
-    later messages. If this sum exceeds the budget, `tokens` is the estimate of the messages alone.
+    later messages. If the expected size exceeds the budget, `tokens` is the estimate of the
+    messages alone.
     Shape: `messages` are valid for every provider (``validity``); empty if there are none.
     """
 
@@ -159,8 +160,8 @@ def text_only(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
     """Return `messages` without the tool calls and results of completed turns.
 
     A turn is completed when it has an answer with text and without tool calls. The user messages
-    and the answer of such a turn remain. The reported usage of that answer is removed, because it
-    counted messages that are now omitted.
+    and the answer of a completed turn remain. The usage reported with the answer of a completed
+    turn is removed, because it counted messages that are now omitted.
     """
     over = end_of_turns(messages)
     return (*texts_in(messages[:over]), *messages[over:])
@@ -250,8 +251,9 @@ def _factor(
     """Return the factor that corrects estimates, from the newest messages that fill the budget.
 
     If all messages fit according to their estimates, the newest reported usage corrects the sum of
-    the estimates. Otherwise, the usage reported between two answers corrects the estimates of the
-    messages between them. So messages that are too old to be sent have no influence.
+    the estimates. If the messages do not all fit, the usage reported between two answers corrects
+    the estimates of the messages between them. Messages that are too old to be sent therefore do
+    not influence the factor.
     """
     room, more, later, between = budget_tokens, 0, 0, 0
     for at in range(len(messages) - 1, -1, -1):
@@ -273,8 +275,8 @@ def _correction(reported: int, estimated: int) -> float:
     """Return the factor that makes the estimates match the reported usage.
 
     The factor is never less than 1, so that a provider that reports too little usage cannot disable
-    a budget. The factor is at most `SCALE_MAX`, because anything above comes from instructions and
-    tools, which trimming cannot remove.
+    a budget. The factor is at most `SCALE_MAX`: any excess comes from instructions and tools, which
+    trimming cannot remove.
     """
     return min(SCALE_MAX, max(1.0, reported / estimated)) if estimated else 1.0
 

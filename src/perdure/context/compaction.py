@@ -2,8 +2,8 @@
 
 This module only plans: ``summary`` converts a plan to requests and their replies to a text, and the
 engine appends the ``compaction``. After a compaction, every message of the current context is
-either kept or part of the summary. So the next compaction never loses a message that an earlier
-compaction kept.
+either kept or part of the summary. A later compaction therefore never loses a message that an
+earlier compaction kept.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def should_compact(
 ) -> bool:
     """Return True if a context of `tokens` is too full for a window of `window_tokens`.
 
-    This is so if less than `reserve_tokens` of the window are left; without `reserve_tokens`, if
-    more than the share `trigger` of the window is used. If the size of the window is unknown, the
-    result is False.
+    The context is too full if fewer than `reserve_tokens` of the window are left. Without
+    `reserve_tokens`, the context is too full if more than the share `trigger` of the window is
+    used. If the size of the window is unknown, the result is False.
     """
     if window_tokens is None:
         return False

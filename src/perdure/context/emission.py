@@ -66,9 +66,9 @@ class Emitted(msgspec.Struct, frozen=True):
 def emit(window: ContextWindow) -> Emitted:
     """Return the messages of `window`, in the order for the model.
 
-    The reported usage stays only on answers whose request had the current context. It is removed
-    from answers before the newest compaction, and from answers between a compaction and its
-    undoing.
+    The reported usage stays only on answers whose request had the current context. The reported
+    usage is removed from answers before the newest compaction, and from answers between a
+    compaction and its undoing.
     """
     summary = _summary_of(window)
     said = [*_pinned_messages(window), *_retained_messages(window)]

@@ -1,9 +1,10 @@
 """Convert a compaction plan to model requests, and the replies to the compaction's text.
 
 There is one request for the history and, if the cut is inside a turn, another request for the start
-of that turn. The two requests are independent of each other. If they do not fit into the model's
-window, there is one request per part of both, in order: each quotes the summary of the parts before
-it. The engine calls the model, rejects unusable replies, and appends the compaction.
+of that turn. The request for the history and the request for the start of the turn are independent
+of each other. If a request does not fit into the model's window, the history and the start of the
+turn are divided into parts, with one request for each part. Each request quotes the summary of the
+parts before it. The engine calls the model, rejects unusable replies, and appends the compaction.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def summary_parts(
 ) -> SummaryParts | None:
     """Divide the messages of `plan` so that each request has at most `most_tokens`.
 
-    Returns None if so few tokens leave no room for a part. Then the requests cannot be divided.
+    Returns None if `most_tokens` leaves no room for a part, so that the requests cannot be divided.
     Units: `most_tokens` tokens, as `scale` estimates them.
     """
     blank = _LEFT_OUT.format(10**9)
@@ -168,8 +169,8 @@ def _prompt(text: str, instructions: str, focus: str | None, previous: str | Non
 def summary_text(plan: CompactionPlan, replies: Sequence[str]) -> str:
     """Return the summary from `replies`, one per request of `summary_requests`.
 
-    Shape: the history's summary; then, for a split turn, ``---``, a heading and the summary of its
-    start; then the lists of files.
+    Shape: the text begins with the summary of the history. For a split turn, ``---``, a heading and
+    the summary of the turn's start follow. The text ends with the lists of files.
     Raises: ValueError if the number of replies differs from the number of requests.
     """
     wanted = bool(plan.history) + bool(plan.turn_prefix)
@@ -193,6 +194,7 @@ def is_usable_summary(text: str) -> bool:
     """Return True if `text`, a single reply, can replace the summarized messages.
 
     The text must have at least `MIN_SUMMARY_CHARACTERS`, not counting white space and lists of
-    files. A shorter summary would remove the conversation from the context without a replacement.
+    files. A summary with fewer characters would remove the conversation from the context without
+    replacing it.
     """
     return summary_length(text) >= MIN_SUMMARY_CHARACTERS

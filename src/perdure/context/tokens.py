@@ -1,7 +1,7 @@
 """Token counts of messages: usage that the provider reported, and estimates for other messages.
 
-An estimate is UTF-8 bytes / 4, times a scale that is learned per model from reported usage. So no
-tokenizer is needed or downloaded.
+An estimate is UTF-8 bytes / 4, times a scale that is learned per model from reported usage. This
+estimate needs no tokenizer, so none is downloaded.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def corrected_scale(scale: float, estimated: int, reported: int) -> float:
     """Return `scale`, adjusted towards the value that makes the estimate of a call exact.
 
     `estimated` was computed with `scale`; `reported` is the provider's count for the same call.
-    Shape: an exponentially weighted mean, between `SCALE_MIN` and `SCALE_MAX`; unchanged if either
-    number is zero or less.
+    Shape: the result is an exponentially weighted mean between `SCALE_MIN` and `SCALE_MAX`. If
+    `estimated` or `reported` is zero or less, `scale` is returned unchanged.
     """
     if estimated <= 0 or reported <= 0:
         return scale

@@ -73,8 +73,8 @@ class _Round(msgspec.Struct, frozen=True):
 class Ids(msgspec.Struct, frozen=True):
     """Many ids, in layers; each layer is at least as large as the next layer. A value.
 
-    So the cost of adding ids depends on the number of added ids, not on the number of existing
-    ones.
+    The cost of adding ids depends only on the number of added ids, not on the number of existing
+    ids.
     """
 
     layers: tuple[frozenset[str], ...] = ()
@@ -275,10 +275,10 @@ def _pieces_of_answer(message: Message, source: EntryId | None) -> Iterator[_Pie
 
 
 class _Answers(msgspec.Struct, frozen=True):
-    """`results`: position of an answer -> number of a call in it -> its result.
+    """`results` maps the position of an answer and the number of its call to the tool result.
 
-    `taken`: positions of results that answer a call, or repeat such a result. `answered` and `owed`
-    are the ids of the calls, as in `Calls`.
+    `taken` are the positions of results that answer a call, or that repeat such a result.
+    `answered` and `owed` are the ids of the calls, as in `Calls`.
     """
 
     results: dict[int, dict[int, _Result]]

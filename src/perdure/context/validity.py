@@ -1,10 +1,10 @@
 """Make any messages a history that OpenAI, Anthropic and Google all accept.
 
-The rules, all at once: the first message is the user's; user side and assistant alternate (tool
-results are on the user side, directly after the calls they answer, and user text may follow them);
-every call is answered exactly once, in order; no message and no text is empty; the assistant has no
-text after its calls, and the history does not end in white space.
-Messages are repaired when they are read; the log is never changed.
+In a valid history, the first message is the user's. The user side and the assistant alternate. Tool
+results belong to the user side, directly after the calls that they answer; user text may follow
+them. Every tool call is answered exactly once, in order. No message and no text is empty. The
+assistant has no text after its tool calls. The history does not end in white space. Messages are
+repaired when they are read; the log is never changed.
 Source: `tests/fakes/provider_rules.py` states each provider's rules and their sources.
 """
 
@@ -27,7 +27,7 @@ def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, .
     """Return `messages` made valid for every provider; empty only if nothing in them can be sent.
 
     Shape: the module's docstring lists the rules. The history may end with the assistant. A request
-    for an answer must not, so its caller appends a user message first.
+    for an answer must end with the user, so its caller appends a user message first.
     """
     return alternating(repair_pairs(messages))
 

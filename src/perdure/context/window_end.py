@@ -2,8 +2,8 @@
 
 `build_context` of the whole window defines the correct result. The end of the window gives the same
 context if it contains more than the budget or `max_messages`, the call of each result, and all
-pinned entries. The result can differ only in the ids of calls: a repeated id is changed only if
-both messages were read.
+pinned entries. The result can differ only in the ids of tool calls: if an id occurs twice, it is
+changed only if both messages were read.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def _with_pins(
 def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
     """Return True if the context before the entries `known` depends on unread entries.
 
-    There are two such cases. First, a compaction that retains messages instead of entries is among
-    `known`, or the compaction or one of these messages is pinned. Second, a pinned answer failed,
-    and the next answer replaces it.
+    The context depends on unread entries in two cases. In the first case, a compaction that retains
+    messages instead of entries is in `known`, or the compaction or one of its messages is pinned.
+    In the second case, a pinned answer failed, and the next answer replaces it.
     """
     compaction = joined.state.compaction
     is_inside = compaction is not None and compaction.id in known

@@ -1,9 +1,9 @@
 """The internet addresses to which requests may go: public ones, not those of internal networks.
 
 Pure. Addresses that are not in the list of open addresses are blocked. For IPv6 only global unicast
-is open. So every IPv6 address that contains an IPv4 address (mapped, compatible, translated, NAT64,
-6to4, Teredo, ISATAP) is closed. Site-local, link-local, unique local and multicast addresses are
-closed, too.
+is open. Every IPv6 address that contains an IPv4 address (mapped, compatible, translated, NAT64,
+6to4, Teredo, ISATAP) is therefore blocked. Site-local, link-local, unique local and multicast
+addresses are blocked, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """JSON-RPC over HTTP: a request that could not be sent gets an error response.
 
-Otherwise the protocol library would close the whole connection for one unsent request, and it would
-be unknown which other requests were sent.
+Without this error response, the protocol library would close the whole connection for one unsent
+request, and it would be unknown which other requests were sent.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def rpc_client(
 ) -> Any:
     """Return a client for a JSON-RPC library; it follows no redirects, not even to the same host.
 
-    The caller closes it. Units: `timeout_s` seconds, for each read and write.
+    The caller must close the client. Units: `timeout_s` seconds, for each read and write.
     """
     return httpx2.AsyncClient(
         transport=RpcTransport(resolve=resolve, is_local_open=is_local_open),

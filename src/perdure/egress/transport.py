@@ -2,8 +2,8 @@
 
 A name is resolved once, all its addresses are checked, and the connection uses only these
 addresses. TLS still checks the certificate against the name. Proxies, environment settings and Unix
-sockets are not used. `pinned_client` is for libraries that need their own client (an MCP server's,
-an embedder's).
+sockets are not used. `pinned_client` is for libraries that need an HTTP client of their own, such
+as those of MCP servers and embedders.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def pinned_client(
 ) -> httpx2.AsyncClient:
     """Return a client with the pinned transport; it ignores redirects and the environment.
 
-    The caller closes it. Units: `timeout_s` seconds, for each read and write.
+    The caller must close the client. Units: `timeout_s` seconds, for each read and write.
     """
     transport = PinnedTransport(resolve=resolve, is_local_open=is_local_open, trust=trust)
     return httpx2.AsyncClient(

@@ -1,8 +1,8 @@
 """Record episodes: in the commit that ends a session, or later for an end without an episode.
 
-The end of a session and its episode are in one commit, so no crash can separate them. An end that
-another program or an older version wrote has no episode. The next process that opens the namespace
-adds the episode, once.
+The end of a session and its episode are in one commit, so no crash can separate them. If another
+program or an older version ended a session, this end has no episode. The next process that opens
+the namespace adds the missing episode, exactly once.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ async def with_episode(
 async def record_open_ends(store: SessionStore, clock: Clock) -> int:
     """Record the episode of each session end without one; return the number of new episodes.
 
-    A read-only store is not changed. Any other error is only logged, because it must not prevent
-    opening a store.
+    A read-only store is not changed. A failure to record an episode is only logged, because it must
+    not prevent opening a store.
     """
     found = 0
     try:

@@ -58,7 +58,8 @@ async def compact(
 
     `model` is the model that writes this summary; default: the session's model. With
     `expected_head`, the model is called only if this is still the head at the first commit.
-    Raises: LeaseHeld; TurnOpen; HeadConflict; TurnFailed if the model returned no usable summary.
+    Raises: LeaseHeld if another process runs a turn; TurnOpen if a turn is open; HeadConflict if
+    another writer appended first; TurnFailed if the model returned no usable summary.
     """
     async with leading(environment.claim) as leadership:
         state = await _ready(environment, leadership, expected_head)
@@ -90,7 +91,8 @@ async def summarise_branch(
 ) -> BranchSummary | None:
     """Summarize the branch abandoned for `target`; return None if it contains no messages.
 
-    Raises: LeaseHeld; TurnOpen; TurnFailed if the model returned no usable summary.
+    Raises: LeaseHeld if another process runs a turn; TurnOpen if a turn is open; TurnFailed if the
+    model returned no usable summary.
     """
     async with leading(environment.claim) as leadership:
         state = await _ready(environment, leadership)

@@ -138,9 +138,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParameters):
     """A model with instructions and tools.
 
-    Raises: ConfigError if two tools or two MCP servers have the same name, or if a tool is unknown;
-    WrongArgument for an id that is not kebab-case, for a model that is not ``provider:name``, for
-    an output without a schema, for an unknown keyword, and for a value of the wrong type.
+    Raises: ConfigError if two tools or two MCP servers have the same name, or if a tool is unknown.
+    Raises WrongArgument for an id that is not kebab-case, for a model that is not
+    ``provider:name``, for an output without a schema, for an unknown keyword, and for a value of
+    the wrong type.
     """
 
     __repr__ = short_repr

@@ -2,7 +2,7 @@
 
 Every binding is stored as an entry. A session of this user continues with the agent with which it
 was started. Imported sessions get a current agent. In an untrusted store, sessions that this user's
-perdure did not write also get one.
+perdure did not write also get a current agent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Bindings:
     async def grant(self, session: StreamId, given: Agent, by: str) -> None:
         """Give the session the permissions and tools of `given`; `by` is who decided it.
 
-        Raises: TurnOpen while a turn is open; ConfigError; McpUnavailable.
+        Raises: TurnOpen if a turn is open; ConfigError if a provider or MCP server is unknown;
+        McpUnavailable if an MCP server does not start.
         """
         while True:
             known = await authority_of(self._store, session)
@@ -110,7 +111,8 @@ class Bindings:
         """Create the session of `header` with `agent`, and return the system prompt.
 
         With `is_planned`, the agent's MCP servers are connected only when the session is resumed.
-        Raises: ConfigError; SecretPasted; SessionExists.
+        Raises: ConfigError if a model provider or a name in the instructions is unknown;
+        SecretPasted if the instructions contain a credential; SessionExists if the id is used.
         """
         self._host.require_models(agent)
         apply_paste_policy(agent.instructions, "refuse", f"the instructions of agent {agent.id!r}")
@@ -183,7 +185,8 @@ class Bindings:
 
         The added tools come from the agent that the runtime has now. If `given` is a different
         agent, nothing is recorded, because it only restricts its own chat.
-        Raises: AgentNotFound; McpUnavailable; TurnOpen; HeadConflict.
+        Raises: AgentNotFound if the runtime has no such agent; McpUnavailable if a server does not
+        start; TurnOpen if a turn is open; HeadConflict if another writer appended first.
         """
         planned = {each["name"] for each in _planned_servers(bound)}
         if not planned:
@@ -208,8 +211,9 @@ class Bindings:
     async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:
         """Return `bound` in `workspace`; record the workspace if it changed.
 
-        Raises: TurnOpen; HeadConflict; ConfigError if the scope is wider, or if the workspace lacks
-        a name that the instructions use; SecretPasted.
+        Raises: TurnOpen if a turn is open; HeadConflict if another writer appended first;
+        SecretPasted if a variable contains a credential. Also raises ConfigError if the scope of
+        `workspace` is wider, or if the workspace lacks a name that the instructions use.
         """
         agent_of(bound.agent or {}, ToolRegistry(())).restrict(scope=workspace.scope)
         place = merge_workspace(kept_workspace(bound.workspace), workspace)

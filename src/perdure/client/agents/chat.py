@@ -73,7 +73,7 @@ ChatStatus = Literal["idle", "running", "closed"]
 
 @takes_all_declared
 class Chat(Generic[OutputT]):
-    """One session with its agent. `Runtime.start` and `Runtime.resume` create it.
+    """One session with its agent. `Runtime.start` and `Runtime.resume` create a chat.
 
     One turn runs at a time. `turn` is the newest turn of this handle, None before the first.
     """
@@ -137,21 +137,21 @@ class Chat(Generic[OutputT]):
         The turn runs in the folder of the session, even if another handle changed it. From this
         message on, `active_file`, `selection` and `variables` change the workspace, and with it
         ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
-        clears the selection; the file "" clears the file. A selection alone activates its file.
-        With `at` (a time, or Unix milliseconds), the message waits in the log until then;
-        `Turn.stored` returns once the message cannot be lost. Among turns that wait for workers,
-        those with a higher `priority` begin first; turns of one session stay in order. With
-        `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as the turn
-        waits for a person. The turn stays open: answer its question, then await it again. With
-        `idempotency_key`, the message waits in the log while the session has another turn. A
-        repeated call, also by another process, follows the turn of the first call.
-        Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
-        after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
-        raises LeaseHeld if another process has begun a turn meanwhile; TurnOpen if a turn was
-        interrupted (`Runtime.resume` continues it); TurnFailed; and, before anything is written,
-        QueueFull if too many turns wait for workers. SecretPasted for a credential in a variable,
-        or in the message if the agent refuses them (the turn raises it over 64 kB). WrongArgument
-        for an empty message, a selection outside `active_file`, or a variable ``working_dir``.
+        clears the selection; the file "" clears the file. A selection alone makes its file active.
+        With `at` (time or Unix milliseconds), the message waits in the log until then;
+        `Turn.stored` returns once it cannot be lost. Among turns that wait for workers, those with
+        a higher `priority` begin first; turns of one session stay in order. With `while_waiting`
+        "raise", awaiting or iterating the turn raises Waiting once it waits for a person. The turn
+        stays open: answer its question and await it again. With `idempotency_key`, the message
+        waits in the log while the session has another turn. A repeated call, even by another
+        process, follows the first call's turn. Raises: InvalidTransition while a turn of this
+        handle runs (use `steer` or `follow_up`), or after it was closed; LeaseHeld while `turn`
+        runs in another process (`Turn.held`). The turn raises LeaseHeld if another process has
+        begun a turn; TurnOpen if one was interrupted (`Runtime.resume` continues it); TurnFailed;
+        and, before any write, QueueFull if too many turns wait for workers. The call raises
+        SecretPasted for a credential in a variable or, if the agent refuses it, in the message
+        (over 64 kB: by the turn). The call raises WrongArgument for an empty message, a selection
+        outside `active_file`, or the variable ``working_dir``.
         """
         due_at = None if at is None else due_at_of(at)
         is_later = due_at is not None or idempotency_key is not None
@@ -199,8 +199,8 @@ class Chat(Generic[OutputT]):
     async def follow_up(self, said: Said | InFlightMessage) -> Entry:
         """Queue a message that the running turn answers before it ends.
 
-        Durable: when this returns. Raises: InvalidTransition if no turn is open; WrongArgument if
-        the message has neither text nor media.
+        Durable: everything is stored on return. Raises: InvalidTransition if no turn is open;
+        WrongArgument if the message has neither text nor media.
         """
         async with _screened(self._order, said, self.agent.on_pasted) as (message, contents):
             body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
@@ -220,8 +220,8 @@ class Chat(Generic[OutputT]):
     async def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get ``session:cancelled``, and no events after it. A second call does
-        nothing.
+        Durable: observers get the event ``session:cancelled`` and no later event. A second call
+        does nothing.
         """
         if self._is_closed:
             return
@@ -242,7 +242,7 @@ class Chat(Generic[OutputT]):
     async def end(self, reason: str | None = None) -> None:
         """Abort the open turn and close the session; a later turn opens the session again.
 
-        A turn that was suspended is aborted too. Raises: LeaseHeld while another process runs it.
+        A suspended turn is aborted, too. Raises: LeaseHeld if another process runs the turn.
         """
         was_closed, self._is_closed = self._is_closed, True
         try:
@@ -261,7 +261,7 @@ class Chat(Generic[OutputT]):
     async def questions(self) -> list[OpenQuestion]:
         """List the open questions of the chat and of the agents it invoked, oldest first.
 
-        Answer each of them with `Store.answer`, also those of other sessions.
+        Use `Store.answer` to answer a question, even if it belongs to another session.
         """
         environment = self._running.environment
         below = await asked_below(environment.store, self.id, environment.clock.now_ms())
@@ -303,7 +303,7 @@ class Chat(Generic[OutputT]):
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
         `with_summary`: the model summarises the messages that are left; `focus` names details.
-        Shape: None if `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
+        Shape: None if `entry` is already the leaf. Raises: like `compact` and `Session.branch`.
         """
         _require_idle(self, self._host, "branch")
         if not with_summary:

@@ -83,7 +83,8 @@ class ChatWorkspace:
     async def record(self, shown: Shown | None = None) -> None:
         """Record changes by messages, unless a turn is open or another process has the lease.
 
-        `shown` is the change that a message with a key made. Durable: when this returns.
+        `shown` is the change that a message with a key made. Durable: all changes are stored when
+        this returns.
         """
         environment = self._running.environment
         claim = environment.claim

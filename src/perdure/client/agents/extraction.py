@@ -1,7 +1,8 @@
 """Extracts facts from sessions that ended, in the background, once for each end of a session.
 
 The commit that ends a session records that facts are due; the commit of the facts records that they
-are captured. So a crash between the two commits loses no facts, and no fact is stored twice.
+are captured. A crash between the commit that ends a session and the commit of its facts therefore
+loses no facts, and no fact is stored twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The default models of a program: selected by provider, loaded at first use.
 
 The address, the key and the package of a provider are looked up when its models are first used.
-`provider_states` reports these for all providers without loading any provider.
+`provider_states` reports the address, the key and the package of every provider without loading any
+provider.
 """
 
 from __future__ import annotations

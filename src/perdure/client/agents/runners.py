@@ -62,7 +62,7 @@ class NewTurn:
     async def record_keyed(self, environment: Environment, request: int) -> None:
         """Call `record` for a message with a key, unless its turn has begun (a repeated message).
 
-        Durable: when this returns.
+        Durable: all changes are stored when this returns.
         """
         if self.key is None:
             return
@@ -113,7 +113,7 @@ class Runner(Protocol):
         agents: Iterable[Agent],
         at: int,
     ) -> int | None:
-        """Request that workers run `flow` to completion, as in `wanted`, and also with `agents`.
+        """Request that workers complete `flow` as `wanted` says; the flow may also use `agents`.
 
         Returns the seq of the open request; None if flows run in this process. Durable: on return.
         Units: `at` is Unix milliseconds.

@@ -66,11 +66,11 @@ class Runtime:
     turn here waits for, while the turn waits, and again if the turn is resumed unanswered. The
     question stays open if `on_question` raises. With `runner` "workers", processes of `perdure
     worker` run turns and flows; None: $PERDURE_RUNNER, or "embedded". Flows use `host`. A closed
-    Runtime runs no turn. Leaving its ``async with`` waits for running turns, but never for people:
-    a turn that waits for a person is suspended. If the block raises, all running turns are
-    suspended. Another Runtime can resume suspended turns.
-    Raises: ConfigError if two agents have the same id, or for "workers" if the store is not on
-    PostgreSQL; WrongArgument for a bad name in prices, and for callbacks with a wrong signature.
+    Runtime runs no turn. Leaving the ``async with`` block of a Runtime waits for running turns, but
+    never for people: a turn that waits for a person is suspended. If the block raises, all running
+    turns are suspended. Another Runtime can resume suspended turns. Raises: ConfigError if two
+    agents have the same id, or for "workers" if the store is not on PostgreSQL; WrongArgument for a
+    bad name in prices, and for callbacks with a wrong signature.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
@@ -133,15 +133,14 @@ class Runtime:
         """Start a session under `agent`. The session stores a snapshot of the agent.
 
         `subject` names the person that the session is about or with; `Store.recent` and
-        `Store.erase` can select by `subject`. `metadata` is for the program. `tools`,
-        `allowed_commands` and `scope` (or the workspace's scope) restrict the agent's tools,
-        commands and the paths of its file tools.
-        Durable: when this returns.
+        `Store.erase` can select by `subject`. `metadata` is data that only the program uses.
+        `tools`, `allowed_commands` and `scope` (or the workspace's scope) restrict the agent's
+        tools, commands and the paths of its file tools. Durable: everything is stored on return.
         Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
-        the agent's, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
-        variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for the title;
-        WrongArgument for an invalid id, an empty subject, text with a NUL, and metadata that is not
-        JSON.
+        the agent has, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
+        variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for a long
+        title; WrongArgument for an invalid id, an empty subject, text with a NUL, or metadata that
+        is not JSON.
         """
         self.host.require_open("start")
         require_header(subject=subject, metadata=metadata)
@@ -177,21 +176,20 @@ class Runtime:
         """Continue a session with the agent with which it was started.
 
         The session's tools are bound again by name and schema. Limits come from the runtime, or
-        from the agent: the one given, or the runtime's with this id. The session never gets more
+        from the given agent, or from the runtime's agent with this id. The session never gets more
         than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in
         `start`. An interrupted turn continues at once, as ``chat.turn``; if another process runs
         the turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it
         permanently: folder, file tools and instructions. Variables, file and selection that
         `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
-        force needs the argument `agent`, and the agent is recorded. This is the case for imports
-        and, in an untrusted store, for sessions that this user's perdure did not write. The own
-        agent of such a session can only restrict the new agent, an open turn ends as interrupted,
-        and the session runs in `workspace` (default: the current folder).
-        Durable: a move to a workspace, when this returns.
-        Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
-        more permissions than the agent's; McpUnavailable when a server of its tools is missing;
-        TurnOpen when the session would move in the middle of a turn; FlowRefusal for the role of a
-        flow that is not completed.
+        force needs the argument `agent`, and the agent is recorded. Imports have no agent in force,
+        nor do, in an untrusted store, sessions that this user's perdure did not write. The stored
+        agent of an imported or untrusted session can only restrict the new agent, its open turn
+        ends as interrupted, and it runs in `workspace` (default: the current folder). Durable: a
+        move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
+        if no agent is given and none is in force, or for more permissions than the agent has;
+        McpUnavailable if a server of its tools is missing; TurnOpen if the session would move
+        during a turn; FlowRefusal for the role of a flow that is not completed.
         """
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
@@ -230,9 +228,9 @@ class Runtime:
         """Give a session the permissions and tools of `agent` from the next turn on, and record it.
 
         Only this call extends a session's permissions; its instructions and model stay. `by` names
-        the person who decides.
-        Durable: when this returns.
-        Raises: SessionNotFound; TurnOpen while a turn is open; ConfigError; McpUnavailable.
+        the person who decides. Durable: everything is stored on return. Raises: SessionNotFound;
+        TurnOpen if a turn is open; ConfigError if `agent` is unknown; McpUnavailable if an MCP
+        server does not start.
         """
         await self._bindings.grant((await self._store.open(session)).id, self.host.agent(agent), by)
 
@@ -269,8 +267,9 @@ class Runtime:
     async def end_idle(self) -> list[str]:
         """Close the sessions that were idle for more than `idle_timeout_s`; return their ids.
 
-        A session with an open turn is not idle, even if the turn waits for an answer. Imported ones
-        and ones without a turn do not end. Turns whose question has expired are closed first.
+        A session with an open turn is not idle, even if the turn waits for an answer. Sessions that
+        were imported, or that had no turn, are not closed. Turns whose question has expired are
+        closed first.
         """
         ended: list[str] = []
         for session in await ending(self._store, self._idle_timeout_s):
@@ -307,7 +306,7 @@ class Runtime:
 async def _recovered(chat: Chat, claim: Claim) -> None:
     """Continue the open turn, or follow it.
 
-    When this returns, it is known which of the two happens.
+    When this returns, it is known whether this process continues the turn or follows it.
     """
     state = await claim.store.state(claim.stream)
     if state.open_turn is None:

@@ -188,7 +188,7 @@ class Host:
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
-        """Return the runner of turns. `caps` sets its limits; `flow` replaces the permissions."""
+        """Return the runner of turns; `caps` limits them, and `flow` replaces the permissions."""
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
         limits, observer = self._limits.over(caps.limits), self._observer()

@@ -35,7 +35,7 @@ class SessionUsage(ShortRepr, frozen=True):
     """What a session has spent, its grants, and the providers that it does not call for now.
 
     `grants` are the calls that a person approved with "always": they need no further approval.
-    `parked` maps each such provider to the time until which the session does not call it.
+    `parked` maps each paused provider to the time until which the session does not call it.
     Units: money in micro-cents, times in Unix milliseconds.
     """
 
@@ -90,7 +90,8 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     """Close the session if nothing happened in it for `timeout_s`; return whether it was closed.
 
     A session with an open turn (even one that waits for an answer) or with a scheduled turn is not
-    idle. A session that was imported, or that has had no turn of perdure here, does not end so.
+    idle. A session that was imported, or that has had no turn of perdure here, is never closed as
+    idle.
     """
     info = state.info
     if state.open_turn is not None or not _is_silent(store, info, timeout_s):

@@ -194,7 +194,7 @@ class Turn(Generic[OutputT]):
     async def started(self) -> None:
         """Wait until this process has the lease of the turn's session.
 
-        Raises: LeaseHeld when another process has the lease; TurnOpen; TurnSuspended.
+        Raises: LeaseHeld if another process has the lease; TurnOpen; TurnSuspended.
         """
         begun = self._signals.begun
         await asyncio.wait((begun, self._task), return_when=asyncio.FIRST_COMPLETED)
@@ -206,7 +206,7 @@ class Turn(Generic[OutputT]):
     async def stored(self) -> None:
         """Wait until the turn is durable: it has begun, or its request is in the log.
 
-        Raises: the error of the turn; TurnSuspended.
+        Raises: TurnSuspended if the turn was suspended; the error of a failed turn.
         """
         await asyncio.wait((self._signals.stored, self._task), return_when=asyncio.FIRST_COMPLETED)
         if not self._signals.stored.done():
@@ -341,7 +341,7 @@ class Turn(Generic[OutputT]):
             begun.exception()
 
     def _result(self) -> TurnState:
-        """Return the state of the ended turn. Raises: TurnSuspended; the error of the turn."""
+        """Return the state of the ended turn. Raises: TurnSuspended; the error of a failed turn."""
         if self._task.cancelled():
             raise TurnSuspended
         return self._task.result()

@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 class AbsentWorkers:
     """Log one warning if turns of a runtime wait and no worker runs.
 
-    Each waiting turn checks once whether a worker runs.
-    After the warning, no turn checks until another turn has begun.
+    Each waiting turn checks once whether a worker runs. After the warning, waiting turns stop
+    checking for workers until another turn has begun.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,8 @@
 """Claim work in the order of priority, and the work of each session in the order of requests.
 
 DBOS first selects the sessions whose work a worker takes, and applies the priority only within a
-session.
-But perdure must keep the order of the requests within a session.
-So `claim_by_priority` replaces the statement with which DBOS claims work by a single statement of
-perdure.
+session. For perdure, the requests of one session must stay in order. `claim_by_priority` replaces
+the SQL statement with which DBOS claims work by a single statement of perdure.
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ _MOST = 8_192
 def claim_by_priority(
     database: Any, engine: sqlalchemy.Engine, only: Callable[[str], list[str] | None]
 ) -> None:
-    """Replace the claim statement of the DBOS system `database` on `engine` as described above.
+    """Replace the statement with which the DBOS system `database` on `engine` claims work.
 
     `only` returns the sessions whose work this worker may take from a queue; None: all sessions.
     """

@@ -3,10 +3,10 @@
 DBOS stores the waiting, running and finished work in the schema ``perdure_work`` of the store's
 database. DBOS never receives a message: the inputs of its workflows are ids. This module uses the
 public names of DBOS 3.4 and some private ones. `_listening_queues` lets a worker change its queues
-after the launch. Two other private names give each worker its own number of slots, because DBOS
-stores one number for all workers.
-The last private name is the function that claims work (`claim.py`). A version of DBOS
-without these names is rejected. A process can have only one DBOS.
+after the launch. Two other private names of DBOS give each worker its own number of slots, because
+DBOS itself stores one number for all workers. The last private name is the function that claims
+work (`claim.py`). A version of DBOS that lacks one of the private names is rejected. A process can
+run only one instance of DBOS.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ def listen_to(dbos: Any, queues: list[str]) -> None:
 def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
     """Let `dbos` use the settings in `queues`, by name.
 
-    Otherwise `dbos` reads the settings from the database before each poll.
+    Without this call, `dbos` would read the settings from the database before each poll.
 
     Raises: ConfigError if DBOS does not support this.
     """

@@ -81,7 +81,8 @@ class FlowWork:
     async def once(self, work: Work) -> str:
         """Run the flow as far as possible without a person; return the outcome.
 
-        Raises: TurnSuspended when the worker stops; SessionNotFound; Erased; StoreUnavailable.
+        Raises: TurnSuspended if the worker stops; SessionNotFound if the flow does not exist;
+        Erased if it was erased; StoreUnavailable if the store cannot be reached.
         """
         request = await self._open_request(work)
         if request is None:

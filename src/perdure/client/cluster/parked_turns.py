@@ -1,7 +1,7 @@
 """Turns of workers that wait for a person use no slot; they are queued again to continue.
 
-The worker that stopped such a turn watches its session. If that worker dies, the periodic scan of
-another worker (`recovery.py`) finds the turn.
+The worker that stopped a waiting turn watches the turn's session. If that worker dies, the periodic
+scan of another worker (`recovery.py`) finds the turn.
 """
 
 from __future__ import annotations

@@ -211,8 +211,9 @@ class Performer:
         """Wait for the end of `turn`.
 
         Return the error of the turn; the log contains the error if the turn had begun.
-        Raises: TurnSuspended; the errors in `_AGAIN`; _LeftOpen; _WaitsForPerson once the turn was
-        stopped because it waits for a person.
+        Raises: TurnSuspended if the worker stops; one of `_AGAIN` if the work must be tried again;
+        _LeftOpen if the turn failed but is still open; _WaitsForPerson if the turn was stopped
+        because it waits for a person.
         """
         obeying = asyncio.ensure_future(self._obey_stops(work, turn))
         waiting = asyncio.ensure_future(self._long_wait(turn))

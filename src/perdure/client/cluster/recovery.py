@@ -3,8 +3,8 @@
 Waiting work for a version of perdure that no worker runs any more is changed to work for this
 version.
 
-Each worker repeats both every few seconds. Queueing work twice is harmless, because the log shows
-which work is finished.
+Each worker repeats this queueing and changing of work every few seconds. Queueing work twice is
+harmless, because the log shows which work is finished.
 """
 
 from __future__ import annotations

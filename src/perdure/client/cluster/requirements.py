@@ -51,7 +51,7 @@ class FlowRequirement(msgspec.Struct, frozen=True):
 
     `agent` is a text that is the same for all flows with the same requirement.
 
-    No agent can have this text as its id, so workers of earlier versions do not take flows.
+    The text in `agent` cannot be the id of an agent, so workers of earlier versions take no flows.
     """
 
     agent: str

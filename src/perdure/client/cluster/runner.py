@@ -111,7 +111,10 @@ class DbosRunner:
 
 
 def cluster_of(store: SessionStore) -> ClusterService:
-    """Return the cluster service of `store`. Raises: ConfigError if the store has none."""
+    """Return the cluster service of `store`.
+
+    Raises: ConfigError if the store has no such service.
+    """
     if not isinstance(store, SharedStore):
         raise ConfigError(
             f"workers share a store on PostgreSQL, and {store.address} is none: open one, or run "

@@ -2,8 +2,8 @@
 
 The log contains all planned messages: a ``turn_requested`` with a due time waits in its session.
 The session for an agent's next recurring message has an id computed from the agent, the expression
-and the time. So when several processes plan the same time, only one session with one request is
-created.
+and the time. If several processes plan the same time, only one session with one request is
+therefore created.
 """
 
 from __future__ import annotations
@@ -78,11 +78,10 @@ _log = logging.getLogger(__name__)
 class Scheduler:
     """Sends messages that are due, in the sessions whose agent and tools `runtime` has.
 
-    These are messages of ``chat.send(at=)``, even if the program that sent them has ended, and
-    messages of ``Agent(recurring=...)``.
-    The scheduler works inside its ``async with``. Any number of
-    processes can have a scheduler: each message is sent once. `perdure serve` and workers have a
-    scheduler of their own.
+    The scheduler sends messages of ``chat.send(at=)``, even if the program that sent them has
+    ended, and messages of ``Agent(recurring=...)``. The scheduler works inside its ``async with``.
+    Any number of processes can have a scheduler: each message is sent once. `perdure serve` and
+    workers have a scheduler of their own.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -116,9 +115,8 @@ class Scheduler:
     async def plan(self) -> None:
         """Store the next message of each recurring message, unless one is already waiting.
 
-        If no worker ran at a planned time, the message is sent once afterwards.
-        A failed plan is logged, and
-        retried the next time. Durable: when this returns.
+        If no worker ran at a planned time, the message is sent once afterwards. A failed plan is
+        logged, and retried the next time. Durable: all changes are stored when this returns.
         """
         await asyncio.gather(*await self._begin_planning())
 

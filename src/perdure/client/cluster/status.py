@@ -32,8 +32,7 @@ async def cluster_status(store: SessionStore, clock: Clock) -> ClusterStatus:
     """Return the workers of the database of `store`, and the queues of its namespace.
 
     Requests that are in no queue yet are counted as waiting, or as scheduled if they are not due.
-    The
-    same applies to requested flows that can continue.
+    Requested flows that can continue are counted in the same way as requests.
     Raises: ConfigError if several machines cannot share the store.
     """
     cluster = cluster_of(store)

@@ -156,8 +156,9 @@ class Worker:
     def _session(self, work: Work) -> asyncio.Lock:
         """Return the lock of the session: its work can be assigned again while it runs here.
 
-        This happens if other workers declare this worker dead although it is alive. The running
-        work then completes the turn, and the repeated work finds the turn completed.
+        Work is assigned a second time if other workers declare this worker dead although it is
+        alive. In this case, the first run completes the turn, and the second run finds it
+        completed.
         """
         return self._sessions.setdefault((work.namespace, work.stream), asyncio.Lock())
 

@@ -63,7 +63,8 @@ ExpectedLeaf = EntryRef | msgspec.UnsetType | None
 class Appended(list[Entry]):
     """The entries that a call appended, in order.
 
-    `is_replay`: the key was known, and these are the entries of the first call with this key.
+    `is_replay` is True if the idempotency key was used before: the entries are then those of the
+    first call.
     """
 
     def __init__(self, entries: Iterable[Entry] = (), *, is_replay: bool = False) -> None:
@@ -74,7 +75,8 @@ class Appended(list[Entry]):
 class CommittedSessions(list[Appended]):
     """The entries appended to each session by `Store.commit`, in the given order.
 
-    `is_replay`: the key was known, and these are the entries of the first call with this key.
+    `is_replay` is True if the idempotency key was used before: the entries are then those of the
+    first call.
     """
 
     def __init__(self, sessions: Iterable[Appended] = (), *, is_replay: bool = False) -> None:
@@ -308,7 +310,7 @@ def prepare_input(
 ) -> tuple[str | Message, tuple[bytes, ...]]:
     """Return user input in stored form, and the contents to store beside the log.
 
-    Raises: ValueError for too many media in one message; LimitExceeded.
+    Raises: ValueError for too many media in one message; LimitExceeded if the message is too large.
     """
     _require_small(said)
     return settled_message(said) if isinstance(said, InFlightMessage) else (said, ())
@@ -414,7 +416,8 @@ def _check_aliases(aliases: Sequence[str | None], items: int) -> None:
 def _new(item: Message | TreeBody, parent: ParentRef) -> NewEntry:
     """Return `item` as an entry.
 
-    Raises: WrongArgument for a message that cannot be decoded after encoding; LimitExceeded.
+    Raises: WrongArgument if a message cannot be decoded after encoding; LimitExceeded if the item
+    is too large.
     """
     try:
         new = new_tree(item, parent)
@@ -459,7 +462,7 @@ def _bytes_of(text: str) -> int:
 
 
 def _is_read_alike(message: Message, body: bytes) -> bool:
-    """Whether `body` decodes to `message`, that is, whether every field has its declared type.
+    """Return whether decoding `body` gives `message`; if not, a field has a wrong type.
 
     Decoding takes a tenth of the time of a check of each field.
     """

@@ -1,8 +1,8 @@
 """The parts of a session's log that are in force on this machine: the agent and the open turn.
 
-Imported entries never give permissions.
-In an untrusted store, only the entries that this user's perdure wrote give permissions.
-All other entries remain history: they are shown, exported and sent to models, but never applied.
+Imported entries never give permissions. In an untrusted store, only the entries that this user's
+perdure wrote give permissions. Entries that give no permissions remain history: they are shown,
+exported and sent to models, but never applied.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Authority(msgspec.Struct, frozen=True):
 
     `agent` and `turn` are the reasons why the agent, or the newest turn with its grants, is not in
     force; None if it is in force. `workspace` is set if the session was forked to a folder and has
-    no agent in force. An agent of this machine then works in that folder.
+    no agent in force. If `workspace` is set, an agent of this machine works in that folder.
     """
 
     bound: Binding | None
@@ -134,9 +134,8 @@ async def questions_in_force(
 ) -> list[OpenQuestion]:
     """Return the questions in `asking` that are open at `at` and in force on this machine.
 
-    If a turn is not in force, an answer to its question has no effect.
-    The cost is proportional to the newest turn of each asking
-    session.
+    A turn that was imported, or that is not trusted here, is not in force: an answer to its
+    question has no effect. The cost is proportional to the newest turn of each asking session.
     """
     asking = tuple(asking)
     asked = open_questions(asking, at)

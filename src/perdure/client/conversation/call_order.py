@@ -36,8 +36,8 @@ class CallOrder:
     def is_free(self) -> bool:
         """Whether a call can skip the order because all earlier calls have finished.
 
-        A store can then write many such calls at once. The first call always enters the order,
-        because it may have to wait until the store can write.
+        A store can write many calls at once if they skip the order. The first call of a session
+        never skips the order, because it may have to wait until the store can write.
         """
         return self._last is not None and self._last.done()
 

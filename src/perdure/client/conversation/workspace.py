@@ -1,4 +1,4 @@
-"""The workspace of a session, and its names for instructions and tools."""
+"""The workspace of a session: its folder, its editor state, and the values of ``{{ctx.name}}``."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Named
 class Shown(msgspec.Struct, frozen=True):
     """The changes that a message makes to the workspace; a field that is None changes nothing.
 
-    Raises: WrongArgument for a variable with the name of a workspace field, and for a selection in
-    a file that is not the active file; SecretPasted for a variable that contains a credential.
+    Raises: WrongArgument if a variable has the name of a workspace field, or if the selection is in
+    a file that is not the active file; SecretPasted if a variable contains a credential.
     """
 
     active_file: str | None = None
@@ -167,7 +167,8 @@ def with_shown(kept: Workspace, shown: Shown) -> Workspace:
 def require_variables(variables: Mapping[str, str]) -> None:
     """Reject invalid variables.
 
-    Raises: WrongArgument for an invalid name or text; LimitExceeded; SecretPasted for a credential.
+    Raises: WrongArgument if a name or text is invalid; LimitExceeded if all variables together are
+    too long; SecretPasted if a text contains a credential.
     """
     size = sum(len(name) + len(text.encode("utf-8", "replace")) for name, text in variables.items())
     require_within("template_bytes", size, "the text of the workspace variables")
@@ -251,7 +252,10 @@ def moved_prompt(
 
 
 def kept_workspace(snapshot: Mapping[str, object] | None) -> Workspace:
-    """Return the stored workspace of a session. Raises: ConfigError when it cannot be read."""
+    """Return the stored workspace of a session.
+
+    Raises: ConfigError if the workspace cannot be read.
+    """
     try:
         return msgspec.convert(snapshot or {}, Workspace)
     except (msgspec.ValidationError, WrongArgument) as error:

@@ -114,7 +114,7 @@ def grants_of(consent: ConsentState) -> frozenset[str]:
 
 
 def _canonical(command: str) -> str:
-    """Return `command` in the judge's notation; unchanged if it needs a shell."""
+    """Return `command` in the notation that judges compare; unchanged if it needs a shell."""
     try:
         return canonical(words_of(command))
     except NeedsShell:

@@ -41,9 +41,9 @@ async def delete_flow(
     """Delete the flow with the state `state`; delete its record folder, too, if `others` is given.
 
     Shape: `others` are all flows of the store; none of them may use the record folder.
-    Durable: when this returns.
-    Raises: FlowRefusal while a role runs, and when another flow or file uses the record folder. In
-    these cases, nothing is deleted.
+    Durable: all changes are stored when this returns.
+    Raises: FlowRefusal while a role runs, and when another flow or file uses the record folder. If
+    FlowRefusal is raised, nothing is deleted.
     """
     flow = state.run.flow_id
     chose = {id: role for role, ids in state.selectors.items() for id in ids}

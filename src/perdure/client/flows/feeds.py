@@ -107,8 +107,8 @@ class RoleFeed:
     Each read begins where the previous read ended. Made by `Flow.feed`.
 
     ``await feed.read()`` returns new and changed items; ``async for item in feed`` yields them and
-    waits for more until the flow is completed or the store closed. An item with the id of an
-    earlier item replaces the earlier item: it has more text, or an outcome.
+    waits for more until the flow is completed or the store closed. If an item has the id of an
+    earlier item, it replaces that item, because it has more text or now has an outcome.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class RoleFeed:
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
         """Return the items new or changed since the last read; with `limit`, about `limit` items.
 
-        Shape: () when there are no such items.
+        Shape: the result is () if there are no new or changed items.
         Raises: WrongArgument when `limit` is less than 1.
         """
         if limit is not None and limit < 1:

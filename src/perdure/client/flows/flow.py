@@ -1,7 +1,8 @@
 """The handle of one flow: read its state, record decisions, run it.
 
 A decision applies to the newest state of the flow, and is rejected if the flow does not wait for
-that decision. So several processes can record decisions at once, and any process can run the flow.
+that decision. Several processes can therefore record decisions at once, and any process can run the
+flow.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Flow:
         suspends running turns; the next run of the flow, in any process, continues them.
         With ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run
         the flow until it is completed, even if this task is cancelled.
-        Raises: StoreError; FlowRefusal if workers cannot run the flow.
+        Raises: StoreError if the store fails; FlowRefusal if workers cannot run the flow.
         """
         return (await self._execution.run(self._journal, until_completed=until_completed)).run
 
@@ -93,9 +94,10 @@ class Flow:
         details that the summary must contain. `model` (default: the role's model) is the model that
         writes this summary; the role's turns do not change.
         Shape: the compaction; None when there is nothing to summarise.
-        Raises: FlowRefusal when the role has not begun, or has an open turn; LeaseHeld;
-        WrongArgument for a `model` that is not ``provider:name``; ConfigError when the provider is
-        unknown, or the role has no agent; TurnFailed when the model returned no usable summary.
+        Raises: FlowRefusal if the role has not begun, or has an open turn; LeaseHeld if another
+        process runs the role; WrongArgument if `model` is not ``provider:name``. Also raises
+        ConfigError if the provider is unknown or the role has no agent, and TurnFailed if the model
+        returned no usable summary.
         """
         self._equipment.check_models(() if model is None else (model,), "model")
         return await self._execution.compact(self._journal, role, focus, model)
@@ -133,8 +135,8 @@ class Flow:
     async def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
         """Approve the staged handoff of `node`.
 
-        Raises: FlowRefusal when no handoff waits, and when several handoffs wait and `node` is not
-        given; also when a file of the handoff changed, and the handoff is then staged again.
+        Raises: FlowRefusal if no handoff waits, if several handoffs wait and `node` is not given,
+        or if a file of the handoff has changed. A handoff whose files have changed is staged again.
         """
         clock = self._store.outside.clock
         await require_as_staged(self._store.backend, self._journal, clock, node)
@@ -162,9 +164,9 @@ class Flow:
 
         The call grants or revokes every `command`, or none of them if one is rejected.
         Open questions that the new consent allows are answered, and their turns continue.
-        Raises: ValueError when no change is given, or there is no grant to revoke; FlowRefusal when
-        the flow is completed; ConfigError for a command or a tool that no role can use or that the
-        mode ignores (no-access), and for revoking a grant that does not exist.
+        Raises: ValueError if no change is given, or if there is no grant to revoke; FlowRefusal if
+        the flow is completed. Also raises ConfigError for a command or a tool that no role can use
+        or that the mode ignores (no-access), and for revoking a grant that does not exist.
         """
         given = () if command is None else (command,) if isinstance(command, str) else command
         if not given and (mode is None or is_revoked):
@@ -199,11 +201,12 @@ class Flow:
         tools: Sequence[str] | None = None,
         by: str = "user",
     ) -> FlowState:
-        """Set model, skills and tools of a role instance for later turns; None: the agent's own.
+        """Set model, skills and tools of a role instance for later turns; None: those of the agent.
 
-        Raises: FlowRefusal when the workflow has no such role, and for skills after the role has
-        begun; ConfigError for a skill that the project lacks, a tool that the role lacks, and a
-        model of an unknown provider that was not offered; WrongArgument.
+        Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
+        has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a
+        skill that the project lacks, a tool that the role lacks, and a model of an unknown provider
+        that was not offered.
         """
         chosen = None if skills is None else tuple(skills)
         named = None if tools is None else tuple(tools)

@@ -134,15 +134,15 @@ class Flows:
         a folder in the workspace; the roles read its ``a-docs``. A document runs with `inputs`; its
         agents are the agents of the runtime that its nodes name, or the agents that the document
         defines. The document's file is copied; the version in the log is authoritative. `roles`
-        sets models, skills and tools of role instances. For the other role instances, `configuring`
-        "ask" waits for a person if there is a choice; "auto" lets a model choose, or a person after
-        three failures. `configuring` can differ for model and skills: ``{"model": "auto", "skills":
-        "ask"}``; an omitted key means "given". `settings` is stored in `FlowState.settings`, for
-        the program that runs the flow next.
-        Durable: when this returns.
-        Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, for unknown
-        values in `roles`, and for a record folder of another flow; WrongArgument; SecretPasted;
-        FlowExists; Unsupported if the store cannot write two logs in one commit.
+        sets models, skills and tools of role instances. For role instances not in `roles`,
+        `configuring` "ask" waits for a person if there is a choice; "auto" lets a model choose, or
+        a person after three failures. `configuring` can differ for model and skills: ``{"model":
+        "auto", "skills": "ask"}``; an omitted key means "given". `settings` is stored in
+        `FlowState.settings`, for the program that runs the flow next. Durable: everything is stored
+        on return. Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs,
+        for unknown values in `roles`, and for a record folder of another flow; WrongArgument;
+        SecretPasted; FlowExists if `id` is used; Unsupported if the store cannot write two logs in
+        one commit.
         """
         if not self._store.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])

@@ -92,8 +92,8 @@ def begun_record(
     """Create the record folder of a new flow, and return the flow's folders. Blocks.
 
     `roles` are the models, skills and tools chosen for roles.
-    Raises: InvalidWorkflow; ConfigError when the workflow cannot be read, when the record folder
-    belongs to another flow, and for an unknown reading, role or skill.
+    Raises: InvalidWorkflow if the workflow has errors; ConfigError if it cannot be read, if the
+    record folder belongs to another flow, or if a reading, role or skill is unknown.
     """
     workspace, record, project = begun.workspace, begun.record, begun.project
     if not workspace.is_dir():

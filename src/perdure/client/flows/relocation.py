@@ -1,7 +1,7 @@
 """Move a flow with its record folder to another workspace.
 
-An imported flow contains the files of its record folder.
-These files are written when the flow is first bound to a workspace that lacks them, and only below
+An imported flow contains the files of its record folder. The files of an imported record folder are
+written when the flow is first bound to a workspace that lacks them, and only below
 ``.perdure/records``.
 """
 
@@ -40,7 +40,8 @@ FINDINGS = "findings"
 async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> None:
     """Bind the flow of `journal` to `workspace`; restore a missing imported record folder.
 
-    Durable: when this returns. After a crash, a second call completes the first.
+    Durable: all changes are stored when this returns. After a crash, a second call completes the
+    first.
     Raises: FlowRefusal when there is no record folder; ConfigError when the folder cannot be
     written; ValueError for a flow id that is not a valid folder name.
     """

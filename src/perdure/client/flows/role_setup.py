@@ -1,7 +1,7 @@
 """The model, tools and skills of a role before it begins.
 
 The settings come from the agent and the files of the role, or a person or a selector chooses them.
-If they are to be chosen in this flow, the role begins only after the choice.
+If the settings of a role must be chosen in this flow, the role begins only after the choice.
 Invalid choices are rejected at once.
 """
 
@@ -68,14 +68,14 @@ class Equipment:
     def check(self, roles: Mapping[str, RoleConfiguration]) -> None:
         """Reject unknown models and tools of role instances.
 
-        Raises: the errors of the other checks.
+        Raises: the errors of `check_models` and `check_tools`.
         """
         for role, chosen in roles.items():
             self.check_models(() if chosen.model is None else (chosen.model,), "roles")
             self.check_tools(role, chosen.tools or ())
 
     def check_settings(self, settings: RunSettings | None) -> None:
-        """Reject a model of an unknown provider. Raises: the errors of the other checks."""
+        """Reject a model of an unknown provider. Raises: the errors of `check_models`."""
         if settings is not None and settings.model is not None:
             self.check_models((settings.model,), "settings")
 

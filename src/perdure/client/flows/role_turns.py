@@ -206,8 +206,8 @@ class RoleTurns:
     async def _configured(self, state: FlowState, role: str) -> FlowState:
         """Return the state of the flow after `role` is configured.
 
-        Raises: Unconfigured when a person must choose; ConfigError; LeaseHeld while another process
-        runs a selector.
+        Raises: Unconfigured if a person must choose; ConfigError if the role has no agent, or if a
+        skill cannot be read; LeaseHeld if another process runs a selector.
         """
         while is_configuring(state):
             open = await asyncio.to_thread(
@@ -264,7 +264,7 @@ class RoleTurns:
     ) -> Agent:
         """Return the agent of `role` with the tools of its MCP servers.
 
-        Raises: ConfigError, also when one of the MCP servers cannot be used.
+        Raises: ConfigError if the role has no agent, or if one of the MCP servers cannot be used.
         """
         agent = self._agent(role)
         try:

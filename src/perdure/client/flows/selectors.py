@@ -1,10 +1,10 @@
 """Selectors: models that choose the model and skills of a role, each in its own session.
 
 The session and its entry in the flow's log begin in one commit. The id of the selector's session is
-computed from flow, role and number.
-So a process that resumes after a crash finds the session and does not open a
-second one. The result is read from the session's log. Like the session of a role, the selector's
-session is hidden in lists, and is erased or retained together with the flow.
+computed from flow, role and number. After a crash, the process that resumes the flow computes the
+same session id, so it finds the selector's session and does not open a second one. The result is
+read from the session's log. Like the session of a role, the selector's session is hidden in lists,
+and is erased or retained together with the flow.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ class Selectors:
     async def step(self, state: FlowState, role: str, open: Undecided, about: About) -> FlowState:
         """Do one step: open a selector or record its choice; return the new state of the flow.
 
-        Raises: Unconfigured after the last attempt, and when a person has stopped the selector;
-        ConfigError; LeaseHeld while another process runs the selector.
+        Raises: Unconfigured after the last attempt, or if a person has stopped the selector;
+        ConfigError if the role is not set up correctly; LeaseHeld if another process runs the
+        selector.
         """
         opened = state.selecting.get(role)
         if opened is None:

@@ -1,4 +1,4 @@
-"""The frames for summaries of a role's session, made from the flow and its files."""
+"""The texts around the summaries of a role's session, made from the flow and its files."""
 
 from __future__ import annotations
 

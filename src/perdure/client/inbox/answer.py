@@ -45,7 +45,7 @@ async def answer_question(
     """Append `answer` to `question`, which the entry `asking` contains, if the question is open.
 
     Shape: the entry of the answer; if the same answer was given before, its entry.
-    Durable: when this returns. Raises: AlreadyAnswered, QuestionClosed.
+    Durable: all changes are stored when this returns. Raises: AlreadyAnswered, QuestionClosed.
     """
     new = new_side(answer, asking.id)
     while True:

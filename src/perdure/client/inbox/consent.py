@@ -1,7 +1,7 @@
 """Which open questions a flow's consent answers, and which consent "allow for the flow" gives.
 
-The question of a role lists the modes that do not ask.
-So a process that changes the consent can decide without knowing the tools of the role.
+A role's question lists the consent modes in which the call would run without a question. A process
+that changes the consent can therefore answer a question without knowing the tools of the role.
 """
 
 from __future__ import annotations

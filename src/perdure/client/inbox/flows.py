@@ -87,7 +87,9 @@ class FlowAnswerer:
         """Answer the question with the id `question`, for which the flow waits.
 
         Shape: the appended entry; if `by` gave the same answer before, the earlier entry.
-        Durable: when this returns. Raises: AlreadyAnswered, FlowRefusal, InvalidEntry.
+        Durable: all changes are stored when this returns. Raises: AlreadyAnswered if another answer
+        was given before; FlowRefusal if the flow does not wait for the answer; InvalidEntry if the
+        answer is not valid.
         """
         while True:
             state = await self._journal.state()

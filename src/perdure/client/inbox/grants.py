@@ -35,7 +35,8 @@ async def change_consent(
 ) -> FlowState:
     """Append the changes that `decide` returns, and the answers that follow from them.
 
-    Durable: when this returns. Raises: the errors of `decide`; nothing was appended then.
+    Durable: all changes are stored when this returns. Raises: any error that `decide` raises; in
+    this case, nothing is appended.
     """
     while True:
         state = await journal.state()
@@ -62,7 +63,8 @@ async def allow_for_flow(
     """Append `answer`, which allows the call of `question` in the whole flow `flow`.
 
     Shape: `question` is a pair: the session that asks, and its question; `expected_head` is the
-    head of that session. Returns the answer's entry. Durable: when this returns.
+    head of that session. Returns the answer's entry. Durable: all changes are stored when this
+    returns.
     Raises: HeadConflict if the head of that session, of the flow, or of another session of the flow
     has changed.
     """

@@ -20,8 +20,8 @@ class SessionFiles(Protocol):
     async def session_at(self, path: Path) -> StreamId | None:
         """Return the session in the file `path`; None if the store has no such session file.
 
-        Raises: FormatError for a link or a pipe in the store's folder; StoreTooNew,
-        StoreUnavailable.
+        Raises: FormatError for a link or a pipe in the store's folder; StoreTooNew if a newer
+        perdure wrote the file; StoreUnavailable if the file cannot be read.
         """
         ...
 
@@ -39,8 +39,8 @@ class FoundFile(msgspec.Struct, frozen=True):
 async def find_file(store: SessionStore, path: Path) -> FoundFile:
     """Return the session whose file is `path` in `store`, or the session imported from it.
 
-    Raises: NotImported, also if the file does not exist; Erased; FormatError if `path` is not a
-    readable session.
+    Raises: NotImported if the file was not imported or does not exist; Erased if its session was
+    erased; FormatError if `path` is not a readable session.
     """
     if isinstance(store, SessionFiles):
         session = await store.session_at(path)

@@ -61,8 +61,8 @@ def intended_address(typed: str) -> str | None:
 def near_address(address: str) -> str | None:
     """Return the address of an existing store that the address without a store probably means.
 
-    ``sqlite:///tmp/x.db`` is a relative path, ``sqlite:////tmp/x.db`` an absolute one.
-    Returns None if there is no such file or folder.
+    ``sqlite:///tmp/x.db`` is a relative path, ``sqlite:////tmp/x.db`` an absolute one. Returns None
+    if no store exists at the probable address.
     """
     if address.startswith(FOLDER_ADDRESS):
         name = _folder_name(address)
@@ -93,10 +93,10 @@ def is_part_of(place: Path, address: str) -> bool:
 def environment_address(environment: Mapping[str, str]) -> str | None:
     """Return the store address in ``$PERDURE_STORE``; None if the variable is not set.
 
-    Raises: ConfigError if the variable is empty.
+    Raises: ConfigError if ``$PERDURE_STORE`` is empty.
 
-    The default store is not used in this case: the variable was probably set from another variable
-    that is missing.
+    An empty variable does not select the default store: its value was probably meant to come from
+    another variable that is missing.
     """
     named = environment.get("PERDURE_STORE")
     if named == "":
@@ -108,7 +108,7 @@ def default_address(environment: Mapping[str, str], platform: str) -> str:
     """Return the default address: ``$PERDURE_STORE``, or a file in the user data directory.
 
     `platform` is ``sys.platform``.
-    Raises: ConfigError without a home folder, and if the variable is empty.
+    Raises: ConfigError if there is no home folder, or if ``$PERDURE_STORE`` is empty.
     """
     named = environment_address(environment)
     if named is not None:

@@ -59,7 +59,8 @@ _FAR = 2_048
 async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
     """Return the embedder; a name is resolved, with files below the current folder.
 
-    Raises: ConfigError; WrongArgument for anything other than an embedder.
+    Raises: ConfigError if the embedder is not set up; WrongArgument for anything other than an
+    embedder.
     """
     if importlib.util.find_spec("numpy") is None:
         raise ConfigError(f"an embedder needs numpy: {install_of('memory')}")
@@ -72,7 +73,8 @@ async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
 async def require_embedder(name: EmbedderName | None) -> None:
     """Load the embedder, so that a missing set-up fails before a client is served.
 
-    Raises: ConfigError; WrongArgument for anything other than an embedder.
+    Raises: ConfigError if the embedder is not set up; WrongArgument for anything other than an
+    embedder.
     """
     if name is not None:
         check_embedder(name)
@@ -194,8 +196,9 @@ class TextVectors:
     async def follow(self, model: VectorModel, most: int | None = None) -> int:
         """Compute vectors for about `most` texts that have none; return the number.
 
-        Durable: each batch of texts, when it is written.
-        Raises: EmbedderUnavailable; StoreReadOnly; StoreFull.
+        Durable: the vectors of each batch of texts are stored before the next batch begins.
+        Raises: EmbedderUnavailable if the embedder fails; StoreReadOnly if the store is read-only;
+        StoreFull if no space is left.
         """
         done = 0
         while most is None or done < most:

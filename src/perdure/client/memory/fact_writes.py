@@ -143,7 +143,8 @@ _ORDERS: WeakKeyDictionary[SessionStore, _Orders] = WeakKeyDictionary()
 def _order_of(store: SessionStore, stream: StreamId) -> asyncio.Lock:
     """Return the lock under which this process remembers facts in `stream`.
 
-    Without it, each of many concurrent calls reads all facts again after the commit of another.
+    Without the lock, each of many concurrent calls would read all facts again after every commit of
+    another call.
     """
     orders = _ORDERS.setdefault(store, _Orders())
     return orders.setdefault(stream, asyncio.Lock())
@@ -162,7 +163,7 @@ async def _fact_under(
 ) -> EntryId | None:
     """Return the fact that an earlier call with `key` returned; None if `key` was not used.
 
-    The fact may be forgotten. Raises: IdempotencyMismatch.
+    The returned fact may have been forgotten since. Raises: IdempotencyMismatch.
     """
     named = (each.about for each in notes if each.kind == FactsReceived.kind)
     again = [_named_again(fact) for fact in dict.fromkeys(named) if fact is not None]
@@ -264,9 +265,8 @@ async def _commit_correction(
     """Commit `new` as a version of `known`. Raises: HeadConflict; IdempotencyMismatch.
 
     A version without sources gets the sources of the newest version. When the call is repeated, the
-    newest version can have other sources than at the first call.
-    So the commit with the idempotency key `key` is searched with the sources of earlier versions,
-    too.
+    newest version can have other sources than at the first call. The search for an earlier commit
+    with the idempotency key `key` therefore also tries the sources of earlier versions.
     """
     versions = known.stored.versions
     newest, mismatch = versions[-1], None

@@ -66,9 +66,9 @@ RECALLED = 10
 class Memory:
     """The stored memory of a namespace. `Store.memory` makes it.
 
-    Scope: with `subject`, a person, a call covers the data of this subject; without it, only data
-    that has no subject. With `agent`, a call covers only the data of this agent. ``scope="agent"``
-    covers one agent of every subject, ``scope="namespace"`` everything.
+    With a person as `subject`, a call covers this person's data; without `subject`, only data that
+    has no subject. With `agent`, a call covers only the data of this agent. ``scope="agent"``
+    covers one agent for every subject, and ``scope="namespace"`` covers everything.
     """
 
     def __init__(
@@ -94,19 +94,19 @@ class Memory:
         knowledge_of: str | None = None,
         kinds: Sequence[hits.RecallKind] = ("text", "episode", "fact"),
     ) -> list[hits.MemoryHit]:
-        """Return the texts and facts that match `question`, best first; docs/guides/memory.md.
+        """Return the texts and facts that match `question`, best first (see docs/guides/memory.md).
 
-        Finds messages of users, assistants and tools on every branch, summaries of episodes, and
-        facts that are true now; `kinds` selects among them. The score of a text includes its
-        neighbours in the session and, with an embedder (`with_embedder`), its meaning. With
-        `sessions`, only these sessions and the facts from them are searched; `without` excludes
-        sessions. With `agent` only its sessions and facts are searched, with the scope "agent"
-        those of every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the
-        knowledge folders of an agent. Like `agent`, it excludes facts of other agents. numpy (extra
-        ``memory``) makes a recall in a large store several times faster, with the same hits.
-        Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError for an embedder
-        that is not set up; WrongArgument for an empty question, for a subject with a wider scope,
-        and for the scope "agent" without an agent; ValueError when `limit` is negative.
+        The call finds messages of users, assistants and tools on every branch, summaries of
+        episodes, and facts that are true now; `kinds` selects among these. The score of a text
+        includes its neighbours in the session and, with an embedder (`with_embedder`), its meaning.
+        With `sessions`, only these sessions and the facts from them are searched; `without`
+        excludes sessions. With `agent`, only its sessions and facts are searched; with the scope
+        "agent", those of every subject. `scope` "namespace" searches all subjects. `knowledge_of`
+        adds the knowledge folders of an agent. Like `agent`, `knowledge_of` excludes facts of other
+        agents. numpy (extra ``memory``) makes a recall in a large store several times faster, with
+        the same hits. Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if
+        the embedder is not set up; WrongArgument for an empty question, a subject with a wider
+        scope, or the scope "agent" without an agent; ValueError if `limit` is negative.
         """
         amount("limit", limit)
         require_text("knowledge_of", knowledge_of)
@@ -130,11 +130,11 @@ class Memory:
     async def embed(self, *, is_only: bool = False) -> int:
         """Compute the missing vectors of all texts with the embedder; return their number.
 
-        Recalls and turns continue during the call. Call it after a change of the embedder, or an
-        import; after a kill, a new call continues. `is_only` removes the vectors of other
-        embedders.
-        Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
-        embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
+        Recalls and turns continue during the call. Call `embed` after you change the embedder or
+        import sessions. If the process is killed, a new call continues. `is_only` removes the
+        vectors of other embedders. Durable: each batch. Raises: EmbedderUnavailable; ConfigError;
+        WrongArgument without an embedder; Unsupported in a store of session files; StoreReadOnly;
+        StoreFull.
         """
         return await embedding.embed_all(self.backend, self.embedder, is_only=is_only)
 
@@ -159,9 +159,9 @@ class Memory:
         `agent` limits the fact to one agent. The fact is true from `valid_from` until `valid_to`; a
         time without a zone is local. If a stored fact has the same text, agent, `said_by` and
         times, the call adds the `source` and returns that fact, like a repeated call with its
-        `idempotency_key`.
-        Durable: when this returns. Raises: SecretPasted for text like a credential; EntryNotFound;
-        WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
+        `idempotency_key`. Durable: everything is stored on return. Raises: SecretPasted for text
+        like a credential; EntryNotFound if a source does not exist; WrongArgument; LimitExceeded;
+        IdempotencyMismatch; Unsupported in a store of session files.
         """
         require_subject(subject)
         return await fact_writes.remember_once(
@@ -187,7 +187,7 @@ class Memory:
         """Replace the text of a fact; `Fact.history` contains the earlier text.
 
         Without `source`, the sources do not change; the other arguments describe the new text.
-        Durable: when this returns. Raises: FactNotFound; the errors of `remember`.
+        Durable: everything is stored on return. Raises: FactNotFound; the errors of `remember`.
         """
         return await fact_writes.correct(
             self.backend,
@@ -200,8 +200,8 @@ class Memory:
     async def forget(self, fact_id: str, *, by: str | None = None) -> None:
         """End a fact and permanently erase its text, also the text of earlier versions.
 
-        This cannot be undone; backups and exports stay. The certificate names `by`.
-        Durable: as `Store.erase`. Raises: FactNotFound.
+        Forgetting cannot be undone; backups and exports do not change. The certificate of the
+        erasure contains `by`. Durable: as `Store.erase`. Raises: FactNotFound.
         """
         await fact_writes.forget(self.backend, self.outside, EntryId(fact_id), by)
 
@@ -236,10 +236,10 @@ class Memory:
         """Store the facts that `extractor` finds in `episode`; return the new facts.
 
         The facts get the episode's subject and agent; their sources are entries of the episode. A
-        text that is known already, was forgotten, or looks like a credential is skipped. A repeated
-        call, also after a crash, stores no fact twice. `ModelExtractor` asks a model.
-        Durable: every fact, when this returns. Raises: the errors of `extractor`; WrongArgument for
-        a fact without a source in the episode; Unsupported in a store of session files.
+        fact is skipped if it is known, was forgotten, or looks like a credential. A repeated call,
+        also after a crash, stores no fact twice. `ModelExtractor` asks a model. Durable: every fact
+        is stored on return. Raises: the errors of `extractor`; WrongArgument for a fact without a
+        source in the episode; Unsupported in a store of session files.
         """
         return await capturing.capture(self.backend, self.outside, episode, extractor)
 
@@ -254,9 +254,9 @@ class Memory:
 
         The passages belong to `subject`, or to `agent` in the sessions of every subject. A repeated
         call indexes new and changed files, and erases the passages of deleted files. Links in the
-        folder are not followed; `ImportedFolder.problems` lists unreadable files.
-        Durable: every file, when this returns. Raises: WrongArgument for a folder that cannot be
-        read, and for `subject` with `agent`; Unsupported in a store of session files.
+        folder are not followed; `ImportedFolder.problems` lists unreadable files. Durable: every
+        file is stored when this returns. Raises: WrongArgument for a folder that cannot be read,
+        and for `subject` with `agent`; Unsupported in a store of session files.
         """
         owner = _owner(subject, agent)
         return await knowledge.index_folder(self.backend, self.outside, Path(folder), owner)
@@ -270,10 +270,10 @@ class Memory:
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` apply to lines without their own. Known facts are not stored again. An
-        invalid line does not stop the import: `ImportedFacts.problems` lists such lines.
-        Durable: all facts, when this returns. Raises: FormatError for a file that cannot be read;
-        LimitExceeded; Unsupported in a store of session files.
+        `subject` and `agent` apply to lines without their own. Facts that are already stored are
+        not stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists
+        such lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
+        cannot be read; LimitExceeded if it is too large; Unsupported in a store of session files.
         """
         require_subject(subject)
         return await fact_lines.import_lines(
@@ -283,8 +283,8 @@ class Memory:
     async def index(self) -> int:
         """Record the episodes that are missing; return the number of recorded episodes.
 
-        An imported session gets an episode up to its newest entry, and another once it has grown; a
-        session that ended without one gets one. Durable: each, when this returns.
+        An imported session gets an episode up to its newest entry, and another after it has grown.
+        A session that ended without an episode gets one. Durable: each episode is stored on return.
         """
         store, clock = self.backend, self.outside.clock
         return await noted.record_open_ends(store, clock) + await noted.record_imports(store, clock)
@@ -304,7 +304,7 @@ class Memory:
 
         With `session`, only its episodes are listed, whatever its subject. `before` selects
         episodes that ended earlier; `after` continues after a listed episode or its `cursor`.
-        Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
+        Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a wrong scope.
         """
         amount("limit", limit)
         within = _scope(subject, agent, scope)

@@ -1,8 +1,8 @@
 """Knowledge folders: index their files, and follow their changes.
 
-Each file is a session of origin ``knowledge`` with one entry for each passage. So a recall finds
-passages in the same way as messages. A changed file becomes a new session; the old session is
-erased.
+Each file is a session of origin ``knowledge`` with one entry for each passage. A recall finds the
+passages of a knowledge folder in the same way as messages. A changed file becomes a new session;
+the old session is erased.
 """
 
 from __future__ import annotations

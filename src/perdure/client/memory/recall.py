@@ -12,7 +12,7 @@ from perdure.memory.scope import ScopeName
 
 
 class RecalledHits(NamedTuple):
-    """The hits of a recall, and why the embedder failed; None if it worked or there is none."""
+    """The hits of a recall, and the reason why the embedder failed, or None if it did not fail."""
 
     hits: list[MemoryHit]
     problem: str | None

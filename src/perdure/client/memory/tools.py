@@ -1,7 +1,7 @@
 """Tools that let an agent read and change the memory of its session's subject.
 
-A call can see only the facts and sessions of that subject, and no fact of another agent. A call
-that changes a fact needs approval, like a call that changes a file. Results are bounded.
+A tool call can see only facts and sessions of the session's subject, and no fact of another agent.
+A call that changes a fact needs approval, like a call that changes a file. Results are bounded.
 """
 
 from __future__ import annotations

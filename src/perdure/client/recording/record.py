@@ -1,7 +1,7 @@
 """`perdure.record`: record the calls of an existing OpenAI or Anthropic client as a session.
 
-The `send` of the client's HTTP client is wrapped. So every model call is recorded, sync or async,
-streamed or not, and the program gets its responses unchanged.
+The `send` of the client's HTTP client is wrapped. Every model call is therefore recorded, sync or
+async, streamed or not, and the program gets its responses unchanged.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Recorder:
     async def begin(self, request: RecordedRequest) -> EntryId | None:
         """Append the new messages of `request`; return the last of its messages.
 
-        Durable: when this returns.
+        Durable: all changes are stored when this returns.
         """
         async with self._lock:
             session = await self._opened()
@@ -60,7 +60,10 @@ class Recorder:
     async def finish(
         self, after: EntryId | None, response: RecordedResponse, *, is_complete: bool
     ) -> None:
-        """Append the answer `response` after the message `after`. Durable: when this returns."""
+        """Append the answer `response` after the message `after`.
+
+        Durable: all changes are stored when this returns.
+        """
         message = response.message
         async with self._lock:
             session = await self._opened()
@@ -76,7 +79,7 @@ class Recorder:
     async def fail(self, after: EntryId | None, reason: str) -> None:
         """Record that the model call that follows the message `after` failed.
 
-        Durable: when this returns.
+        Durable: all changes are stored when this returns.
         """
         async with self._lock:
             await self._note(await self._opened(), after, reason)

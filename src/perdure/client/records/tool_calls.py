@@ -130,7 +130,7 @@ async def newest_calls(
     failed: bool | None,
     last: int | None,
 ) -> list[ToolCallRecord]:
-    """Return the newest `last` matching calls, oldest first; without `session`, of all."""
+    """Return the newest `last` matching calls, oldest first; without `session`, of all sessions."""
     found: list[ToolCallRecord] = []
 
     async def add(info: SessionInfo) -> None:

@@ -33,10 +33,10 @@ async def store_request(
     key: str | None = None,
     place: str | None = None,
 ) -> int:
-    """Append the request of a turn, and return its seq. Durable: when this returns.
+    """Append the request of a turn, and return its seq.
 
-    `key` is the idempotency key that the message has in its session. `place` is the idempotency key
-    of the commit, for a message without a key.
+    Durable: all changes are stored when this returns. `key` is the idempotency key that the message
+    has in its session. `place` is the idempotency key of the commit, for a message without a key.
     Raises: IdempotencyMismatch if another message used `key`.
     """
     write = Write(stream=environment.stream, entries=(new_side(request),))

@@ -65,7 +65,8 @@ class FollowedTurn:
         """Return the state of the turn after it has ended.
 
         If a request was stopped before its turn began, the result is the state of an aborted turn.
-        Raises: TurnFailed if no turn can answer the request; Erased; StoreUnavailable.
+        Raises: TurnFailed if no turn can answer the request; Erased if the session was erased;
+        StoreUnavailable if the store cannot be reached.
         """
         environment = self._environment
         with ExitStack() as waits:

@@ -18,9 +18,9 @@ LOOK_S = 0.5
 async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -> TurnState:
     """Return the state of the turn that began at seq `turn`, after the turn has ended.
 
-    The turn is run here, or followed if it already runs; `signals` then names the process, or the
-    task of this process, that runs it. If the other process dies or suspends the turn, this process
-    continues it.
+    This process runs the turn, or follows it if it is already running. If the turn is only
+    followed, `signals` names the process, or the task of this process, that runs the turn. If the
+    process that runs the turn dies or suspends it, this process continues the turn.
     """
     environment = turns.environment
     followed = FollowedTurn(environment, signals, turn=turn, is_told=False)

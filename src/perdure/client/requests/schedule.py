@@ -82,9 +82,10 @@ class Schedule:
         A process that has the agent of the session sends the message: a worker, a server, or a
         program with a Scheduler. When the message is sent, a credential in it is handled as the
         agent's settings require.
-        Durable: when this returns.
-        Raises: SessionNotFound; WrongArgument for a session whose agent is not in force here;
-        LimitExceeded; FlowRefusal for the role of a flow that is not completed.
+        Durable: all changes are stored when this returns.
+        Raises: SessionNotFound if the session does not exist; LimitExceeded if the text is too
+        long; WrongArgument if the agent of the session is not in force here; FlowRefusal for the
+        role of a flow that is not completed.
         """
         due_at = due_at_of(at)
         require_within("message_bytes", len(text.encode(errors="replace")), "the message")
@@ -106,7 +107,7 @@ class Schedule:
     async def cancel(self, message: str) -> None:
         """Cancel the scheduled message with the id `message`, so that it is never sent.
 
-        Durable: when this returns.
+        Durable: all changes are stored when this returns.
         Raises: WrongArgument if no waiting message has this id.
         """
         if message not in [each.id for each in await self.list()]:

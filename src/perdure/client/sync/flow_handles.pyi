@@ -43,7 +43,7 @@ class RoleFeed(Handle[AsyncRoleFeed]):
     def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
         """Return the items new or changed since the last read; with `limit`, about `limit` items.
 
-        Shape: () when there are no such items.
+        Shape: the result is () if there are no new or changed items.
         Raises: WrongArgument when `limit` is less than 1.
         """
 
@@ -70,7 +70,7 @@ class Flow(Handle[AsyncFlow]):
         suspends running turns; the next run of the flow, in any process, continues them.
         With ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run
         the flow until it is completed, even if this task is cancelled.
-        Raises: StoreError; FlowRefusal if workers cannot run the flow.
+        Raises: StoreError if the store fails; FlowRefusal if workers cannot run the flow.
         """
 
     def compact(
@@ -82,9 +82,10 @@ class Flow(Handle[AsyncFlow]):
         details that the summary must contain. `model` (default: the role's model) is the model that
         writes this summary; the role's turns do not change.
         Shape: the compaction; None when there is nothing to summarise.
-        Raises: FlowRefusal when the role has not begun, or has an open turn; LeaseHeld;
-        WrongArgument for a `model` that is not ``provider:name``; ConfigError when the provider is
-        unknown, or the role has no agent; TurnFailed when the model returned no usable summary.
+        Raises: FlowRefusal if the role has not begun, or has an open turn; LeaseHeld if another
+        process runs the role; WrongArgument if `model` is not ``provider:name``. Also raises
+        ConfigError if the provider is unknown or the role has no agent, and TurnFailed if the model
+        returned no usable summary.
         """
 
     def workers(self) -> tuple[str, ...]:
@@ -115,8 +116,8 @@ class Flow(Handle[AsyncFlow]):
     def approve(self, node: str | None = None, *, by: str = "user") -> FlowState:
         """Approve the staged handoff of `node`.
 
-        Raises: FlowRefusal when no handoff waits, and when several handoffs wait and `node` is not
-        given; also when a file of the handoff changed, and the handoff is then staged again.
+        Raises: FlowRefusal if no handoff waits, if several handoffs wait and `node` is not given,
+        or if a file of the handoff has changed. A handoff whose files have changed is staged again.
         """
 
     def decline(
@@ -140,9 +141,9 @@ class Flow(Handle[AsyncFlow]):
 
         The call grants or revokes every `command`, or none of them if one is rejected.
         Open questions that the new consent allows are answered, and their turns continue.
-        Raises: ValueError when no change is given, or there is no grant to revoke; FlowRefusal when
-        the flow is completed; ConfigError for a command or a tool that no role can use or that the
-        mode ignores (no-access), and for revoking a grant that does not exist.
+        Raises: ValueError if no change is given, or if there is no grant to revoke; FlowRefusal if
+        the flow is completed. Also raises ConfigError for a command or a tool that no role can use
+        or that the mode ignores (no-access), and for revoking a grant that does not exist.
         """
 
     def configure(
@@ -154,11 +155,12 @@ class Flow(Handle[AsyncFlow]):
         tools: Sequence[str] | None = None,
         by: str = "user",
     ) -> FlowState:
-        """Set model, skills and tools of a role instance for later turns; None: the agent's own.
+        """Set model, skills and tools of a role instance for later turns; None: those of the agent.
 
-        Raises: FlowRefusal when the workflow has no such role, and for skills after the role has
-        begun; ConfigError for a skill that the project lacks, a tool that the role lacks, and a
-        model of an unknown provider that was not offered; WrongArgument.
+        Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
+        has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a
+        skill that the project lacks, a tool that the role lacks, and a model of an unknown provider
+        that was not offered.
         """
 
     def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
@@ -228,15 +230,15 @@ class Flows(Handle[AsyncFlows]):
         a folder in the workspace; the roles read its ``a-docs``. A document runs with `inputs`; its
         agents are the agents of the runtime that its nodes name, or the agents that the document
         defines. The document's file is copied; the version in the log is authoritative. `roles`
-        sets models, skills and tools of role instances. For the other role instances, `configuring`
-        "ask" waits for a person if there is a choice; "auto" lets a model choose, or a person after
-        three failures. `configuring` can differ for model and skills: ``{"model": "auto", "skills":
-        "ask"}``; an omitted key means "given". `settings` is stored in `FlowState.settings`, for
-        the program that runs the flow next.
-        Durable: when this returns.
-        Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, for unknown
-        values in `roles`, and for a record folder of another flow; WrongArgument; SecretPasted;
-        FlowExists; Unsupported if the store cannot write two logs in one commit.
+        sets models, skills and tools of role instances. For role instances not in `roles`,
+        `configuring` "ask" waits for a person if there is a choice; "auto" lets a model choose, or
+        a person after three failures. `configuring` can differ for model and skills: ``{"model":
+        "auto", "skills": "ask"}``; an omitted key means "given". `settings` is stored in
+        `FlowState.settings`, for the program that runs the flow next. Durable: everything is stored
+        on return. Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs,
+        for unknown values in `roles`, and for a record folder of another flow; WrongArgument;
+        SecretPasted; FlowExists if `id` is used; Unsupported if the store cannot write two logs in
+        one commit.
         """
 
     def outputs(self, flow: str) -> dict[str, object]:

@@ -109,7 +109,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def head(self) -> int:
-        """The last seq that this handle read or appended, ignoring entries of turns; -1 before."""
+        """The last seq that this handle read or appended, except entries of turns; -1 if none."""
 
     @property
     def leaf(self) -> EntryId | None:
@@ -133,9 +133,9 @@ class Session(Handle[AsyncSession]):
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """The copy of each entry of the origin, on the handle from `fork` in a store that copies.
+        """The copied entry for each entry of the origin, on a handle that `fork` returned.
 
-        The mapping is empty if a fork shares the entries of its origin under the same ids.
+        In a store whose forks share entries under the same ids, the mapping is empty.
         """
 
     def path(
@@ -144,8 +144,8 @@ class Session(Handle[AsyncSession]):
         """Return the entries from the root to `leaf` (default: the session's leaf).
 
         `kind` selects entries of one kind, such as "message"; `last` selects the newest entries.
-        Raises: EntryNotFound; Erased without `leaf`; ValueError when `last` is negative or too
-        large for a store.
+        Raises: EntryNotFound; Erased if the session was erased and `leaf` is not given; ValueError
+        if `last` is negative or too large for a store.
         """
 
     def entry(self, reference: str) -> Entry:
@@ -158,8 +158,8 @@ class Session(Handle[AsyncSession]):
     def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
 
-        Shape: with `last`, the entries of `tree_entries(last)`; one without its parent is a root.
-        Raises: ValueError when `last` is negative or too large for a store.
+        Shape: with `last`, only the entries of `tree_entries(last)`; an entry whose parent is
+        missing is a root. Raises: ValueError when `last` is negative or too large for a store.
         """
 
     def tree_entries(self, last: int | None = None) -> list[Entry]:
@@ -172,7 +172,7 @@ class Session(Handle[AsyncSession]):
     def messages(self, last: int | None = None) -> list[Message]:
         """Return the newest `last` messages of the branch (default: all), oldest first.
 
-        Raises: ValueError when `last` is negative or too large for a store; Erased.
+        Raises: Erased for an erased session; ValueError if `last` is negative or too large.
         """
 
     def entries(
@@ -202,21 +202,21 @@ class Session(Handle[AsyncSession]):
     def watch(self, after: int | None = None) -> Watch:
         """Watch the events after seq `after` (default: after `head`), and continue with new ones.
 
-        Shape: durable events of all processes, without gap or repetition; live events, and
-        snapshots of open calls, of this process (on PostgreSQL: of all processes). Ends when the
-        store closes.
-        Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
-        ValueError) when `after` is past the newest seq: then it belongs to another log.
+        Shape: the watch yields the durable events of all processes, without gap or repetition. It
+        also yields live events and snapshots of open calls of this process; on PostgreSQL, of all
+        processes. The watch ends when the store closes. Raises: ValueError when `after` is less
+        than -1. The first step raises WrongArgument (a ValueError) if `after` is past the newest
+        seq, because `after` then belongs to another log.
         """
 
     def labels(self) -> dict[EntryId, str]:
         """Return the label of each labelled entry of this session."""
 
     def find(self, prefix: str) -> EntryId:
-        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id, a label or a prefix, in order.
+        """Resolve an id, seq, foreign id, label or beginning of an id, tried in this order.
 
-        Labels must be complete. All other calls require complete ids. Digits alone are a seq.
-        Raises: EntryNotFound, AmbiguousId.
+        A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
+        require complete ids. A text of digits only is a seq. Raises: EntryNotFound, AmbiguousId.
         """
 
     def questions(self) -> list[OpenQuestion]:
@@ -244,8 +244,8 @@ class Session(Handle[AsyncSession]):
     def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
         """Return the entries that `compaction` (default: the current one) removed and retained.
 
-        Shape: None when no compaction is in effect.
-        Raises: EntryNotFound; InvalidEntry when the entry `compaction` is not a compaction.
+        Shape: None when no compaction is in effect. Raises: EntryNotFound if the entry does not
+        exist; InvalidEntry if it is not a compaction.
         """
 
     @overload
@@ -257,11 +257,11 @@ class Session(Handle[AsyncSession]):
     def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are stored beside the log; the entry contains a handle.
-        Durable: all or none, when this returns; a draft only with its first assistant message.
-        Shape: the entry of one item, or a list of entries for several, in the same order.
-        Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
-        `InputLimits.message_bytes`.
+        Media given as bytes are stored beside the log; the entry contains a handle. Durable: all
+        items are stored when this returns, or none; a draft only with its first assistant message.
+        Shape: the entry of one item, or a list of entries for several, in the same order. Raises:
+        EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a message
+        over `InputLimits.message_bytes`.
         """
 
     def append_many(
@@ -280,17 +280,17 @@ class Session(Handle[AsyncSession]):
         `contents` are the bytes of handles in `items`, stored beside the log. Contents that no
         handle refers to are rejected. `aliases` contains a name or None for each item; `entry`
         finds an entry by its alias. An alias that is already in use moves to the new entry. A
-        `Note` among the items is about the item before it; as the first item, about the session.
-        Durable: all items or none, when this returns. With `idempotency_key`, a repeated call
-        appends nothing and returns the first call's entries, with `Appended.is_replay`.
-        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; the errors of `append`.
+        `Note` among the items is about the item before it; a first `Note` is about the session.
+        Durable: on return, either all items are stored or none. With `idempotency_key`, a repeated
+        call appends nothing and returns the first call's entries, with `Appended.is_replay`.
+        Raises: HeadConflict, LeafConflict or IdempotencyMismatch; the errors of `append`.
         """
 
     def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
         """Add `note` about an entry, or about the session; `notes` lists them.
 
-        A note is a side entry: it never moves the leaf, and no context contains it.
-        Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
+        A note is a side entry: it never moves the leaf, and no context contains it. Durable:
+        everything is stored on return. Raises: EntryNotFound; WrongArgument if data is not JSON.
         """
 
     def label(self, entry: EntryRef, text: str | None) -> Entry:
@@ -322,16 +322,16 @@ class Session(Handle[AsyncSession]):
     def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
         """Undo `compaction` (default: the one in effect): its entries return to the context.
 
-        Shape: None when the compaction was already undone.
-        Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
+        Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
+        not exist; InvalidEntry if there is no compaction to undo.
         """
 
     def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
         """Answer a question of this session. The first answer counts; later answers are rejected.
 
-        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when the entry is not a
-        question of this session or `choice` is not offered; AlreadyAnswered after a different
-        answer; QuestionClosed once the question has expired or its turn has ended.
+        Durable: everything is stored on return. Raises: EntryNotFound; InvalidEntry when the entry
+        is not a question of this session or `choice` is not offered; AlreadyAnswered after a
+        different answer; QuestionClosed once the question has expired or its turn has ended.
         """
 
     def ask(
@@ -346,29 +346,30 @@ class Session(Handle[AsyncSession]):
 
         The inbox lists the question until it is answered or withdrawn; `answer_to` returns the
         answer. Without `choices`, the answer is a text. The inbox shows the arguments of the tool
-        `call` with secrets masked; on request all of them, if the entry `about` contains it.
-        Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
+        `call` with secrets masked; on request, it shows all if `about` contains the call. Durable:
+        everything is stored on return. Raises: EntryNotFound; WrongArgument for an invalid
+        question; FlowRefusal for a flow.
         """
 
     def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
         Shape: None while the question is open, after `withdraw`, and if the answer comes from an
-        import or an unknown store. Raises: EntryNotFound; InvalidEntry for another question.
+        import or an unknown store. Raises: EntryNotFound; InvalidEntry if not a question of `ask`.
         """
 
     def withdraw(self, question: EntryRef) -> Entry | None:
         """Remove a question of `ask` from the inbox; an answer to it then raises QuestionClosed.
 
-        Durable: when this returns. Shape: None if the question was answered or withdrawn before.
-        Raises: EntryNotFound; InvalidEntry for another question.
+        Durable: everything is stored on return. Shape: None if the question was answered or
+        withdrawn before. Raises: EntryNotFound; InvalidEntry if the entry is no question of `ask`.
         """
 
     def is_in_force(self, entry: EntryRef) -> bool:
         """Return whether `entry` is in force on this machine; other entries must only be displayed.
 
-        False for imported entries and, with ``is_trusted=False``, for all entries without a mark of
-        this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        Returns False for imported entries and, with ``is_trusted=False``, for all entries without a
+        mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
         """
 
     def branch(
@@ -380,13 +381,13 @@ class Session(Handle[AsyncSession]):
     ) -> Entry | None:
         """Continue the conversation from `entry` (None: from the beginning, before the root).
 
-        With `expected_leaf`, the leaf moves only if `expected_leaf` is still the leaf. The check is
-        part of the commit, so new entries of another writer are never abandoned. A repeated call
-        with the same `idempotency_key` moves nothing and returns the first call's entry.
-        Durable: even if no entry follows. Shape: None when `entry` is already the leaf.
-        Raises: EntryNotFound; InvalidEntry when `entry` is a note; TurnOpen while a turn runs;
-        LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
-        not completed. A hook may add a summary of the abandoned branch instead.
+        With `expected_leaf`, the leaf moves only if `expected_leaf` is still the leaf. The commit
+        itself checks the leaf, so new entries of another writer are never abandoned. A repeated
+        call with the same `idempotency_key` moves nothing and returns the first call's entry.
+        Durable: the new leaf is stored, even if no entry follows. Shape: None when `entry` is
+        already the leaf. Raises: EntryNotFound; InvalidEntry if `entry` is a note; TurnOpen while a
+        turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a
+        flow that is not completed. A hook may add a summary of the abandoned branch.
         """
 
     def branch_with_summary(
@@ -417,9 +418,9 @@ class Session(Handle[AsyncSession]):
         Nothing is copied, unless the store cannot share entries (`entry_ids` then contains the
         copies). A fork inherits the current labels, but not an open turn. With `cwd`, the agent of
         the fork works in that folder: its file tools, instructions and ``{{ctx.working_dir}}`` use
-        it. `metadata` is the fork's own; `subject` defaults to the subject of this session.
-        Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
-        ConfigError when `cwd` is not a folder; WrongArgument as in `Store.create`; FlowRefusal.
+        it. `metadata` is the fork's own; `subject` defaults to the subject of this session. Raises:
+        EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a long title;
+        ConfigError if `cwd` is not a folder; WrongArgument as in `Store.create`; FlowRefusal.
         """
 
     def flush(self) -> None:
@@ -432,8 +433,7 @@ class Session(Handle[AsyncSession]):
         """Close the session; its next turn, or `reopen`, opens it again.
 
         The messages since its start, or since it was closed before, become an episode
-        (`Store.memory`) with the given `summary`.
-        Shape: None when the session was already closed.
+        (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
         """
@@ -442,13 +442,13 @@ class Session(Handle[AsyncSession]):
         """Close the open turn of a process that has died, without continuing the turn.
 
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
-        and questions are withdrawn. Shape: True if a turn was open.
-        Raises: LeaseHeld while that process is alive, or while its state is unknown and the lease
-        has not expired; FlowRefusal for the role of a flow that is not completed.
+        and questions are withdrawn. Shape: True if a turn was open. Raises: LeaseHeld while the
+        process of the turn is alive, or while its state is unknown and the lease has not expired;
+        FlowRefusal for the role of a flow that is not completed.
         """
 
     def reopen(self) -> Entry | None:
-        """Open a closed or exported session again. Shape: None when it was open already."""
+        """Open a closed or exported session again. Shape: None if the session was already open."""
 
     def export(
         self,
@@ -467,10 +467,10 @@ class Session(Handle[AsyncSession]):
         workflows contain one branch, the other formats all branches; `leaf` selects the branch that
         ends there, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
         both in the exported text. `dialect` is the dialect of a workflow. `Exported.warnings` lists
-        the data that the format cannot represent. A draft is stored first.
-        Durable: the file is complete when this returns. Only the owner of the file can read it.
-        Raises: PathExists, unless `replace` is given; FormatError for a path that cannot be
-        written; WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
+        the data that the format cannot represent. A draft is stored first. Durable: the file is
+        complete when this returns. Only the owner of the file can read it. Raises: PathExists,
+        unless `replace` is given; FormatError if the path cannot be written; WrongArgument for a
+        folder or a file of the store; EntryNotFound if `leaf` does not exist; Erased.
         """
 
     def erase(
@@ -480,10 +480,10 @@ class Session(Handle[AsyncSession]):
         by: str | None = None,
         expected_head: int | None = None,
     ) -> Certificate:
-        """Permanently delete the session; see `Store.erase`. This cannot be undone.
+        """Permanently delete the session; see `Store.erase`. The deletion cannot be undone.
 
         With `expected_head`, the session is deleted only if its head is still `expected_head`.
-        Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
+        Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound if this is a draft.
         """
 
     def erase_entries(
@@ -493,11 +493,11 @@ class Session(Handle[AsyncSession]):
 
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
-        the entries. `forks` applies to entries that forks share: "refuse" raises an error, "keep"
-        retains them there, "erase" erases them there, too. This cannot be undone, and copies stay,
-        as after `erase`. Durable: as `Store.erase`, also `by`; see docs/guides/erasure.md.
-        Raises: EntryNotFound; InvalidEntry for an entry of another session, and one that is no
-        conversation entry, note or label; SessionHasForks; TurnOpen; Erased; Unsupported.
+        the erased entries. `forks` applies to entries that forks share: "refuse" raises an error,
+        "keep" retains them there, "erase" erases them there, too. The erasure cannot be undone, and
+        copies stay. Durable: all is erased on return. `by` names the requester
+        (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless each is a conversation
+        entry, note or label of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
 
     def asking(self, hooks: Hooks) -> Session:
@@ -524,10 +524,10 @@ class Store(Handle[AsyncStore]):
 
         With `reuse_erased`, `id` can be the id of an erased session, unless a fork still shows
         entries of that session. The certificate of the erasure is not removed. `subject` names the
-        person that the session is about or with; `erase` can erase by subject.
-        Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; LimitExceeded for the title; WrongArgument for an invalid `id`, an
-        empty subject, text with a NUL, and metadata that is not JSON.
+        person that the session is about or with; `erase` can erase by subject. Durable: the session
+        is stored when this returns, unless `lazy` is set. Raises: SessionExists if `id` is used;
+        LimitExceeded for a long title; WrongArgument for an invalid `id`, an empty subject, text
+        with a NUL, and metadata that is not JSON.
         """
 
     def open_or_create(
@@ -541,9 +541,9 @@ class Store(Handle[AsyncStore]):
     ) -> Session:
         """Return the session with the complete id `id`; create it if there is none.
 
-        The other arguments apply only to a new session. Two processes that call this at the same
-        time get the same session.
-        Raises: Erased; the errors of `create`.
+        All arguments except `id` apply only to a new session. Two processes that call this at the
+        same time get the same session. Raises: Erased if the session was erased; the errors of
+        `create`.
         """
 
     def open(self, session: str | Path) -> Session:
@@ -551,17 +551,17 @@ class Store(Handle[AsyncStore]):
 
         A string is always an id; a `pathlib.Path` is always a file. The file belongs to a `jsonl:`
         store, or it was imported into this store (the session then contains what was imported). A
-        link to such a file opens its session, unless the link is in the folder of the store.
-        Raises: SessionNotFound (or its subclass NotImported), also for a missing file; Erased;
-        FormatError for an unreadable file.
+        link to a session file opens its session, unless the link is in the folder of the store.
+        Raises: SessionNotFound (or its subclass NotImported) if the session or file does not exist;
+        Erased if it was erased; FormatError if the file cannot be read.
         """
 
     def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
         """Return the id that equals `prefix`, or the only id that begins with `prefix`.
 
-        All other calls require complete ids. Sessions and flows are found; with `only`, only flows.
-        An erased session is found if no other id begins with `prefix`.
-        Raises: SessionNotFound (FlowNotFound is a subclass); AmbiguousId.
+        All other methods require complete ids. The call finds sessions and flows; with `only`, it
+        finds only flows. An erased session is found if no other id begins with `prefix`. Raises:
+        SessionNotFound (or FlowNotFound) if no id matches; AmbiguousId if several match.
         """
 
     def entry(self, reference: str) -> Entry:
@@ -579,14 +579,14 @@ class Store(Handle[AsyncStore]):
         """Append to several sessions atomically, in one commit.
 
         Each write is a tuple of a session, items and options, named as in `Session.append_many`:
-        ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first.
-        Durable: all writes or none, when this returns. With `idempotency_key`, a repeated call
-        appends nothing and returns the first call's entries, with ``is_replay``.
-        Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
-        InvalidEntry for two writes to one session, and for an item that cannot be stored;
-        HeadConflict, LeafConflict, IdempotencyMismatch; EntryNotFound, WrongArgument,
-        LimitExceeded, Erased, QuotaExceeded; StoreUnavailable: the commit may have succeeded, so
-        repeat it with its `idempotency_key`.
+        ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first. Durable: when
+        this returns, either all writes are stored or none. With `idempotency_key`, a repeated call
+        appends nothing and returns the first call's entries, with ``is_replay``. Raises:
+        Unsupported for several sessions in a store of session files (see `capabilities`);
+        InvalidEntry for two writes to one session, or an item that cannot be stored. Also raises
+        HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound, WrongArgument,
+        LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit may have
+        succeeded, so repeat it with its `idempotency_key`.
         """
 
     def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
@@ -627,15 +627,14 @@ class Store(Handle[AsyncStore]):
     ) -> list[SessionInfo]:
         """List sessions, newest activity first. `query` must occur in a session's name or id.
 
-        Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `source` (imports of
-        one program, such as "claude-code"; "perdure": its own sessions), `status` and `id_prefix`.
-        `after`, a session of an earlier list or its `cursor`, continues that list. The status
-        "interrupted" selects sessions with an open turn that no process runs: its process died, or
-        it was suspended. This filter reads only sessions with an open turn. `subject`, `metadata`
-        and `source` have no index: the call reads sessions, newest first, until `limit` of them
-        match.
-        Raises: ValueError when `limit` is negative or too large for a store; WrongArgument for an
-        invalid `after`.
+        Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `status`,
+        `id_prefix` and `source` (imports of one program, such as "claude-code", or "perdure" for
+        its own sessions). `after`, a session of an earlier list or its `cursor`, continues that
+        list. The status "interrupted" selects sessions with an open turn that no process runs: its
+        process died, or it was suspended. With "interrupted", only sessions with an open turn are
+        read. `subject`, `metadata` and `source` have no index: the call reads sessions, newest
+        first, until `limit` of them match. Raises: ValueError when `limit` is negative or too large
+        for a store; WrongArgument for an invalid `after`.
         """
 
     def search(
@@ -651,14 +650,14 @@ class Store(Handle[AsyncStore]):
         limit: int = HITS,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> list[Hit]:
-        """Search every branch of every session for `text`, best hit first; docs/guides/search.md.
+        """Search every branch of every session for `text`, best first (see docs/guides/search.md).
 
-        A hit must match every given filter: one of `roles`, one of `sessions` (complete ids) and
-        one of `tools`; its time is at or after `since` and before `until` (local time without a
-        zone); it is on the current branch of its session or not. An empty list as a filter matches
-        nothing. In a store without an index, `on_progress` gets (done, entries).
-        Raises: InvalidQuery, SearchIndexDamaged, SessionNotFound; Unsupported; ValueError when
-        `limit` is negative or too large for a store.
+        A hit must match every given filter: one of `roles`, one of `sessions` (complete ids), one
+        of `tools`. Its time is at or after `since` and before `until` (local time without a zone).
+        With `on_branch`, it must be on the current branch of its session (True) or not (False). An
+        empty list as a filter matches nothing. In a store without an index, `on_progress` is called
+        with (entries searched, all entries). Raises: InvalidQuery; SearchIndexDamaged;
+        SessionNotFound; Unsupported; ValueError if `limit` is negative or too large for a store.
         """
 
     def import_files(
@@ -674,10 +673,10 @@ class Store(Handle[AsyncStore]):
 
         Each file is imported separately: `ImportedFiles.errors` lists failures. If a file is
         imported again, only its new entries are added. An erased session stays erased; with
-        `again`, it is imported under a new id. New sessions get `subject`. `on_progress` gets
-        (file, bytes read), from any thread. docs/formats.md lists the content of each format.
-        Durable: every imported session, when this returns.
-        Raises: WrongArgument.
+        `again`, it is imported under a new id. New sessions get `subject`. `on_progress` is called
+        with (file, bytes read), from any thread. The guide docs/formats.md lists the content of
+        each format. Durable: every imported session is stored when this returns. Raises:
+        WrongArgument.
         """
 
     def export(
@@ -699,7 +698,7 @@ class Store(Handle[AsyncStore]):
         """
 
     def questions(self) -> list[OpenQuestion]:
-        """List the open questions of all sessions and flows, oldest first; `id` is the entry.
+        """List the open questions of all sessions and flows, oldest first; `id` is the entry's id.
 
         Questions from an import or an unknown store are not listed: nothing waits for them.
         """
@@ -707,11 +706,11 @@ class Store(Handle[AsyncStore]):
     def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:
         """Answer the question with the complete id `question`, in any session or flow.
 
-        `answer` is one of its choices, or free text if it has none. The first answer counts.
-        Durable: when this returns. Raises: QuestionNotFound; AlreadyAnswered after a different
-        answer; QuestionClosed once it has expired or its turn has ended; FlowRefusal when a flow no
-        longer waits for it; InvalidEntry when it is not a question, or `answer` is not one of its
-        choices.
+        `answer` is one of the question's choices, or free text if there are no choices. The first
+        answer counts. Durable: everything is stored on return. Raises: QuestionNotFound;
+        AlreadyAnswered after a different answer; QuestionClosed if the question has expired or its
+        turn has ended; FlowRefusal if a flow no longer waits for the answer; InvalidEntry if the
+        entry is no question, or `answer` is not one of its choices.
         """
 
     def tool_calls(
@@ -727,8 +726,8 @@ class Store(Handle[AsyncStore]):
         `tool` is the name of the tool. `failed` True selects failed calls, False successful calls,
         None all calls, including calls without an outcome. Imported sessions are included. For a
         fork, only the calls in its own log are returned. The call reads sessions, newest activity
-        first, until it has found `last` calls.
-        Raises: SessionNotFound; ValueError when `last` is negative.
+        first, until it has found `last` calls. Raises: SessionNotFound if `session` does not exist;
+        ValueError if `last` is negative.
         """
 
     def usage(
@@ -752,8 +751,8 @@ class Store(Handle[AsyncStore]):
         calls of this handle with the same `prices` read only new entries. With `prices`, which maps
         a model (``provider:name``, ``provider:*``) to its price, a call without a cost in the log
         gets a computed cost: from `prices`, or else from the public list of the extra ``models``.
-        With `session`, only the own log of this session is read.
-        Raises: WrongArgument if `prices` contains an invalid model name; SessionNotFound.
+        With `session`, only the own log of this session is read. Raises: WrongArgument if `prices`
+        contains an invalid model name; SessionNotFound if `session` does not exist.
         """
 
     def activity(
@@ -772,9 +771,9 @@ class Store(Handle[AsyncStore]):
     def edits(
         self, *, session: str | None = None, cwd: str | None = None, last: int | None = 50
     ) -> list[FileEdit]:
-        """Return the `last` files that tool calls changed (of `session`, of `cwd`), newest first.
+        """Return the newest `last` files that tool calls changed; `session` and `cwd` are filters.
 
-        Raises: SessionNotFound; ValueError when `last` is negative.
+        Raises: SessionNotFound if `session` does not exist; ValueError if `last` is negative.
         """
 
     def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
@@ -783,14 +782,15 @@ class Store(Handle[AsyncStore]):
     def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Rebuild the index of `search` from the log; return the number of searchable texts.
 
-        Raises: StoreReadOnly; StoreFull; StoreUnavailable (the indexer stopped, too); Unsupported.
+        Raises: StoreReadOnly; StoreFull; StoreUnavailable; Unsupported.
         """
 
     def watch(self, after: int | None = None) -> Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: as in `Session.watch`; continue later from ``Watch.cursor``. If `after` is past the
-        newest position, a warning is logged, and the watch waits. Raises: ValueError below 0.
+        Shape: events as in `Session.watch`. ``Watch.cursor`` is where a later watch can continue.
+        If `after` is past the newest position, a warning is logged, and the watch waits. Raises:
+        ValueError if `after` is negative.
         """
 
     def erase(
@@ -811,22 +811,22 @@ class Store(Handle[AsyncStore]):
         `everything`, forks are always erased. `by` names the requester in the certificate;
         docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
         only if its head is unchanged. Durable: when this returns; after a crash, the next open of
-        the store completes the erasure.
-        Raises: SessionNotFound, SessionHasForks, HeadConflict; Unsupported; ValueError unless
-        exactly one of `session`, `subject` and `everything` is given.
+        the store completes the erasure. Raises: SessionNotFound; SessionHasForks; HeadConflict;
+        Unsupported if the store cannot erase; ValueError unless exactly one of `session`, `subject`
+        and `everything` is given.
         """
 
     def erasures(self) -> list[Certificate]:
         """Return the certificates of all erasures, oldest first. Raises: Unsupported."""
 
     def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
-        """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
+        """Check every hash, parent and count without changes. `on_progress`: (done, steps)."""
 
     def info(self) -> StoreInfo:
         """Return the format, sizes and counts of the store and its namespace."""
 
     def close(self) -> None:
-        """Finish pending operations and close the store. You may call it twice."""
+        """Finish pending operations and close the store. You may call `close` twice."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -854,19 +854,19 @@ class Memory(Handle[AsyncMemory]):
         knowledge_of: str | None = None,
         kinds: Sequence[hits.RecallKind] = ("text", "episode", "fact"),
     ) -> list[hits.MemoryHit]:
-        """Return the texts and facts that match `question`, best first; docs/guides/memory.md.
+        """Return the texts and facts that match `question`, best first (see docs/guides/memory.md).
 
-        Finds messages of users, assistants and tools on every branch, summaries of episodes, and
-        facts that are true now; `kinds` selects among them. The score of a text includes its
-        neighbours in the session and, with an embedder (`with_embedder`), its meaning. With
-        `sessions`, only these sessions and the facts from them are searched; `without` excludes
-        sessions. With `agent` only its sessions and facts are searched, with the scope "agent"
-        those of every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the
-        knowledge folders of an agent. Like `agent`, it excludes facts of other agents. numpy (extra
-        ``memory``) makes a recall in a large store several times faster, with the same hits.
-        Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError for an embedder
-        that is not set up; WrongArgument for an empty question, for a subject with a wider scope,
-        and for the scope "agent" without an agent; ValueError when `limit` is negative.
+        The call finds messages of users, assistants and tools on every branch, summaries of
+        episodes, and facts that are true now; `kinds` selects among these. The score of a text
+        includes its neighbours in the session and, with an embedder (`with_embedder`), its meaning.
+        With `sessions`, only these sessions and the facts from them are searched; `without`
+        excludes sessions. With `agent`, only its sessions and facts are searched; with the scope
+        "agent", those of every subject. `scope` "namespace" searches all subjects. `knowledge_of`
+        adds the knowledge folders of an agent. Like `agent`, `knowledge_of` excludes facts of other
+        agents. numpy (extra ``memory``) makes a recall in a large store several times faster, with
+        the same hits. Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if
+        the embedder is not set up; WrongArgument for an empty question, a subject with a wider
+        scope, or the scope "agent" without an agent; ValueError if `limit` is negative.
         """
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
@@ -879,11 +879,11 @@ class Memory(Handle[AsyncMemory]):
     def embed(self, *, is_only: bool = False) -> int:
         """Compute the missing vectors of all texts with the embedder; return their number.
 
-        Recalls and turns continue during the call. Call it after a change of the embedder, or an
-        import; after a kill, a new call continues. `is_only` removes the vectors of other
-        embedders.
-        Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
-        embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
+        Recalls and turns continue during the call. Call `embed` after you change the embedder or
+        import sessions. If the process is killed, a new call continues. `is_only` removes the
+        vectors of other embedders. Durable: each batch. Raises: EmbedderUnavailable; ConfigError;
+        WrongArgument without an embedder; Unsupported in a store of session files; StoreReadOnly;
+        StoreFull.
         """
 
     def remember(
@@ -904,9 +904,9 @@ class Memory(Handle[AsyncMemory]):
         `agent` limits the fact to one agent. The fact is true from `valid_from` until `valid_to`; a
         time without a zone is local. If a stored fact has the same text, agent, `said_by` and
         times, the call adds the `source` and returns that fact, like a repeated call with its
-        `idempotency_key`.
-        Durable: when this returns. Raises: SecretPasted for text like a credential; EntryNotFound;
-        WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
+        `idempotency_key`. Durable: everything is stored on return. Raises: SecretPasted for text
+        like a credential; EntryNotFound if a source does not exist; WrongArgument; LimitExceeded;
+        IdempotencyMismatch; Unsupported in a store of session files.
         """
 
     def correct(
@@ -923,14 +923,14 @@ class Memory(Handle[AsyncMemory]):
         """Replace the text of a fact; `Fact.history` contains the earlier text.
 
         Without `source`, the sources do not change; the other arguments describe the new text.
-        Durable: when this returns. Raises: FactNotFound; the errors of `remember`.
+        Durable: everything is stored on return. Raises: FactNotFound; the errors of `remember`.
         """
 
     def forget(self, fact_id: str, *, by: str | None = None) -> None:
         """End a fact and permanently erase its text, also the text of earlier versions.
 
-        This cannot be undone; backups and exports stay. The certificate names `by`.
-        Durable: as `Store.erase`. Raises: FactNotFound.
+        Forgetting cannot be undone; backups and exports do not change. The certificate of the
+        erasure contains `by`. Durable: as `Store.erase`. Raises: FactNotFound.
         """
 
     def fact(self, fact_id: str) -> Fact:
@@ -957,10 +957,10 @@ class Memory(Handle[AsyncMemory]):
         """Store the facts that `extractor` finds in `episode`; return the new facts.
 
         The facts get the episode's subject and agent; their sources are entries of the episode. A
-        text that is known already, was forgotten, or looks like a credential is skipped. A repeated
-        call, also after a crash, stores no fact twice. `ModelExtractor` asks a model.
-        Durable: every fact, when this returns. Raises: the errors of `extractor`; WrongArgument for
-        a fact without a source in the episode; Unsupported in a store of session files.
+        fact is skipped if it is known, was forgotten, or looks like a credential. A repeated call,
+        also after a crash, stores no fact twice. `ModelExtractor` asks a model. Durable: every fact
+        is stored on return. Raises: the errors of `extractor`; WrongArgument for a fact without a
+        source in the episode; Unsupported in a store of session files.
         """
 
     def import_folder(
@@ -974,9 +974,9 @@ class Memory(Handle[AsyncMemory]):
 
         The passages belong to `subject`, or to `agent` in the sessions of every subject. A repeated
         call indexes new and changed files, and erases the passages of deleted files. Links in the
-        folder are not followed; `ImportedFolder.problems` lists unreadable files.
-        Durable: every file, when this returns. Raises: WrongArgument for a folder that cannot be
-        read, and for `subject` with `agent`; Unsupported in a store of session files.
+        folder are not followed; `ImportedFolder.problems` lists unreadable files. Durable: every
+        file is stored when this returns. Raises: WrongArgument for a folder that cannot be read,
+        and for `subject` with `agent`; Unsupported in a store of session files.
         """
 
     def import_facts(
@@ -984,17 +984,17 @@ class Memory(Handle[AsyncMemory]):
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` apply to lines without their own. Known facts are not stored again. An
-        invalid line does not stop the import: `ImportedFacts.problems` lists such lines.
-        Durable: all facts, when this returns. Raises: FormatError for a file that cannot be read;
-        LimitExceeded; Unsupported in a store of session files.
+        `subject` and `agent` apply to lines without their own. Facts that are already stored are
+        not stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists
+        such lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
+        cannot be read; LimitExceeded if it is too large; Unsupported in a store of session files.
         """
 
     def index(self) -> int:
         """Record the episodes that are missing; return the number of recorded episodes.
 
-        An imported session gets an episode up to its newest entry, and another once it has grown; a
-        session that ended without one gets one. Durable: each, when this returns.
+        An imported session gets an episode up to its newest entry, and another after it has grown.
+        A session that ended without an episode gets one. Durable: each episode is stored on return.
         """
 
     def episodes(
@@ -1012,7 +1012,7 @@ class Memory(Handle[AsyncMemory]):
 
         With `session`, only its episodes are listed, whatever its subject. `before` selects
         episodes that ended earlier; `after` continues after a listed episode or its `cursor`.
-        Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
+        Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a wrong scope.
         """
 
 class Schedule(Handle[AsyncSchedule]):
@@ -1030,15 +1030,16 @@ class Schedule(Handle[AsyncSchedule]):
         A process that has the agent of the session sends the message: a worker, a server, or a
         program with a Scheduler. When the message is sent, a credential in it is handled as the
         agent's settings require.
-        Durable: when this returns.
-        Raises: SessionNotFound; WrongArgument for a session whose agent is not in force here;
-        LimitExceeded; FlowRefusal for the role of a flow that is not completed.
+        Durable: all changes are stored when this returns.
+        Raises: SessionNotFound if the session does not exist; LimitExceeded if the text is too
+        long; WrongArgument if the agent of the session is not in force here; FlowRefusal for the
+        role of a flow that is not completed.
         """
 
     def cancel(self, message: str) -> None:
         """Cancel the scheduled message with the id `message`, so that it is never sent.
 
-        Durable: when this returns.
+        Durable: all changes are stored when this returns.
         Raises: WrongArgument if no waiting message has this id.
         """
 
@@ -1075,13 +1076,13 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
     def started(self) -> None:
         """Wait until this process has the lease of the turn's session.
 
-        Raises: LeaseHeld when another process has the lease; TurnOpen; TurnSuspended.
+        Raises: LeaseHeld if another process has the lease; TurnOpen; TurnSuspended.
         """
 
     def stored(self) -> None:
         """Wait until the turn is durable: it has begun, or its request is in the log.
 
-        Raises: the error of the turn; TurnSuspended.
+        Raises: TurnSuspended if the turn was suspended; the error of a failed turn.
         """
 
     def abort(self) -> None:
@@ -1145,21 +1146,21 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         The turn runs in the folder of the session, even if another handle changed it. From this
         message on, `active_file`, `selection` and `variables` change the workspace, and with it
         ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
-        clears the selection; the file "" clears the file. A selection alone activates its file.
-        With `at` (a time, or Unix milliseconds), the message waits in the log until then;
-        `Turn.stored` returns once the message cannot be lost. Among turns that wait for workers,
-        those with a higher `priority` begin first; turns of one session stay in order. With
-        `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as the turn
-        waits for a person. The turn stays open: answer its question, then await it again. With
-        `idempotency_key`, the message waits in the log while the session has another turn. A
-        repeated call, also by another process, follows the turn of the first call.
-        Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
-        after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
-        raises LeaseHeld if another process has begun a turn meanwhile; TurnOpen if a turn was
-        interrupted (`Runtime.resume` continues it); TurnFailed; and, before anything is written,
-        QueueFull if too many turns wait for workers. SecretPasted for a credential in a variable,
-        or in the message if the agent refuses them (the turn raises it over 64 kB). WrongArgument
-        for an empty message, a selection outside `active_file`, or a variable ``working_dir``.
+        clears the selection; the file "" clears the file. A selection alone makes its file active.
+        With `at` (time or Unix milliseconds), the message waits in the log until then;
+        `Turn.stored` returns once it cannot be lost. Among turns that wait for workers, those with
+        a higher `priority` begin first; turns of one session stay in order. With `while_waiting`
+        "raise", awaiting or iterating the turn raises Waiting once it waits for a person. The turn
+        stays open: answer its question and await it again. With `idempotency_key`, the message
+        waits in the log while the session has another turn. A repeated call, even by another
+        process, follows the first call's turn. Raises: InvalidTransition while a turn of this
+        handle runs (use `steer` or `follow_up`), or after it was closed; LeaseHeld while `turn`
+        runs in another process (`Turn.held`). The turn raises LeaseHeld if another process has
+        begun a turn; TurnOpen if one was interrupted (`Runtime.resume` continues it); TurnFailed;
+        and, before any write, QueueFull if too many turns wait for workers. The call raises
+        SecretPasted for a credential in a variable or, if the agent refuses it, in the message
+        (over 64 kB: by the turn). The call raises WrongArgument for an empty message, a selection
+        outside `active_file`, or the variable ``working_dir``.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
@@ -1181,8 +1182,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def follow_up(self, said: Said | InFlightMessage) -> Entry:
         """Queue a message that the running turn answers before it ends.
 
-        Durable: when this returns. Raises: InvalidTransition if no turn is open; WrongArgument if
-        the message has neither text nor media.
+        Durable: everything is stored on return. Raises: InvalidTransition if no turn is open;
+        WrongArgument if the message has neither text nor media.
         """
 
     def abort(self) -> None:
@@ -1195,8 +1196,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get ``session:cancelled``, and no events after it. A second call does
-        nothing.
+        Durable: observers get the event ``session:cancelled`` and no later event. A second call
+        does nothing.
         """
 
     def suspend(self) -> None:
@@ -1205,7 +1206,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def end(self, reason: str | None = None) -> None:
         """Abort the open turn and close the session; a later turn opens the session again.
 
-        A turn that was suspended is aborted too. Raises: LeaseHeld while another process runs it.
+        A suspended turn is aborted, too. Raises: LeaseHeld if another process runs the turn.
         """
 
     def spent(self) -> Spending:
@@ -1214,7 +1215,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def questions(self) -> list[OpenQuestion]:
         """List the open questions of the chat and of the agents it invoked, oldest first.
 
-        Answer each of them with `Store.answer`, also those of other sessions.
+        Use `Store.answer` to answer a question, even if it belongs to another session.
         """
 
     def set_model(self, model: str) -> Entry:
@@ -1244,7 +1245,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
         `with_summary`: the model summarises the messages that are left; `focus` names details.
-        Shape: None if `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
+        Shape: None if `entry` is already the leaf. Raises: like `compact` and `Session.branch`.
         """
 
 class Runtime(Handle[AsyncRuntime]):
@@ -1286,15 +1287,14 @@ class Runtime(Handle[AsyncRuntime]):
         """Start a session under `agent`. The session stores a snapshot of the agent.
 
         `subject` names the person that the session is about or with; `Store.recent` and
-        `Store.erase` can select by `subject`. `metadata` is for the program. `tools`,
-        `allowed_commands` and `scope` (or the workspace's scope) restrict the agent's tools,
-        commands and the paths of its file tools.
-        Durable: when this returns.
+        `Store.erase` can select by `subject`. `metadata` is data that only the program uses.
+        `tools`, `allowed_commands` and `scope` (or the workspace's scope) restrict the agent's
+        tools, commands and the paths of its file tools. Durable: everything is stored on return.
         Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
-        the agent's, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
-        variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for the title;
-        WrongArgument for an invalid id, an empty subject, text with a NUL, and metadata that is not
-        JSON.
+        the agent has, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
+        variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for a long
+        title; WrongArgument for an invalid id, an empty subject, text with a NUL, or metadata that
+        is not JSON.
         """
 
     def resume(
@@ -1310,21 +1310,20 @@ class Runtime(Handle[AsyncRuntime]):
         """Continue a session with the agent with which it was started.
 
         The session's tools are bound again by name and schema. Limits come from the runtime, or
-        from the agent: the one given, or the runtime's with this id. The session never gets more
+        from the given agent, or from the runtime's agent with this id. The session never gets more
         than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in
         `start`. An interrupted turn continues at once, as ``chat.turn``; if another process runs
         the turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it
         permanently: folder, file tools and instructions. Variables, file and selection that
         `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
-        force needs the argument `agent`, and the agent is recorded. This is the case for imports
-        and, in an untrusted store, for sessions that this user's perdure did not write. The own
-        agent of such a session can only restrict the new agent, an open turn ends as interrupted,
-        and the session runs in `workspace` (default: the current folder).
-        Durable: a move to a workspace, when this returns.
-        Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
-        more permissions than the agent's; McpUnavailable when a server of its tools is missing;
-        TurnOpen when the session would move in the middle of a turn; FlowRefusal for the role of a
-        flow that is not completed.
+        force needs the argument `agent`, and the agent is recorded. Imports have no agent in force,
+        nor do, in an untrusted store, sessions that this user's perdure did not write. The stored
+        agent of an imported or untrusted session can only restrict the new agent, its open turn
+        ends as interrupted, and it runs in `workspace` (default: the current folder). Durable: a
+        move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
+        if no agent is given and none is in force, or for more permissions than the agent has;
+        McpUnavailable if a server of its tools is missing; TurnOpen if the session would move
+        during a turn; FlowRefusal for the role of a flow that is not completed.
         """
 
     def resume_all(
@@ -1343,9 +1342,9 @@ class Runtime(Handle[AsyncRuntime]):
         """Give a session the permissions and tools of `agent` from the next turn on, and record it.
 
         Only this call extends a session's permissions; its instructions and model stay. `by` names
-        the person who decides.
-        Durable: when this returns.
-        Raises: SessionNotFound; TurnOpen while a turn is open; ConfigError; McpUnavailable.
+        the person who decides. Durable: everything is stored on return. Raises: SessionNotFound;
+        TurnOpen if a turn is open; ConfigError if `agent` is unknown; McpUnavailable if an MCP
+        server does not start.
         """
 
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
@@ -1369,8 +1368,9 @@ class Runtime(Handle[AsyncRuntime]):
     def end_idle(self) -> list[str]:
         """Close the sessions that were idle for more than `idle_timeout_s`; return their ids.
 
-        A session with an open turn is not idle, even if the turn waits for an answer. Imported ones
-        and ones without a turn do not end. Turns whose question has expired are closed first.
+        A session with an open turn is not idle, even if the turn waits for an answer. Sessions that
+        were imported, or that had no turn, are not closed. Turns whose question has expired are
+        closed first.
         """
 
     def __enter__(self) -> Self: ...

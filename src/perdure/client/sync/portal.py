@@ -80,7 +80,7 @@ class Portal:
     def close(self) -> None:
         """Cancel the tasks, await the registered `close` functions, and end the loop.
 
-        You may call it twice.
+        You may call `close` twice.
         """
         self._close()
 
@@ -88,9 +88,9 @@ class Portal:
 class _Call(Generic[T]):
     """A coroutine that the loop runs for another thread.
 
-    Ctrl-C can arrive between any two instructions of the calling thread. So the calling thread
-    waits on a queue implemented in C, because an exception at the wrong moment could leave an Event
-    locked forever.
+    Ctrl-C can arrive between any two instructions of the calling thread. The calling thread waits
+    on a queue implemented in C, because with an Event, an exception at the wrong moment could leave
+    it locked forever.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:

@@ -1,8 +1,8 @@
 """pi's session files as a `Codec`.
 
-pi has no record that moves the leaf: it continues from the last record. So perdure's side records
-have the leaf as parent, and pi finds the branch from the last record. JSON is written as JavaScript
-writes it, so that pi does not change perdure's lines when it rewrites a file.
+pi has no record that moves the leaf: it continues from the last record. Side records of perdure
+therefore have the leaf as their parent, and pi finds the branch from the last record. JSON is
+written as JavaScript writes it, so that pi does not change perdure's lines when it rewrites a file.
 """
 
 from __future__ import annotations

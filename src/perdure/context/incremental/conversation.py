@@ -36,10 +36,10 @@ class Conversation(msgspec.Struct, frozen=True):
     """The messages of a window: the `settled` messages and the `open` messages.
 
     `tail` contains the `open` messages, paired after the settled ones; `sizes` contains the sizes
-    of its messages. `leaf`
-    is the end of the branch, `state` its inherited state. `is_fresh`: usage that is reported from
-    now on is valid for the context. `pins` and `pinned` come from the window; `pinned_calls` are
-    the ids of calls whose result would be pinned too.
+    of its messages. `leaf` is the end of the branch, `state` its inherited state. `is_fresh`: usage
+    that is reported from now on is valid for the context. `pins` and `pinned` are copied from the
+    window. `pinned_calls` are the ids of pinned tool calls; a later result of a pinned call is
+    pinned, too.
     """
 
     leaf: EntryId | None
@@ -78,7 +78,7 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def conversation_of(window: ContextWindow, history: History = "full") -> Conversation:
-    """Return the messages of `window`; `history` "text_only" as in `build_context`."""
+    """Return the messages of `window`; `history` has the same meaning as in `build_context`."""
     said = emit(window)
     empty = Conversation(
         leaf=window.leaf,

@@ -30,7 +30,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     Shape: `messages` and `tokens` are as in `Context`; `dropped` counts the entries of the omitted
     messages. `call_ids` contains the ids of all calls in the messages, `handles` the handles of all
-    media. `is_counted`: `tokens` includes usage that a provider reported, also for the rest of the
+    media. `is_counted` is True if `tokens` includes usage that a provider reported for the whole
     request.
     Units: `size` is the messages' size in tokens, unscaled.
     """

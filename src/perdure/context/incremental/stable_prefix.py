@@ -80,8 +80,8 @@ class Settled(msgspec.Struct, frozen=True):
     form of ``repair_pairs``. `sizes` are the unscaled tokens of `paired`, `size` is their sum.
     `messages` are in the form of ``merge_neighbours``, except `last`, which may be merged with
     later messages. `reported_at` is the index in `paired` of the newest usage that a provider
-    reported; -1 without such usage. `reported` is that usage in tokens. `handles` contains the
-    handles of all media.
+    reported; -1 without such usage. `reported` is the newest reported usage, in tokens. `handles`
+    contains the handles of all media.
     """
 
     said: Layers[ContextMessage] = Layers()

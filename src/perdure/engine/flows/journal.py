@@ -2,8 +2,8 @@
 
 The journal reads only new entries, except those that this process has appended, so the cost does
 not depend on the length of the log. Each decision is made for the state to which it is appended. If
-another process appended first, the decision is made again. So a decision may be based on the cached
-state at first.
+another process appended first, the decision is made again. At first, a decision may therefore be
+based on the cached state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Journal:
     async def state(self) -> FlowState:
         """Read and return the current state of the flow.
 
-        Raises: SessionNotFound; CorruptLog if the stream is not a flow's.
+        Raises: SessionNotFound if the stream does not exist; CorruptLog if the stream is not a
+        flow.
         """
         if self._state is None:
             state = await self._first()

@@ -176,7 +176,7 @@ class NodeTurn:
         return Ended(finished.end, self._next_said.text, finished.error, is_denied)
 
     async def _read_files(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
-        """Return the graph, with edits of the owner (other roles cannot fix it), and the files."""
+        """Return the graph, edited only by the owner's turns, and the files named in the answer."""
         ground, part = self._ground, self._part
         is_drawing = isinstance(part, NodePart) and base_role(part.role) == OWNER
         drawing = ground.drawing if is_drawing else None

@@ -32,9 +32,9 @@ class Roles(Protocol):
         """Return the session of a role instance; create it with its system prompt if needed.
 
         In a separate session, a model may first have to choose the role's configuration.
-        Raises: ConfigError if the role cannot work: no agent, or a required reading is missing;
-        Unconfigured if a person has to choose its configuration; LeaseHeld, LeaseLost if another
-        process runs the selector.
+        Raises: ConfigError if the role has no agent or lacks a required reading; Unconfigured if a
+        person has to choose the role's configuration; LeaseHeld or LeaseLost if another process
+        runs the selector.
         """
         ...
 

@@ -1,8 +1,8 @@
 """The scheduler of one flow: each pass starts all work that can run, then it waits for changes.
 
-Between passes it remembers only running tasks. Everything else is in the log (such as a claim of a
-dead process, or a reply from another process), and the next pass finds it. If a node fails, only
-this node is parked.
+Between passes it remembers only running tasks. All other state is in the log, such as a claim of a
+dead process or a reply from another process, and the next pass finds it there. If a node fails,
+only this node is parked.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class FlowRunner:
         """Run until all work that can be done now is done.
 
         Shape: when the call returns, the flow waits for a person or is completed.
-        Raises: SessionNotFound; CorruptLog; StoreError; ConfigError if the record folder cannot be
-        written. If the call raises an error, running work is suspended, and continues when the flow
-        is run again.
+        Raises: SessionNotFound if the flow does not exist; CorruptLog if the log is not a flow's;
+        StoreError if the store fails; ConfigError if the record folder cannot be written. If the
+        call raises an error, running work is suspended, and continues when the flow is run again.
         """
         wakes = self._wakes()
         woken: asyncio.Task[int | None] | None = None
@@ -124,7 +124,7 @@ class FlowRunner:
         self._elsewhere[role] = self._clock.steady_s() + wait_s
 
     async def _look(self, newest: int | None) -> None:
-        """Read new entries; skip known ones, because this process appended most of them itself."""
+        """Read new entries, unless this process already knows all entries up to `newest`."""
         known = await self._journal.latest_or_read()
         if newest is None or newest > known.head:
             await self._journal.state()

@@ -45,7 +45,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
     @property
     def together(self) -> Offers:
-        """All choices together, for a person."""
+        """The choices of the selector and of the person together, if a person makes all of them."""
         return Offers(
             self.by_selector.models or self.by_person.models,
             self.by_selector.skills or self.by_person.skills,

@@ -2,8 +2,9 @@
 
 Every class defines the name of the point (as in Operator), the types of answers that it accepts,
 and whether it is a guard. If a hook of a guard fails, the action is blocked; other failing hooks
-are skipped. An answer of a type in `changes` replaces the field that it names, and the next hook
-receives the new value. Any other answer ends the iteration over the hooks.
+are skipped. `changes` maps a type of answer to a field of the point. An answer of this type
+replaces the field, and the next hook receives the new value. After an answer of any other type, no
+further hook runs.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Block(ShortRepr, frozen=True):
 
 
 class HookPoint(msgspec.Struct, frozen=True):
-    """Base of all hook points: the session, and the tables of the class."""
+    """Base class of all hook points: it has the session id and describes the answers of hooks."""
 
     name: ClassVar[HookName]
     takes: ClassVar[tuple[type, ...]] = ()

@@ -1,7 +1,7 @@
 """The hooks of one store's sessions: registered by point, run in the order of registration.
 
-A hook that fails, or returns an invalid answer, is reported and skipped; in a guard it blocks. The
-same applies to a hook that raises CancelledError, unless the caller itself is cancelled.
+A hook that fails, or returns an invalid answer, is reported and skipped; in a guard it blocks. A
+hook that raises CancelledError also counts as failed, unless the caller itself is cancelled.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ async def _answer(registered: Registered, point: points.HookPoint) -> object:
 
 
 def _detached(value: Any) -> Any:
-    """Return `value` with copies of all dicts and lists in it; `value` itself without any."""
+    """Return `value` with copies of its dicts and lists; if it has none, return `value` itself."""
     if isinstance(value, dict | list):
         return _copied(cast("dict[Any, Any] | list[Any]", value))
     if type(value) is tuple:

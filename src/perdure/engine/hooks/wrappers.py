@@ -48,7 +48,7 @@ class HookedModels:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Call the model with the changes of the hooks; without hooks, call it directly.
 
-        Raises: ModelRefused when a hook blocks; ModelError.
+        Raises: ModelRefused if a hook blocks the call; ModelError if the model call fails.
         """
         if self._hooks.has("before_model_call") or self._hooks.has("after_model_call"):
             return self._stream_request(request)

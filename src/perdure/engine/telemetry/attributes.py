@@ -1,4 +1,4 @@
-"""Span attributes of models, tools and messages. Pure; secrets in texts are masked."""
+"""Span attributes of models, tools and messages; secrets in texts are masked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The state that a new turn inherits, and the entries from which it is computed.
 
-This module is not part of `recovery`: reading the state in force needs no turn machine.
+This module is separate from `recovery`, so that reading the inherited state does not load the turn
+machine.
 """
 
 from __future__ import annotations

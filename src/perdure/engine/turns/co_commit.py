@@ -1,7 +1,7 @@
 """Atomic commits of a turn together with entries of other streams.
 
-A turn that is part of a larger unit begins and ends in one commit with the unit. So no crash can
-separate the two.
+A turn that is part of a larger unit begins and ends in one commit with the unit. No crash can
+therefore separate the turn from this unit.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class CommitParticipant(Protocol):
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
         """Return the writes to commit together with `entries`, the next entries of the turn.
 
-        Called before every commit of the turn, and again if a commit was rejected because the
-        turn's stream or another stream had changed. An exception ends the run of the turn before
-        anything is appended.
+        The runner calls `beside` before every commit of the turn. The call is repeated if a commit
+        was rejected because the turn's stream or another stream had changed. An exception ends the
+        run of the turn before anything is appended.
         """
         ...
 

@@ -1,4 +1,7 @@
-"""Configuration of a turn: models, tools, limits, budget. It is constant during the turn."""
+"""Configuration of a turn: models, tools, limits, budget.
+
+The configuration is constant during the turn.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,8 @@ class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
     """Limits that end a turn with an error. For each limit, zero or less means the default.
 
     `max_turns` counts the turns that a session ran under its own agent. `max_tool_rounds` counts
-    the answers of one turn that call tools. `max_correctable_rounds` counts those answers among
-    them that contain an error that the model can correct (an unknown tool, invalid arguments).
+    the answers of one turn that call tools. `max_correctable_rounds` counts the answers with tool
+    calls that contain an error that the model can correct (an unknown tool, invalid arguments).
     """
 
     max_turns: int = MAX_TURNS
@@ -77,8 +80,9 @@ CompactionStrategy = Literal["tail", "node"]
 class CompactionSettings(ShortRepr, frozen=True, metaclass=NamedParameters):
     """Settings for the compaction of a context: when, and how much.
 
-    `strategy` selects the entries to summarize. ``tail``: all entries that are older than the
-    retained tail. ``node``: all entries since a flow entered the current node, without a tail.
+    `strategy` selects the entries to summarize. The strategy ``tail`` selects all entries that are
+    older than the retained tail. The strategy ``node`` selects all entries since a flow entered the
+    current node, without a retained tail.
     Units: tokens; `keep_recent_tokens` remain unchanged, `summary_tokens` is the maximum size of a
     summary. With `reserve_tokens`, compaction starts at window - reserve, otherwise at `trigger` x
     window. `max_messages` limits the messages sent to a model, not counting the summary and pinned
@@ -104,13 +108,13 @@ class MemoryConfig(ShortRepr, frozen=True, metaclass=NamedParameters):
     Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
     the same subject. `max_working_tokens` limits a request: instructions, tools, recalled texts (at
     most a quarter), history (its newest exchanges) and the new message; None: the limit is the
-    model's window. `extractor` finds facts in each session that ended. It is "model" (the agent's
-    own model), or an object or async function of the program (`perdure.types.Extractor`). For an
-    object or function, a stored snapshot contains "program". `knowledge` are folders of Markdown
-    and text files; turns recall their passages. A relative folder is resolved in the session's
-    working folder. With `embedder`, turns also recall by meaning: ``static:FOLDER``,
-    ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the program (`perdure.types.Embedder`), for
-    which a stored snapshot contains "program".
+    model's window. `extractor` finds facts in each session that ended. The value of `extractor` is
+    "model" (the agent's own model), or an object or async function of the program
+    (`perdure.types.Extractor`). For an object or function, a stored snapshot contains "program".
+    `knowledge` are folders of Markdown and text files; turns recall their passages. A relative
+    folder is resolved in the session's working folder. With `embedder`, turns also recall by
+    meaning: ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the program
+    (`perdure.types.Embedder`), for which a stored snapshot contains "program".
     """
 
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -204,7 +208,7 @@ class PermissionCheck(Protocol):
 
     @property
     def decision(self) -> Decision:
-        """Whether the call runs, asks a person or never runs, or needs `bound` for the decision."""
+        """What to do with the call: run it, never run it, ask a person, or first read `bound`."""
         ...
 
     @property
@@ -223,12 +227,12 @@ class PermissionCheck(Protocol):
 
     @property
     def preview(self) -> str | None:
-        """The path, command or host shown to the person."""
+        """The path, command or host that is shown to the person who decides about the call."""
         ...
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The possible answers; (): allow, deny, and always if there is a `grant`."""
+        """The possible answers; if empty: "allow", "deny" and, if there is a `grant`, "always"."""
         ...
 
     @property
@@ -248,7 +252,7 @@ bound to: None if that was not read yet. Pure."""
 
 
 class Runs(msgspec.Struct, frozen=True):
-    """The decision if an agent has no policy: the call runs."""
+    """The decision for an agent without a policy: every tool call runs."""
 
     decision: Decision = "run"
     text: str = ""

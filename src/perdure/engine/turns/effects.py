@@ -1,7 +1,7 @@
 """The effects a runner performs, derived from a turn's state.
 
-At most one effect is open. Running tools counts as one effect, even if several tools run in
-parallel.
+At most one effect of a turn, such as a model call, is unfinished at any time. Running tools counts
+as one effect, even if several tools run in parallel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class RunTool(msgspec.Struct, frozen=True):
-    """Run `tool`, whose intent is in the log, and the tools in `beside`; `tool` has the outcome."""
+    """Run `tool` and those in `beside`, whose intents are in the log; `tool` has the outcome."""
 
     tool: OpenTool
     beside: tuple[OpenTool, ...] = ()

@@ -151,7 +151,7 @@ class ToCompact(msgspec.Struct, frozen=True):
 
     `unanswered` is the text of the user's newest message if the compaction would remove it from the
     context before it was answered; `kept` is the text of the message that follows the summary.
-    Units: tokens, of the model's window; None if unknown.
+    Units: `window_tokens` is the size of the model's window in tokens, or None if it is unknown.
     """
 
     unanswered: str | None = None

@@ -126,8 +126,8 @@ class Aborted(msgspec.Struct, frozen=True):
     `partial` is the received part of the answer, `usage` the usage of the call. `is_cancel`: True
     if the turn ends because its chat is being closed. `is_interrupted`: True if this process is not
     allowed to run the turn. `delegated` is the session that the tool has opened for another agent.
-    `returned` are the outcomes of the open tools that have already ended, by the seq of their
-    intent.
+    `returned` contains the outcomes of tools that had already ended, by the seq of the intent of
+    each tool run.
     """
 
     partial: Message | None = None

@@ -157,7 +157,7 @@ class LeaseHolder:
         """Execute `commit` as the lease holder; its first write is to the session.
 
         The lease is acquired first if necessary; with `is_last`, this commit releases the lease.
-        Raises: LeaseHeld; also the errors of ``SessionStore.commit``.
+        Raises: LeaseHeld if another process has the lease; the errors of ``SessionStore.commit``.
         """
         is_able = self._claim.store.capabilities.leases_in_commits
         if self._lease is None and not is_able:
@@ -255,7 +255,8 @@ class LeaseHolder:
     def _is_left(self, owner: str) -> bool:
         """Whether `owner` no longer needs its lease.
 
-        The owner is dead, or runs no turn in this process.
+        This is the case if the owner is a dead process, or is this process and runs no turn of the
+        session.
         """
         claim = self._claim
         if owner != claim.owner:

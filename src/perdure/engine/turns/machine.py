@@ -1,10 +1,11 @@
 """The turn machine: the inputs allowed in each phase, and the entries that each input appends.
 
 Rule 1: this module and the modules of this package that it imports make every decision about the
-next step of a turn. None of these modules reads a clock, a disk or a network. Rule 2: a step
-returns entries. The effect to perform follows from the state after these entries
-(``effects.effect_of``). So the log alone determines the actions of a process after a crash. Rule 3:
-an outcome and the next intent are in one step, hence in one commit.
+next step of a turn. None of these modules reads a clock, a disk or a network. Rule 2: a step of the
+machine only returns log entries and performs no effect. The effect to perform follows from the
+state after these entries (``effects.effect_of``). After a crash, the log alone therefore determines
+what the process does next. Rule 3: an outcome and the next intent are in one step, hence in one
+commit.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _NO_BOUNDS: Mapping[int, Bound] = {}
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The result of one input.
+    """The result of applying one input to the state of a turn.
 
     Shape: `entries` are appended in one commit at the previous ``state.head``; `state` is the state
     after them. If there are no entries, nothing changes.

@@ -24,7 +24,7 @@ class Observer(Protocol):
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input
     ) -> AbstractContextManager[TurnEnded]:
-        """Observe a turn from `state` on; call the result with its last state, if none raises."""
+        """Observe a turn from `state` on; without an error, call the result with the last state."""
         ...
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:

@@ -1,7 +1,7 @@
 """Read the turn state from the log: the open turn to continue it, or the last one.
 
 A turn writes the state that it inherits to its ``turn_started``, and all other state to its
-entries. So only the newest turn is read, whatever the length of the log.
+entries. Only the newest turn is therefore read, whatever the length of the log.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class IdleState(msgspec.Struct, frozen=True):
 
 
 class Recollection:
-    """State that the owner of a session's turns caches between turns, not to read it again."""
+    """State that the owner of a session's turns caches between turns, instead of reading it."""
 
     def __init__(self, store: LogReader, stream: StreamId, history: History = "full") -> None:
         self._store = store

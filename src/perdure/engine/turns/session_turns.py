@@ -156,8 +156,9 @@ class SessionTurns:
 
         `follow` is called with the head of the commit if another writer may have appended.
         `request` is the seq of the ``turn_requested`` that the turn answers.
-        Raises: LeaseHeld; TurnOpen if an interrupted turn must be resumed first; LeaseLost;
-        RequestAnswered if another turn has answered `request`.
+        Raises: LeaseHeld if another process runs a turn; TurnOpen if an interrupted turn must be
+        resumed first; LeaseLost if another process takes over the session; RequestAnswered if
+        another turn has answered `request`.
         """
         await self._load_models()
         recalled = await self._recall(message)
@@ -196,8 +197,8 @@ class SessionTurns:
     async def lost_turn(self, signals: Signals, seq: int | None = None) -> TurnState:
         """Resume the turn of a process that died; with `seq`, only the turn that has this seq.
 
-        Raises: LeaseHeld while that process is alive; InvalidTransition if no turn is open, or if
-        the open turn is not `seq`.
+        Raises: LeaseHeld if the process of the turn is alive; InvalidTransition if no turn is open,
+        or if the open turn is not `seq`.
         """
         await self._load_models()
         async with leading(self.environment.claim, stopping=signals.stopping) as leadership:

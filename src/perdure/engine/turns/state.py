@@ -101,18 +101,18 @@ class TurnState(msgspec.Struct, frozen=True):
     """A session's open turn.
 
     Shape: `head` is the last seq folded in; `pending` are those tool calls of the last answer that
-    have no result, in order. They include the running calls: `open_tool`, then the calls in
-    `beside`, which run at the same time. `lost` maps the idempotency key of a pending call to the
-    number of its lost runs. `awaits` is the message announced by the previous entry; `queued` are
-    entries of others that wait to be adopted; `ran` counts the session's turns that called a model,
-    including this turn after its first call. `parked` maps each paused provider to the end of its
-    pause (Unix milliseconds); `renewed` are the providers whose key was renewed, `granted` are the
-    permissions of tools to act without asking, `recalled` are the texts recalled from memory.
+    have no result, in order. `pending` includes the running calls: first `open_tool`, then the
+    parallel calls in `beside`. `lost` maps the idempotency key of a pending call to the number of
+    its lost runs. `awaits` is the message announced by the previous entry; `queued` are entries of
+    others that wait to be adopted; `ran` counts the session's turns that called a model, including
+    this turn after its first call. `parked` maps each paused provider to the end of its pause (Unix
+    milliseconds). `renewed` are the providers whose key was renewed. `granted` are the permissions
+    of tools to act without asking a person. `recalled` are the texts recalled from memory.
     `refused_answers` counts the answers that do not fit the type of the agent's answers.
-    `summary_error` is the reason for which the turn's last summary failed.
-    Units: `started_at` and `answered_at` are Unix milliseconds; `context_tokens` estimates the size
-    of the next request, None if unknown; `limit_microcents` is the amount that a person granted
-    beyond the budget's limit.
+    `summary_error` is the reason for which the turn's last summary failed. Units: `started_at` and
+    `answered_at` are Unix milliseconds. `context_tokens` estimates the size of the next request in
+    tokens; it is None if unknown. `limit_microcents` is the amount that a person granted beyond the
+    budget's limit.
     """
 
     stream: StreamId

@@ -41,9 +41,9 @@ async def asked_below(store: LogReader, session: StreamId, at: int) -> list[Aske
 async def awaited_sessions(store: LogReader, stream: StreamId, at: int) -> set[StreamId]:
     """Return the sessions whose questions the open turn of `stream` waits for.
 
-    These are the session itself and the sessions of the agents that it invoked. The result is empty
-    if the turn can continue, or if it was asked to stop. Units: `at` is Unix milliseconds. Raises:
-    SessionNotFound.
+    The result can contain the session itself and the sessions of the agents that it invoked. The
+    result is empty if the turn can continue, or if it was asked to stop. Units: `at` is Unix
+    milliseconds. Raises: SessionNotFound.
     """
     turn = (await store.state(stream)).open_turn
     if turn is None or await stop_of_turn(store, stream, turn) is not None:

@@ -98,7 +98,7 @@ def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
 def resumed_agent(kept: Agent, today: Agent) -> Agent:
     """Restrict `kept`, the agent of a session, to `today`, the agent that resumes the session.
 
-    The tools come from `today`, so that no other code runs.
+    The result has the tools of `today`, so the session runs only their current code.
     """
     names = set(kept.registry.names)
     return msgspec.structs.replace(

@@ -37,7 +37,7 @@ class FoundAgentFile(msgspec.Struct, frozen=True):
 def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ...]:
     """Return every agent file in `folders`, sorted by name in each folder.
 
-    A folder may be missing.
+    A folder that does not exist contains no files.
     """
     found: list[FoundAgentFile] = []
     for place, folder in folders.items():
@@ -52,8 +52,8 @@ def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ..
 def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
     """Return the file in `found` whose agent has the id `id`.
 
-    Raises: AgentNotFound; ConfigError if two files have this id (a project's agent does not replace
-    the user's); the error of the file.
+    Raises: AgentNotFound if no file has this id; ConfigError if two files have this id (a project's
+    agent does not replace the user's); the error of the file if it is invalid.
     """
     claimed = [filed for filed in found if filed.id == id]
     if not claimed:

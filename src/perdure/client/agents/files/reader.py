@@ -97,7 +97,7 @@ def _secrets(text: str) -> Iterator[str]:
 def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
     """Return `root` without keys that perdure does not support.
 
-    These keys are reported as errors.
+    Each unsupported key is reported as an error.
     """
     kept: list[tuple[YamlNode, YamlNode]] = []
     for key, value in root.pairs:

@@ -1,9 +1,8 @@
 """The agents of a workflow document: agents of the program, or else agents of the file.
 
-A file from another person sets the prompts but grants no permissions.
-The agents of such a file get the built-in tools that they name, and cannot start programs.
-The person who runs the document sets the permissions of its
-agents.
+A file from another person sets the prompts but grants no permissions. Agents that the file defines
+get the built-in tools that they name, and cannot start programs. The person who runs the document
+sets the permissions of its agents.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A chain of nodes of the same agent is one conversation in one session. A node continues the
 conversation of the previous agent node if there is only one such node, both have the same agent,
-and no other agent node follows the previous one. So an exported session becomes the same single
+and no other agent node follows the previous one. An exported session therefore becomes one
 conversation again, and branches run in parallel.
 """
 

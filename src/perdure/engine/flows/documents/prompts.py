@@ -2,7 +2,7 @@
 
 A prompt with placeholders is used as it is. After a prompt without placeholders, the message
 contains the answers for the node that are not yet in its conversation. A node without a prompt
-receives only these answers.
+receives only the answers that are not yet in its conversation.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ VERSION = "v1"
 
 @cache
 def contracts() -> Contracts:
-    """Return the texts of this version."""
+    """Return the texts for the roles of flows, in the version of this perdure."""
     folder = files("perdure") / "data" / "flows" / VERSION
     return Contracts(
         **{

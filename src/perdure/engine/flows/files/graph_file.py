@@ -99,7 +99,8 @@ class GraphFile:
 def drawn_graph(text: str, name: str, project: Path | None) -> Graph:
     """Return the graph in `text`, a file called `name`; missing fields come from `project`.
 
-    Raises: InvalidWorkflow; ConfigError if the project's file cannot be read; UnicodeDecodeError.
+    Raises: InvalidWorkflow if a file is no valid workflow; ConfigError if the project's file cannot
+    be read; UnicodeDecodeError if it is not UTF-8.
     """
     below: WorkflowFile | None = None
     if project is not None and is_there(project, CANONICAL):

@@ -23,7 +23,7 @@ INTERRUPTED = (
 
 
 class Contracts(msgspec.Struct, frozen=True):
-    """The texts of perdure in one version. See ``data/flows``."""
+    """The texts that perdure gives to the roles of flows, in one version (see ``data/flows``)."""
 
     handoff: str
     records: str

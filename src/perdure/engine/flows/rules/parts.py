@@ -1,7 +1,8 @@
 """The two purposes of a turn in a flow: the work of a node, and a role's review of the flow.
 
-Both purposes are claimed in the turn's first commit and finished in its last commit, but with
-different entries. Both classes have the same methods: see `NodePart`.
+The work of a node and the review of a role are both claimed in the first commit of the turn and
+finished in its last commit, but with different entries. `NodePart` and `ReflectionPart` have the
+same methods; `NodePart` documents them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class NodePart(msgspec.Struct, frozen=True):
     `work` is what the turn claims at its start; None for a node that already runs.
 
     `told` are the artifacts in the node's entry message; None if the node had no message yet.
-    `is_resumed`: according to the log, the node runs in a turn of an imported log.
+    `is_resumed` is True if the log shows that the node runs in a turn of an imported log.
     """
 
     role: str
@@ -113,7 +114,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> Folder:
-        """The record folder for findings, the workspace for feedback."""
+        """The folder of the role's file: record folder for findings, workspace for feedback."""
         return "workspace" if self.role == FEEDBACK_ROLE else "record"
 
     def is_running(self, state: FlowState) -> bool:

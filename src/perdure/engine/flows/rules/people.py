@@ -48,8 +48,8 @@ def reply(
     Without `target`, the reply goes to the only node or role that waits for a person. If no node or
     role waits for a person, the reply goes to the only one that waits for a handoff. `lost`
     contains the roles that cannot continue, with the reason for each.
-    Raises: FlowRefusal if none waits; if several wait and `target` is not given; if the target
-    already has a reply; if its role is lost; or if `text` is empty.
+    Raises: FlowRefusal if nothing waits for a reply, if several wait and `target` is not given, if
+    the target already has a reply, if its role cannot continue, or if `text` is empty.
     """
     if not text.strip():
         raise FlowRefusal(state.run.flow_id, "there is nothing to say in the reply")
@@ -78,7 +78,7 @@ def _require_continuable(state: FlowState, waiting: Sequence[str], lost: Mapping
 def _waiting(state: FlowState, lost: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the nodes (in the improvement phase: roles) that accept a reply.
 
-    Shape: first those that wait for a person, then those that wait for a handoff.
+    Shape: targets that wait for a person come first, then targets that wait for a handoff.
     """
     run, phase = state.run, state.run.improvement_phase
     if phase is not None:

@@ -1,7 +1,7 @@
 """The nodes of a flow that can run now, and why each of them can run.
 
-They are computed from the state on every pass, so no node that can run is forgotten. At most one
-node of a role instance runs at a time, because the nodes share its session.
+The nodes that can run are computed from the state on every pass, so none of them is forgotten. At
+most one node of a role instance runs at a time, because the nodes share its session.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _start_work(state: FlowState) -> Iterator[Work]:
 
 
 def _owing(state: FlowState) -> Iterator[Work]:
-    """Yield nodes that have worked and still owe a handoff: not all were made, or one was returned.
+    """Yield nodes that have worked but must still make a handoff, or repeat a returned handoff.
 
     A waiting node continues if the graph was changed and it can no longer receive a handoff.
     """
@@ -155,7 +155,7 @@ def is_more_to_come(state: FlowState, id: str) -> bool:
 
 
 def _is_joining(state: FlowState, node: FlowNode) -> bool:
-    """Whether the node must wait for more of its inputs, also when it works once more."""
+    """Whether the node must wait for more of its inputs, even if it has already worked before."""
     if not node.awaits_all_inputs:
         return False
     has_backward = any(

@@ -20,7 +20,8 @@ async def answer_wait(
     """Wait for entries about `asked` after seq `head`, or until the question expires.
 
     During the wait, this session and the sessions that wait for it are marked as waiting for a
-    person. A line is written to the program's log, and `person_waits.on_wait` is called.
+    person. When the wait begins, a line is written to the program's log and `person_waits.on_wait`
+    is called.
     """
     expires_at = asked.question.expires_at
     sessions = (environment.stream, *environment.invoked_by)

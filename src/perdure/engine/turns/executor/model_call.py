@@ -183,8 +183,8 @@ class AnswerCall:
     def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
         """Return the priced usage of the call after `arrived`, and whether it is an estimate.
 
-        The provider's own count is used if there is one; for an interrupted answer, it covers only
-        a part.
+        The provider's own count is used if it exists, although it covers only a part of an
+        interrupted answer.
         Shape: None if no request was made.
         """
         builder, model = self._builder, self._call.model

@@ -2,7 +2,7 @@
 
 Knowing a handle does not give access to its content. The log itself must reference the handle: as a
 part of a message on the branch, or as the full output of a tool. A handle that only occurs in a
-text is not such a reference.
+text does not count as a reference.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def estimated_usage(
 ) -> Usage | None:
     """Return the usage of a call that ended without a count: its request and its partial answer.
 
-    Shape: None if both are unknown.
+    Shape: None if the sizes of both the request and the answer are unknown.
     """
     output_tokens = 0 if partial is None else estimate_tokens(partial)
     if not input_tokens and not output_tokens:

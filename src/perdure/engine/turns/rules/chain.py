@@ -1,9 +1,9 @@
 """Select the next model: the same model, another model of the chain, or none.
 
-The class of the error decides, never its text. Once part of an answer has arrived, the call is not
-repeated: a later failure ends the turn, unless its agent sets ``restart_on_cut``. A provider that
-limits the rate is paused for a while. Paused models, and models whose window is too small for the
-context, are skipped without an attempt.
+The choice of the next model depends on the class of the error, never on its text. Once part of an
+answer has arrived, the call is not repeated: a later failure ends the turn, unless its agent sets
+``restart_on_cut``. A provider that limits the rate is paused for a while. Paused models, and models
+whose window is too small for the context, are skipped without an attempt.
 """
 
 from __future__ import annotations

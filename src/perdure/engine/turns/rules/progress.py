@@ -152,9 +152,9 @@ def has_begun(
 def start_beside(scribe: Scribe, config: TurnConfig) -> None:
     """Start read-only calls that can run in parallel with the open calls, up to `SIDE_BY_SIDE`.
 
-    These calls only read, can be repeated, and need no approval. So their order does not matter.
-    Their tools are coroutine functions, because other functions would use the threads that commits
-    need.
+    A call can run in parallel only if it reads, can be repeated, and needs no approval. The
+    parallel calls only read, so their order does not matter. Only tools that are coroutine
+    functions run in parallel, because other functions would use the threads that commits need.
     """
     opened = scribe.state.open_tool
     if opened is None or not _allows_beside(opened.started, config):
@@ -261,7 +261,7 @@ def _refuse_output(scribe: Scribe, config: TurnConfig, problem: str) -> None:
 
 
 def adopt_waiting(scribe: Scribe, config: TurnConfig, mode: QueueMode) -> None:
-    """Adopt the queued entries of `mode` in order, up to one user message unless "all" is set."""
+    """Adopt the queued entries of `mode` in order; "one-at-a-time" stops after a user message."""
     for waiting in scribe.state.queued:
         queued = queued_of(waiting)
         if queued.mode != mode:

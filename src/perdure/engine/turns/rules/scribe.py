@@ -1,8 +1,8 @@
 """Write the entries of a step, and apply each entry to the state when it is written.
 
-So a step always decides on the state that the log will have, and its result always equals the state
-computed from its entries. The ids of new entries are known in advance, because the runner appends
-the entries only at the expected position (``expected_head``).
+A step therefore always decides on the state that the log will have, and its result always equals
+the state computed from its entries. The ids of new entries are known in advance, because the runner
+appends the entries only at the expected position (``expected_head``).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Scribe:
 
     Units: `at` is Unix milliseconds; a question expires `question_expires_s` seconds after `at`.
     `bounds` maps pending calls to the facts to which their approvals are bound, if these facts were
-    read. The key is the index of the call in `state.pending`, counted from the end.
+    read. A key of `bounds` is the index of the call in `state.pending`, counted from the end.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Scribe:
 
 
 def _sign(body: SideBody, state: TurnState) -> SideBody:
-    """Return `body` with its agent's name: facts about an entry are in that entry alone."""
+    """Return `body` with its agent's name, because only the entry itself has facts about it."""
     replace = msgspec.structs.replace
     match body:
         case ModelCalled() | Question(topic="approval"):
