@@ -17,7 +17,7 @@ class StoreLoop:
     """A store whose calls can be awaited from the event loop of a program.
 
     A `perdure.Store` belongs to the loop that opened it; a `perdure.blocking.Store` serves every
-    loop and thread. Raises: WrongArgument for anything else.
+    loop and thread. Raises: WrongArgument if the store is of any other type.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:

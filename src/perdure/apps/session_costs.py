@@ -55,9 +55,10 @@ def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
 async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Price]) -> Spending:
     """Return the part of the cost reported by `cost_lines` that `Chat.spent` does not include.
 
-    This part is the cost of imported messages, and of calls whose price was unknown when they were
-    made. The number of such calls is subtracted from `unpriced_calls`. The first call of this
-    function reads the log. `prices` has the same meaning as in `Store.usage`.
+    The missing part is the cost of imported messages, and of calls whose price was unknown when
+    they were made. Calls whose price was unknown when they were made are subtracted from
+    `unpriced_calls`. The first call of this function reads the log. `prices` has the same meaning
+    as in `Store.usage`.
     """
     while True:
         counted = await chat.spent()

@@ -46,7 +46,7 @@ class RowParts(msgspec.Struct, frozen=True, kw_only=True):
     folder: str | None = None
 
     def match(self, info: SessionInfo) -> bool:
-        """Return whether `info` contains all parts; the agent's part is not checked."""
+        """Return whether `info` contains all parts except the agent's part (not checked)."""
         return (
             _contains(info.subject, self.subject)
             and _contains(info.source, self.source)
@@ -294,6 +294,6 @@ async def _short(store: Store, id: str, length: int) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """Return the length of the common prefix of both."""
+    """Return the length of the common prefix of `one` and `other`."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

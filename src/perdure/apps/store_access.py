@@ -1,7 +1,7 @@
 """Finds and opens the store of a command, and creates it if requested.
 
-Commands that only read create no store. They require that the store exists
-(`cli/store_options.py`); but for `init` and completion, a missing store counts as an empty store in
+Commands that only read create no store. Commands that only read require that the store exists
+(`cli/store_options.py`). For `init` and completion, a missing store counts as an empty store in
 memory.
 """
 
@@ -128,8 +128,9 @@ def ask_consent() -> bool:
 
 
 def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey | None:
-    """Return a key for a new store at `address`, stored in the keyring; None: no key of its own.
+    """Return a key for a new store at `address`, which is stored in the keyring.
 
+    Returns None if the store gets no key of its own.
     Raises: the errors of `configured_key`.
     """
     if configured_key(None, os.environ, address) is not None or not has_keyring():

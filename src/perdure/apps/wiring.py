@@ -70,8 +70,8 @@ def require_providers(names: Iterable[str | None]) -> None:
 def scenario_in(file: Path) -> Scenario:
     """Read the scenario in a YAML file. The YAML library is loaded only by this function.
 
-    Raises: ScenarioNotFound; ConfigError if the file cannot be read or has errors (each is reported
-    with its line).
+    Raises: ScenarioNotFound if the file does not exist.
+    Raises: ConfigError if the file cannot be read or has errors (each is reported with its line).
     """
     if not file.exists():
         raise ScenarioNotFound(f"there is no scenario {file}: name its file after --scenario")

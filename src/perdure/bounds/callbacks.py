@@ -1,8 +1,8 @@
 """Calls functions of the program, and turns anything they raise into an ordinary error.
 
 A callback may raise CancelledError without being cancelled, or an exception that is not an
-`Exception`. Without this module, either would look like a stopped turn, and the turn would stay
-open.
+`Exception`. Without this module, these errors of a callback would look like a stopped turn, and the
+turn would stay open.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ async def run_guarded(work: Awaitable[T]) -> T:
     In the main thread, KeyboardInterrupt is raised unchanged, and so is a SystemExit from a signal
     handler. Any other SystemExit becomes an error of the callback, because `argparse` raises it for
     arguments that it rejects.
-    Raises: CancelledError if the calling task is cancelled; CallbackFailed; any error of `work`.
+    Raises: CancelledError if the calling task is cancelled; CallbackFailed if the callback raises
+    an error that is not an `Exception`; any error of `work`.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()

@@ -22,7 +22,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0
 def open_named(path: Path) -> BinaryIO:
     """Open the regular file at `path`, unbuffered; links are followed. The caller closes the file.
 
-    Raises: OSError, also if it is not a regular file.
+    Raises: OSError if the file cannot be opened or is not a regular file.
     """
     _require_regular(os.stat(path), path)  # noqa: PTH116 - the same question as of a descriptor
     descriptor = os.open(path, _FLAGS | getattr(os, "O_BINARY", 0))
@@ -39,7 +39,8 @@ def read_named(path: Path, limit: str = "document_bytes", what: str | None = Non
 
     `what` is the name of the file in error messages; the default is its path.
 
-    Raises: OSError, also if it is not a regular file; LimitExceeded.
+    Raises: OSError if the file cannot be read or is not a regular file; LimitExceeded if it is too
+    large.
     """
     most: int = getattr(limits(), limit)
     with open_named(path) as file:
@@ -58,7 +59,8 @@ def read_named(path: Path, limit: str = "document_bytes", what: str | None = Non
 def read_named_text(path: Path, limit: str = "document_bytes") -> str:
     """Return the UTF-8 text of the regular file at `path`, with universal newlines.
 
-    Raises: OSError; LimitExceeded; UnicodeDecodeError.
+    Raises: OSError if the file cannot be read; LimitExceeded if it is too large; UnicodeDecodeError
+    if it is not UTF-8.
     """
     text = read_named(path, limit).decode()
     return text.replace("\r\n", "\n").replace("\r", "\n")

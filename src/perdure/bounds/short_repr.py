@@ -1,7 +1,8 @@
 """The `repr` of values: one short line for any content.
 
 Long contents are never shown in full: long text is cut, bytes are only counted, and a mapping shows
-only its keys. The reason is that environments, headers and tool arguments may contain secrets.
+only its keys. Contents are shortened because environments, headers and tool arguments may contain
+secrets.
 """
 
 from __future__ import annotations

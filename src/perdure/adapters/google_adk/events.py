@@ -2,8 +2,8 @@
 
 An event with text, tool calls or tool results becomes a message, which every reader of the session
 shows. `Message.foreign` stores the event without the values that the message contains, so texts,
-arguments, results and media are stored once. Other events are `Custom` entries that hold the
-event's JSON.
+arguments, results and media are stored once. Every other ADK event becomes a `Custom` entry that
+contains the event's JSON.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ _Part = (
 
 
 class AdkEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The event in `Message.foreign`, without its author and without the values in the message.
+    """An ADK event in `Message.foreign`, without its author and without the message's values.
 
-    Shape: `content` stores the fields of the event's content other than its parts; None if the only
-    such field is the usual role. `parts` stores, for each part of the event, the values that the
-    message does not contain; ``{"whole": part}`` is a part that the message does not contain at
-    all. `parts` is empty if the message contains all values.
+    Shape: `content` stores the fields of the event's content except its parts; None if the only
+    such field is the role ``model`` or ``user`` that the message implies. `parts` stores, for each
+    part of the event, the values that the message does not contain; ``{"whole": part}`` is a part
+    that the message does not contain at all. `parts` is empty if the message itself contains all
+    values of the event.
     """
 
     adk_event: Fields
@@ -145,8 +146,8 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
     """Return the event that `entry` was made from.
 
     A message of another program becomes an event with the content of the message. Returns None for
-    other entries and for erased entries. Raises: FormatError if the JSON does not have the shape of
-    an event.
+    an erased entry, and for an entry that is no message and was not made from an event. Raises:
+    FormatError if the JSON does not have the shape of an event.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return None
@@ -178,7 +179,10 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
 
 
 def checked(entry: perdure.Entry, fields: Fields) -> Fields:
-    """Return the JSON data of an event in `entry`. Raises: FormatError if it is not an event."""
+    """Return the JSON data of an event in `entry`.
+
+    Raises: FormatError if the data is not an event.
+    """
     try:
         msgspec.convert(fields, _Event)
     except msgspec.ValidationError as error:

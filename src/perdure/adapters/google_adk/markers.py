@@ -2,8 +2,8 @@
 
 The ADK's own services store the marker in a private attribute of `Session`. If a release of the ADK
 lacks that attribute, setting it either adds the attribute or fails, and the failure is ignored.
-Without a marker, a session is stale if the time of its newest event is older than in the store; ADK
-services without markers do the same.
+Without a marker, a session is stale if its newest event is older than the newest event in the
+store. ADK services without markers use the same rule.
 """
 
 from __future__ import annotations

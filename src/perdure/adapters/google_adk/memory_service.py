@@ -20,16 +20,19 @@ _PROGRAM = "__program__"
 class PerdureMemoryService(BaseMemoryService):
     """The memory of a user's sessions, searched with `Store.memory`.
 
-    `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
-    for any event loop and thread. A search finds the added events; it needs no model. Sessions of
-    `PerdureSessionService` in the same store are not copied.
+    `store` is a `perdure.Store`, which works only on the event loop that opened it, or a
+    `perdure.blocking.Store`, which works on any event loop and thread. A search finds the added
+    events; it needs no model. Sessions of `PerdureSessionService` in the same store are not copied.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
         self._loop = StoreLoop(store)
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Add a session, up to its newest event. Durable: when this returns."""
+        """Add a session, up to its newest event.
+
+        Durable: the change is stored when this call returns.
+        """
         memory = self._memory(session.app_name, session.user_id)
         await self._loop.finish(memory.add_session(session.id, session.events))
 
@@ -44,7 +47,7 @@ class PerdureMemoryService(BaseMemoryService):
     ) -> None:
         """Add a copy of each new event, and add deleted events again.
 
-        Durable: when this returns.
+        Durable: the change is stored when this call returns.
         """
         del custom_metadata  # a hint for services that ask a model
         memory = self._memory(app_name, user_id)
@@ -58,7 +61,10 @@ class PerdureMemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add memories that a program wrote. Durable: when this returns."""
+        """Add memories that a program wrote.
+
+        Durable: the change is stored when this call returns.
+        """
         del custom_metadata
         events = [event_from(memory) for memory in memories]
         memory = self._memory(app_name, user_id)

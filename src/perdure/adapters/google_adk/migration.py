@@ -18,7 +18,7 @@ async def copy_sessions(
     `source` is the service that stores the sessions, such as ``SqliteSessionService("adk.db")`` or
     ``DatabaseSessionService(url)`` for SQLite, PostgreSQL and MySQL; the copy does not change
     `source`. Repeating a call copies only new events. The call also copies new state of the
-    sessions, the users and the app. Durable: when this returns.
+    sessions, the users and the app. Durable: the change is stored when this call returns.
     """
     listed = await source.list_sessions(app_name=app_name, user_id=user_id)
     copied: dict[tuple[str, str], int] = {}

@@ -17,9 +17,10 @@ from perdure.adapters.store_loop import StoreLoop
 class PerdureSessionService(BaseSessionService):
     """Stores the sessions of the ADK in a store of perdure.
 
-    `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
-    for any event loop and thread. Each ADK session is a session of the store, with an entry for
-    each event; the user of the app is the subject of the session.
+    `store` is a `perdure.Store`, which works only on the event loop that opened it, or a
+    `perdure.blocking.Store`, which works on any event loop and thread. Each ADK session is a
+    session of the store, with an entry for each event; the user of the app is the subject of the
+    session.
 
     An event can be appended only to a session that is up to date. If any process has appended to
     the session since it was read, ``StaleSessionError`` is raised. A rewind moves the removed
@@ -38,7 +39,10 @@ class PerdureSessionService(BaseSessionService):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Create a session. Durable: when this returns, with all of the session's state."""
+        """Create a session.
+
+        Durable: the session is stored with all of its state when this call returns.
+        """
         return await self._loop.finish(
             self._sessions.create(app_name, user_id, state or {}, session_id)
         )
@@ -73,7 +77,8 @@ class PerdureSessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event, and its changes of the state in the same commit.
 
-        Durable: when this returns. Raises: StaleSessionError; SessionNotFoundError.
+        Durable: the change is stored when this call returns. Raises: StaleSessionError;
+        SessionNotFoundError.
         """
         if event.partial:
             return event
@@ -86,6 +91,6 @@ class PerdureSessionService(BaseSessionService):
         """Add a session of another service, with its state; return how many events were new.
 
         Events whose ids the session already has are not added again.
-        Durable: when this returns.
+        Durable: the change is stored when this call returns.
         """
         return await self._loop.finish(self._sessions.add_copy(session))

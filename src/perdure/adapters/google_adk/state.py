@@ -51,7 +51,7 @@ class WholeState(msgspec.Struct, frozen=True):
 
 
 class StateFold(msgspec.Struct):
-    """A state computed up to entry `head`; `since` entries came after the newest snapshot.
+    """A state computed up to entry `head`; `since` counts the entries after the newest snapshot.
 
     Units: `updated_at` is Unix seconds, as in the ADK.
     """

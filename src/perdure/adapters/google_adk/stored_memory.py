@@ -50,7 +50,7 @@ class _Scope(msgspec.Struct):
 
 
 class StoredMemory:
-    """The memory of one user of an app, for the event loop of `store`."""
+    """The memory of one user of an app; its methods run on the event loop of `store`."""
 
     def __init__(self, store: perdure.Store, app_name: str, user_id: str) -> None:
         self._store = store

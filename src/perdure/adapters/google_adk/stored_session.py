@@ -70,7 +70,7 @@ _STALE = (
 
 
 class StoredSession:
-    """A session in the store, for the event loop of the store."""
+    """A session in the store; its methods run on the event loop of the store."""
 
     def __init__(self, store: perdure.Store, session: perdure.Session) -> None:
         self.session = session
@@ -205,7 +205,7 @@ class StoredSession:
 
         If `session` has no marker, the time of its newest event decides whether it is up to date.
         Changes of the state of the user and the app are in the same commit.
-        Durable: when this returns. Raises: StaleSessionError.
+        Durable: the change is stored when this call returns. Raises: StaleSessionError.
         """
         async with self._lock:  # parallel agents of one run share `session`
             marker = marker_of(session)
@@ -224,7 +224,7 @@ class StoredSession:
     async def append_copies(
         self, events: Sequence[Fields], state: Fields, updated_at: float
     ) -> None:
-        """Append events of another store, then the `state` that results from them."""
+        """Append events copied from another store, then the `state` that results from them."""
         async with self._lock:
             for batch in _batches(events):
                 made = [_at(entry_of(fields), fields["timestamp"]) for fields in batch]
@@ -320,7 +320,7 @@ class StoredSession:
 
 
 def snapshot_note(fold: StateFold) -> perdure.Note:
-    """Return the note of the whole state, whose alias is `SNAPSHOT`."""
+    """Return the log note that stores the whole state; the alias of the note is `SNAPSHOT`."""
     return perdure.Note(
         SNAPSHOT, stored_json({"state": fold.values, "updated_at": fold.updated_at})
     )
@@ -347,7 +347,7 @@ def _is_snapshot(entry: perdure.Entry) -> bool:
 
 
 def _at(entry: Entry, timestamp: float) -> Entry:
-    """Return `entry`; if it is a message of an earlier time, with that time."""
+    """Return `entry`, with the time `timestamp` if `entry` is a message of an earlier time."""
     if isinstance(entry, perdure.Custom) or abs(time.time() - timestamp) < _SAID_AT_S:
         return entry
     return msgspec.structs.replace(entry, said_at=round(timestamp * 1000))

@@ -41,7 +41,7 @@ _CACHED: Final = 256
 
 
 class StoredSessions:
-    """The calls of a session service, for the event loop of `store`."""
+    """The methods of a session service, which run on the event loop of `store`."""
 
     def __init__(self, store: perdure.Store) -> None:
         self.store = store
@@ -215,8 +215,9 @@ class StoredSessions:
     async def _settle(self, stored: StoredSession) -> None:
         """Commit the initial state of the user and of the app that came with a new session.
 
-        The metadata of the session contains this initial state from its creation on. So if the
-        process is killed before this commit, a later call makes the commit.
+        The metadata of a new session contains the initial state of the user and the app from the
+        start. If the process is killed before the state is committed, a later call commits it from
+        the metadata.
         """
         changes = stored.initial
         if stored.session.head >= 0 or not (changes.user or changes.app):

@@ -26,10 +26,10 @@ _logger = logging.getLogger(__name__)
 class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
     """The data of an entry that stores a checkpoint.
 
-    Shape: `values` are records of channel values (`values.py`); reading them needs `window`
-    checkpoints of the path. The `said` entries directly before this entry are messages that people
-    can read. `shown` counts the messages of the channel that people can read, over all checkpoints
-    up to this one.
+    Shape: `values` are records of channel values (`values.py`); to read them, the last `window`
+    checkpoints of the path are needed. The `said` entries directly before this entry are messages
+    that people can read. `shown` counts the messages of the channel that people can read, over all
+    checkpoints up to this one.
     """
 
     ns: str
@@ -52,21 +52,24 @@ class WritesBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewestBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of the note on the newest checkpoint of a namespace; None if it has none."""
+    """The data of the note on a namespace's newest checkpoint; None if it has no checkpoint."""
 
     ns: str
     checkpoint: str | None
 
 
 class DeletedBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a note on a deleted checkpoint; it hides the checkpoint in a fork."""
+    """The data of a note on a deleted checkpoint; the note hides the checkpoint in forks."""
 
     ns: str
     checkpoint: str
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Namespace and id of a checkpoint; `is_again`: stored again because others were deleted."""
+    """The namespace and the id of a checkpoint.
+
+    `is_again` is True if the checkpoint was stored again because others were deleted.
+    """
 
     ns: str
     id: str
@@ -89,7 +92,7 @@ _checkpoint = msgspec.json.Decoder(CheckpointBody)
 
 
 def checkpoint_in(entry: perdure.Entry) -> CheckpointBody | None:
-    """Return the data of a checkpoint's entry; None for an erased entry or one of another kind."""
+    """Return the data of a checkpoint's entry; None if `entry` is erased or no checkpoint."""
     return _decoded(entry, _checkpoint)
 
 

@@ -34,7 +34,7 @@ class _Value(msgspec.Struct, gc=False):
 
 
 class _Kept(msgspec.Struct, gc=False):
-    """The data of an item in its entry; without `value`, the entry's text is the value."""
+    """The data of an item in its entry; if `value` is None, the text of the entry is the value."""
 
     key: str
     created_at: int
@@ -83,8 +83,8 @@ def item_entry(
 ) -> perdure.types.Item:
     """Return an item as an entry.
 
-    `texts` are the texts by which a search finds the item. None means that the whole value is
-    searchable; an empty list means that no search finds the item.
+    `texts` are the texts by which a search finds the item. If `texts` is None, the whole value is
+    searchable; if `texts` is empty, no search finds the item.
     """
     stored = json_text(value)
     kept: dict[str, object] = {"key": key, "created_at": created_at}
@@ -98,7 +98,7 @@ def item_entry(
 
 
 def item_of(entry: perdure.Entry) -> StoredItem | None:
-    """Return the item in `entry`; None for an erased entry or one of another kind."""
+    """Return the item in `entry`; None if `entry` is erased or contains no item."""
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return None
     kept: object = None
@@ -121,7 +121,7 @@ def item_of(entry: perdure.Entry) -> StoredItem | None:
 
 
 def deleted_key(entry: perdure.Entry) -> str | None:
-    """Return the key of the item that `entry` deletes; None for other entries."""
+    """Return the key of the item that `entry` deletes; None if `entry` deletes no item."""
     if entry.is_erased or entry.kind != perdure.Note.kind:
         return None
     note = perdure.body_of(entry)

@@ -23,7 +23,8 @@ def copy_checkpoints(
     """Copy checkpoints and writes of `source`, of one thread or all; return the count.
 
     Repeating a call copies only the missing checkpoints. `source` is not changed. The copied
-    pending writes have no task path, but keep their order. Durable: when this returns.
+    pending writes have no task path, but keep their order. Durable: the change is stored when this
+    call returns.
     """
     wanted: Any = None if thread_id is None else {"configurable": {"thread_id": thread_id}}
     copied = 0
@@ -50,7 +51,7 @@ def copy_items(source: BaseStore, target: PerdureStore, prefix: tuple[str, ...] 
 
     Repeating a call copies only items that are new or have another value. `source` is not changed;
     no other program must write to it during the copy. The copies get the time of the copy, and the
-    index of `target` finds them. Durable: when this returns.
+    index of `target` finds them. Durable: the change is stored when this call returns.
     """
     namespaces = _pages(
         lambda offset: source.list_namespaces(prefix=prefix, limit=_PAGE, offset=offset)

@@ -63,7 +63,7 @@ class StoredNamespace:
         self._erasing = asyncio.Lock()
 
     async def refresh(self, entries: int) -> None:
-        """Read the newer entries if `entries`, the session's number of entries, has changed."""
+        """Read the entries added since the last call, if the number `entries` has changed."""
         async with self._lock:
             if entries != self._head + 1:
                 await self._read()
@@ -95,7 +95,7 @@ class StoredNamespace:
 
 
 class Namespaces:
-    """The namespaces of a store, for its event loop."""
+    """The namespaces of a store; the methods run on the event loop of the store."""
 
     def __init__(self, store: perdure.Store) -> None:
         self.store = store
@@ -141,7 +141,7 @@ class Namespaces:
     async def change(self, changes: Mapping[tuple[Namespace, str], Change]) -> None:
         """Make all `changes` in one commit, then erase deleted items.
 
-        Durable: when this returns.
+        Durable: the change is stored when this call returns.
         """
         of_namespace: dict[Namespace, dict[str, Change]] = {}
         for (namespace, key), change in changes.items():

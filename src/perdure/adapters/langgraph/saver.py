@@ -99,9 +99,9 @@ class AsyncSaver(BaseCheckpointSaver[Any]):
 class PerdureSaver(AsyncSaver):
     """Checkpoints in a store of perdure: each thread is a session.
 
-    `store` is a `perdure.blocking.Store`, for any event loop and thread, or a `perdure.Store`. A
-    `perdure.Store` supports only the async calls, on the event loop that opened it. `durability`,
-    encryption and namespaces are settings of the store.
+    `store` is a `perdure.blocking.Store`, which works on any event loop and thread, or a
+    `perdure.Store`. A `perdure.Store` supports only the async calls, on the event loop that opened
+    it. `durability`, encryption and namespaces are settings of the store.
     """
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

@@ -42,11 +42,12 @@ _SOME = 50
 class PerdureStore(BaseStore):
     """Items of LangGraph's store in a store of perdure: a namespace is a session.
 
-    `store` is a `perdure.blocking.Store`, for any event loop and thread, or a `perdure.Store`. A
-    `perdure.Store` supports only the async calls, on the event loop that opened it.
+    `store` is a `perdure.blocking.Store`, which works on any event loop and thread, or a
+    `perdure.Store`. A `perdure.Store` supports only the async calls, on the event loop that opened
+    it.
 
     A search with a query uses the recall of `Store.memory`, which needs no embeddings. If `index`
-    is given, it compares embeddings instead, as LangGraph's own stores do.
+    is given, a search with a query compares embeddings instead, as LangGraph's own stores do.
     """
 
     supports_ttl = False
@@ -131,7 +132,10 @@ class PerdureStore(BaseStore):
     async def _by_recall(
         self, op: SearchOp, found: Sequence[tuple[StoredNamespace, StoredItem]]
     ) -> list[tuple[tuple[StoredNamespace, StoredItem], float | None]]:
-        """Return the items of `found` that a recall finds, best first, without nearby entries."""
+        """Return the items of `found` that match a recall, best first.
+
+        Entries that were found only because they are near a match are left out.
+        """
         assert op.query is not None
         wanted = {
             f"{within.session.id}/{within.newest[item.key]}": (within, item)

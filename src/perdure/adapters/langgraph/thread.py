@@ -1,8 +1,8 @@
 """A thread of LangGraph as a session: a checkpoint is an entry below the entry of its parent.
 
 The alias of each checkpoint's entry contains the checkpoint's namespace and id. For each namespace,
-one note records its newest checkpoint. Other notes contain pending writes; each refers to the
-previous such note about the same checkpoint. Each append states the session's expected head, so a
+one note records its newest checkpoint. Each note of pending writes refers to the previous note of
+pending writes about the same checkpoint. Each append states the session's expected head, so a
 cached state is never older than the log to which it is appended.
 """
 
@@ -53,7 +53,7 @@ Whole = Literal["values", "with messages"]
 
 
 class Thread:
-    """The session of one thread, for the event loop of its store."""
+    """The session of one thread; its methods run on the event loop of its store."""
 
     def __init__(
         self, store: perdure.Store, session: perdure.Session, serde: SerializerProtocol
@@ -78,7 +78,7 @@ class Thread:
 
         Channels not in `changed` may refer to the parent's values.
 
-        Durable: when this returns.
+        Durable: the change is stored when this call returns.
         """
         async with self._lock:
             await self._retried(lambda: self._put(ns, parent, checkpoint, metadata, changed))
@@ -86,7 +86,7 @@ class Thread:
     async def put_writes(self, ns: str, id: str, writes: Sequence[PendingWrite]) -> None:
         """Store `writes` of a checkpoint; the checkpoint may be stored later.
 
-        Durable: when this returns.
+        Durable: the change is stored when this call returns.
         """
         listed: list[list[object]] = [
             [each.task, each.path, each.index, each.channel, each.type, encoded(each.data)]
@@ -206,7 +206,7 @@ class Thread:
     # ------------------------------------------------------------ copying and deleting
 
     async def adopt(self, origin: Thread) -> None:
-        """Complete this fork of `origin`: add notes on newest checkpoints, and pending writes."""
+        """Append to this fork the notes on newest checkpoints and `origin`'s pending writes."""
         shown = (await origin.reader.history()).keys
         keys = list((await self.reader.history()).keys)
         gone = [key for key in keys if key not in shown]
@@ -221,9 +221,10 @@ class Thread:
         """Delete every checkpoint except `kept`, and its writes, to free their storage.
 
         First the kept checkpoints are stored again, without references to parts of deleted
-        checkpoints. The entries of deleted checkpoints are erased only after that. If the process
-        is killed, either nothing is deleted or repeating the call completes the deletion.
-        Durable: when this returns.
+        checkpoints. The entries of deleted checkpoints are erased only after the kept checkpoints
+        were stored again. If the process is killed, either nothing is deleted or repeating the call
+        completes the deletion.
+        Durable: the change is stored when this call returns.
         """
         async with self._lock:
             await self.cached.refresh()
@@ -256,7 +257,7 @@ class Thread:
         await self._put(ns, read.parent, again, metadata, (), whole=whole)
 
     async def _forget(self, gone: Sequence[Key], old: Sequence[Key], kept: Sequence[Key]) -> None:
-        """Append notes on the newest kept checkpoints, and notes that hide the others in forks."""
+        """Append notes on the newest kept checkpoints, and notes that hide others in forks."""
         items: list[perdure.types.Item] = []
         aliases: list[str | None] = []
         for ns in sorted({ns for ns, _ in old}):

@@ -39,7 +39,7 @@ _GENERATIONS: Final = 10_000
 
 
 class Threads:
-    """The calls of a checkpoint saver, for the event loop of `store`."""
+    """The methods of a checkpoint saver, which run on the event loop of `store`."""
 
     def __init__(self, store: perdure.Store, serde: SerializerProtocol) -> None:
         self.serde = serde
@@ -116,7 +116,7 @@ class Threads:
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint. Durable: when this returns."""
+        """Store a checkpoint. Durable: the change is stored when this call returns."""
         thread_id, ns = _thread_of(config), _ns_of(config) or ""
         described = get_checkpoint_metadata(config, metadata)
         parent = get_checkpoint_id(config)

@@ -1,9 +1,9 @@
-"""Channel values in checkpoints: an unchanged value is not stored again, a grown value as a change.
+"""Channel values in checkpoints: only new values, and the changes of grown values, are stored.
 
-For each channel, a checkpoint records at how many checkpoints further up its path the value is
-stored (`back`). There, the value is stored whole or as a tail: bytes to append to a part of an
-earlier value, which is one or more checkpoints further up. The distances are numbers of
-checkpoints, not ids, so they stay valid in a fork of the session.
+For each channel, a checkpoint records how many checkpoints earlier on its path the value is stored
+(`back`). The earlier checkpoint stores the value whole or as a tail: bytes to append to a part of a
+value that is one or more checkpoints earlier on the path. A distance is a number of checkpoints,
+not an id, so it stays valid in a fork of the session.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ Record = dict[str, object]
 class ChannelValue(msgspec.Struct, frozen=True):
     """A serialized value, and how it is stored.
 
-    Shape: the value is stored `back` checkpoints up the path. To read the value from there, `span`
-    more checkpoints are needed, with `links` tails of `linked` bytes in total.
+    Shape: the value is stored in the checkpoint that is `back` checkpoints earlier on the path. To
+    read the value from that checkpoint, `span` more checkpoints are needed; they add `links` tails,
+    which have `linked` bytes in total.
     """
 
     type: str
@@ -98,7 +99,7 @@ def _header(data: bytes) -> int:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Return the length of the common prefix of both."""
+    """Return the length of the common prefix of `one` and `other`."""
     if other.startswith(one):  # a grown list
         return len(one)
     least, most = 0, min(len(one), len(other)) + 1
@@ -129,7 +130,7 @@ def content_of(record: Mapping[str, Any]) -> str | None:
 
 
 def decoded(record: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
-    """Return the bytes of a record of `encoded`."""
+    """Return the bytes from which `encoded` made the JSON data `record`."""
     handle = content_of(record)
     return b64decode(cast("str", record["data"])) if handle is None else contents[handle]
 
@@ -141,7 +142,7 @@ def continued(
 ) -> dict[str, ChannelValue] | None:
     """Return the values of `records`, given the values of the next checkpoint up the path.
 
-    Returns None if a record needs a checkpoint that is further up.
+    Returns None if a record needs the values of a checkpoint that is further up the path.
     """
     values: dict[str, ChannelValue] = {}
     for channel, record in records.items():
@@ -190,7 +191,7 @@ def combined(
 
 
 def _grown(before: ChannelValue, record: Mapping[str, Any]) -> ChannelValue:
-    """Return the value that results from `before` and the tail `record`."""
+    """Return the value that results from applying the change in `record` to `before`."""
     tail, skip = b64decode(cast("str", record["tail"])), cast("int", record["skip"])
     kept = memoryview(before.data)[skip : skip + cast("int", record["keep"])]
     data = b"".join((b64decode(cast("str", record["head"])), kept, tail))

@@ -1,8 +1,8 @@
 """Approvals that a paused run of the SDK waits for, as questions in the inbox, with their answers.
 
 Before a state is stored, questions about calls that it does not contain are withdrawn; after that,
-the questions of the state are asked. If the process is killed in between, the next run from that
-state stops at the same calls and asks again.
+the questions of the state are asked. If the process is killed between the two steps, the next run
+from the stored state stops at the same calls and asks again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ async def asked_about(
 ) -> dict[str, list[perdure.Entry]]:
     """Return the questions about each call that the stored `state` waits for, by their digests.
 
-    `data` is the data of the note that stores the state. The result includes closed questions.
+    `data` is the content of the log note that stores the state. The result includes closed
+    questions.
     """
     found: dict[str, list[perdure.Entry]] = {digest: [] for digest in data.get("calls", ())}
     entries = [await session.entry(id) for id in data.get("questions", ())]
@@ -127,7 +128,8 @@ async def answers_to(
 async def is_answer_unused(session: perdure.Session, question: perdure.Entry) -> bool:
     """Return True if `question` has an answer and its call has no later result.
 
-    A person may answer while the run continues. Another run may use the id of the call again.
+    A person may answer a question while the run continues. Another run may use the id of the call
+    again.
     """
     asked = perdure.body_of(question)
     if not isinstance(asked, perdure.types.Question) or await session.answer_to(question) is None:

@@ -3,8 +3,8 @@
 A message, a tool call, a tool result and a reasoning item become messages, which every reader of
 the session shows. `Message.foreign` stores the item without the long texts of the message, so that
 each long text is stored once. `OpenAIItem.taken` records the places of these texts in the item. An
-item with only a role and a text becomes a message without `Message.foreign`. Other items are
-`Custom` entries that hold the item's JSON.
+item with only a role and a text becomes a message without `Message.foreign`. Every other item
+becomes a `Custom` entry that contains the item's JSON.
 """
 
 from __future__ import annotations
@@ -69,12 +69,13 @@ Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
 
 
 class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The item in `Message.foreign`.
+    """An item of the OpenAI Agents SDK, as `Message.foreign` stores it.
 
     `taken` lists the texts and media that only the message contains: for each, the number of the
     message part and the place in the item. For an assistant message of a common form,
-    `openai_answer` replaces the item: the indexes in `_ANSWERS` and `_OUTPUTS`, the id and the
-    status. The texts of the message are the content of this assistant message.
+    `openai_answer` replaces the item. `openai_answer` contains an index in `_ANSWERS`, an index in
+    `_OUTPUTS`, the item's id and the status. The texts of the log message are then the content of
+    the item.
     """
 
     openai_item: Item | None = None
@@ -102,7 +103,7 @@ class _Stored(msgspec.Struct, gc=False):
 
 
 class ItemParts(msgspec.Struct, frozen=True, gc=False):
-    """An item of an entry, and the places in it whose bytes are stored beside the log.
+    """An item made from an entry, and the places in it whose bytes are stored outside the log.
 
     `wanted` lists the handle, the media type and the place of each value; an empty place means the
     whole item, as JSON.
@@ -139,7 +140,8 @@ def items_of(entry: perdure.Entry) -> list[ItemParts]:
     """Return the item that `entry` was made from.
 
     A message of another program becomes items with the message's content: its tool results, then
-    its text, then its tool calls. Returns an empty list for other entries and for erased entries.
+    its text, then its tool calls. Returns an empty list for an erased entry, and for an entry that
+    is no message and was not made from an item.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return []

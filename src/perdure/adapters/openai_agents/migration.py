@@ -38,7 +38,7 @@ async def import_sqlite(
     """Copy the sessions in a file of `SQLiteSession`; return session id -> items added.
 
     Repeating the call adds only new items. Rows that are not JSON objects are skipped.
-    Durable: each item, before the next item is read.
+    Durable: each item is stored before the next item is read.
     Raises: WrongArgument if the file is missing or does not contain the SDK's tables.
     """
     rows = await asyncio.to_thread(_read, Path(path), messages_table)
@@ -66,7 +66,7 @@ async def copy_session(source: Session, target: PerdureSession) -> int:
 
     Repeating the call copies only items that were added at the end of `source` since the last copy.
     If the session has branches, only its current branch is copied.
-    Durable: each item, when this returns.
+    Durable: all items are stored when this call returns.
     """
     copied = 0
     for number, item in enumerate(await source.get_items(_EVERY)):

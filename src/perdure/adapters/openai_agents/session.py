@@ -66,9 +66,9 @@ class _StoredState(msgspec.Struct, frozen=True):
 class PerdureSession:
     """A conversation of the OpenAI Agents SDK in a store of perdure.
 
-    `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
-    for any event loop and thread. The first item creates the session; `subject` is the person that
-    the session concerns.
+    `store` is a `perdure.Store`, which works only on the event loop that opened it, or a
+    `perdure.blocking.Store`, which works on any event loop and thread. The first item creates the
+    session; `subject` is the person that the session concerns.
 
     Popped and cleared items leave the conversation, but stay in the session, on an abandoned
     branch. With ``clear="erase"``, clearing erases the session permanently.
@@ -115,7 +115,7 @@ class PerdureSession:
         return await self._loop.call(self._items(limit))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add `items`, all in one commit. Durable: when this returns."""
+        """Add `items`, all in one commit. Durable: the change is stored when this call returns."""
         if items:
             await self._loop.finish(self._add(_plain(items), None))
 
@@ -124,8 +124,8 @@ class PerdureSession:
     ) -> bool:
         """Add `items` unless an earlier call with this `key` added them; return True if added.
 
-        `said_at` is the time of the items; default: now. Durable: when this returns.
-        Raises: IdempotencyMismatch if `key` was used with other items.
+        `said_at` is the time of the items; the default is now. Durable: the items are stored when
+        this call returns. Raises: IdempotencyMismatch if `key` was used with other items.
         """
         return await self._loop.finish(
             self._add(_plain(items), f"{len(self._id_of(0))}:{self._id_of(0)}:{key}", said_at)
@@ -142,8 +142,8 @@ class PerdureSession:
     async def save_state(self, state: RunState[Any, Any] | None, **options: Any) -> None:
         """Store the state of a paused run with the session; None removes it.
 
-        Each call waiting for approval becomes a question in the inbox; questions about other calls
-        are withdrawn. `options` are passed to `RunState.to_string`. Durable: when this returns.
+        Each call waiting for approval becomes a question; questions about other calls are
+        withdrawn. `RunState.to_string` gets `options`. Durable: the state is stored on return.
         """
         wanted = approvals.undecided(state)
         text = None if state is None else state.to_string(**options)
@@ -157,7 +157,7 @@ class PerdureSession:
         Only one process may resume the state.
 
         A state from an import or an untrusted store is loaded without its decisions, so the resumed
-        run asks again. Its context comes from the file: pass `context_override` if tools trust it.
+        run asks again. The context is imported, too: pass `context_override` if tools trust it.
         """
         stored = await self._loop.call(self._state())
         if stored is None:
@@ -358,7 +358,7 @@ async def _state_in(session: perdure.Session) -> tuple[perdure.Entry, dict[str, 
 
 
 def _at(entry: Entry, moment: datetime | None) -> Entry:
-    """Return `entry`; if it is a message, with the time `moment`."""
+    """Return `entry`, with the time `moment` if `entry` is a message."""
     if moment is None or isinstance(entry, perdure.Custom):
         return entry
     return msgspec.structs.replace(entry, said_at=round(moment.timestamp() * 1000))

@@ -1,8 +1,8 @@
 """The conversations of a store: finds, writes, forks and erases the session of each conversation.
 
-A conversation is a session. A note stores the record of the conversation, and an alias names the
-note. Each entry of the conversation is an entry of the session; the conversation entry's id is the
-session entry's alias.
+Each conversation of Pydantic AI is stored as one session. A note stores the record of the
+conversation, and an alias names the note. Each entry of the conversation is an entry of the
+session; the conversation entry's id is the session entry's alias.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _HOMES: Final = 10_000
 
 
 class Conversations:
-    """The calls of a conversation store, for the event loop of `store`."""
+    """The methods of a conversation store, which run on the event loop of `store`."""
 
     def __init__(self, store: perdure.Store) -> None:
         self._store = store
@@ -198,9 +198,9 @@ class Conversations:
         self._remember(session, [record.head_id])
 
     async def _move(self, session: perdure.Session, leaf: perdure.Entry | None) -> None:
-        """Move the leaf to the branch of the record.
+        """Move the leaf of `session` to the branch that the newest record describes.
 
-        The record is valid even if this step is missing.
+        The record of the conversation is valid even if this move does not happen.
         """
         try:
             await session.branch(leaf)

@@ -1,9 +1,9 @@
 """Converts messages of Pydantic AI to entries of a session, and back without loss.
 
-A request can contain texts of several roles. Each role becomes a message, which every reader of the
-session shows. `Message.foreign` of the last message stores the whole Pydantic AI message, without
-the long texts and pictures that the entry itself contains. `StoredMessage.taken` records the places
-of these texts and pictures.
+A request of Pydantic AI can contain texts of several roles. The texts of each role become one
+message, which every reader of the session shows. `Message.foreign` of the last message stores the
+whole Pydantic AI message, without the long texts and pictures that the entry itself contains.
+`StoredMessage.taken` records the places of the texts and pictures that were left out.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def opaque_item(entry: ConversationEntry) -> perdure.Custom:
 
 
 def found_in(entry: perdure.Entry) -> FoundMessage | None:
-    """Return the message stored in `entry`; None for other entries and erased entries."""
+    """Return the message stored in `entry`; None if `entry` is erased or stores no such message."""
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return None
     try:

@@ -22,7 +22,7 @@ async def import_conversations(
     The copy preserves ids, branches, usage, scopes and waiting tool calls; forks share the messages
     of their origin. Repeating the call adds only new messages. A conversation that was continued in
     `target` since the last copy is skipped.
-    Durable: each conversation, before the next one is read.
+    Durable: each conversation is stored before the next one is read.
     """
     added: dict[str, int] = {}
     records = sorted(await source.read_records(), key=lambda record: record.updated_at)
@@ -63,7 +63,7 @@ async def _copy(
 async def _missing(
     target: PerdureConversationStore, line: list[ConversationEntry]
 ) -> list[ConversationEntry]:
-    """Return the entries at the end of `line` that `target` does not contain."""
+    """Return the entries at the end of the path `line` that `target` does not contain yet."""
     for number, entry in enumerate(reversed(line)):
         try:
             await target.read_entry(entry.id)

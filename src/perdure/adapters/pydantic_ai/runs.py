@@ -1,9 +1,9 @@
 """Durable runs: a ledger of model calls and tool calls, stored in a separate session.
 
 Each call is noted before it begins (its intent) and after it ends (its outcome). If a run starts
-again with the same id, calls that ended are not repeated: their stored outcomes are returned. Every
-note is appended with the expected head of the session. If two processes run the same durable run,
-the slower process stops.
+again with the same id, calls that ended are not repeated: their stored outcomes are returned. Each
+note is appended only if the session still has the expected head. If two processes run the same
+durable run, the slower process stops.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class DurableRun:
     """A run that can be resumed after a kill: ``async with DurableRun("job-17", store): ...``.
 
     Inside the run, agents with `PerdureDurability` store every model call and tool call. The code
-    inside can be started again with the same `id`, in this process or another. Calls that ended are
-    not made again. The code must make the same calls in the same order, as with every durable
-    engine. `store` is a `perdure.Store` or a `perdure.blocking.Store`. Only one process executes a
-    run at a time.
+    inside the ``async with`` block can be started again with the same `id`, in this process or
+    another. Calls that ended in an earlier start of the run are not made again. The code must make
+    the same calls in the same order, as with every durable engine. `store` is a `perdure.Store` or
+    a `perdure.blocking.Store`. Only one process executes a run at a time.
     """
 
     def __init__(self, id: str, store: perdure.Store | perdure.blocking.Store) -> None:
@@ -104,7 +104,7 @@ class DurableRun:
 
         `unknown` decides about a call that failed or did not end in an earlier process. `unknown`
         receives the error text, if any, and returns the outcome to use, or None to repeat the call.
-        `before` and `after` are messages for readers of the session.
+        `before` and `after` provide messages that show the call to readers of the session.
         """
         if unit in self._outcomes:
             return await self._outcome(unit), False
@@ -157,7 +157,10 @@ class DurableRun:
     async def _note(
         self, kind: str, unit: str, value: object, messages: Sequence[Item] = ()
     ) -> None:
-        """Append a note about `unit` and the readable `messages`. Durable: when this returns."""
+        """Append a note about `unit` and the readable `messages`.
+
+        Durable: the change is stored when this call returns.
+        """
         data: dict[str, object] = {"unit": unit}
         if kind != INTENT:
             data |= json_data(json.dumps(value, separators=(",", ":")))

@@ -18,10 +18,11 @@ from perdure.adapters.store_loop import StoreLoop
 class PerdureConversationStore(ConversationStore):
     """A `ConversationStore` of Pydantic AI in a store of perdure.
 
-    `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
-    for any event loop and thread. A save is one commit. Branches stay in the session; a fork shares
-    the entries of its origin. The scope of a conversation is the subject of its session. Deleting a
-    conversation erases its messages, except those that a fork shows.
+    `store` is a `perdure.Store`, which works only on the event loop that opened it, or a
+    `perdure.blocking.Store`, which works on any event loop and thread. Saving a conversation makes
+    one commit. Branches stay in the session; a fork shares the entries of its origin. The scope of
+    a conversation is the subject of its session. Deleting a conversation erases its messages,
+    except those that a fork shows.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
@@ -35,7 +36,10 @@ class PerdureConversationStore(ConversationStore):
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return the records, newest `updated_at` first; if `scope` is given, only those of it."""
+        """Return the records of conversations, newest `updated_at` first.
+
+        If `scope` is given, only records of this scope are returned.
+        """
         return await self._loop.call(self._conversations.records(scope, limit))
 
     async def write_record(
@@ -45,8 +49,9 @@ class PerdureConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store `record` and its new entries in one commit. Durable: when this returns.
+        """Store `record` and its new entries in one commit.
 
+        Durable: the change is stored when this call returns.
         Raises: ConversationConflict.
         """
         work = self._conversations.write(record, new_entries, expected_revision)

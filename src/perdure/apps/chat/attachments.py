@@ -54,8 +54,8 @@ class Attached(msgspec.Struct, frozen=True):
 def attach(name: str, folder: Path) -> Attached:
     """Read the file `name`, relative to `folder`, for a message.
 
-    Raises: PathNotFound; WrongArgument if it is a folder, or a file that is neither text nor media;
-    LimitExceeded; OSError.
+    Raises: PathNotFound if the file does not exist; WrongArgument if it is a folder, or neither
+    text nor media; LimitExceeded if it is too large; OSError if it cannot be read.
     """
     path = folder / Path(name).expanduser()
     if path.is_dir():
@@ -95,8 +95,8 @@ def attach_mentioned(
     attaches other files.
 
     The text may be pasted, so files outside the folder are not attached. Files that the tools of a
-    session in the store at `address` cannot read are not attached either. `attach` accepts such
-    files.
+    session in the store at `address` cannot read are not attached either. `attach` accepts files
+    outside the folder, and files that these tools cannot read.
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces
@@ -135,7 +135,10 @@ _INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 
 
 def unread_instructions(folder: Path, said: str) -> str | None:
-    """Return the remark about instructions in `folder`; None without, and if `said` names them."""
+    """Return a remark that instruction files in `folder` are not read.
+
+    Returns None if there are no such files, or if the message `said` names one of them.
+    """
     found = [name for name in _INSTRUCTIONS if (folder / name).is_file()]
     if not found or any(is_mentioned(name, said) for name in found):
         return None

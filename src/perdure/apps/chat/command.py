@@ -448,8 +448,8 @@ def cast_for(
 
     `allowed` are the permissions of the agent; `is_permitting` is True if the command line set
     them.
-    Raises: ConfigError, InvalidAgentFile; UsageMistake if both the command line and the agent's
-    file set permissions.
+    Raises: ConfigError if the agent cannot be used; InvalidAgentFile if its file has errors.
+    Raises: UsageMistake if both the command line and the agent's file set permissions.
     """
     wanted: str | None = named or configuration.value("chat.agent")
     found = agents_here(Path(), environment)
@@ -474,7 +474,7 @@ def cast_for(
 def _cast_of(
     named: str | None, settings: Configuration, typed: TypedPermissions, without: Sequence[str]
 ) -> Cast:
-    """Return the agents of the command line, without the MCP servers `without`."""
+    """Return the agents that the command line selects, without the MCP servers `without`."""
     asked = (typed.approve, typed.commands, typed.domains, typed.scope)
     allowed = permissions_of(os.environ, *asked, configuration=settings)
     cast = cast_for(named, settings, os.environ, allowed, is_permitting=typed.is_any)

@@ -74,7 +74,7 @@ class Display(Protocol):
         ...
 
     async def show_session(self, chat: Chat | None) -> None:
-        """Show the session or branch where the conversation continues; None: a new session."""
+        """Show the session or branch where the conversation continues; None means a new session."""
         ...
 
 
@@ -231,8 +231,8 @@ class Conversation:
     async def steer(self, text: str) -> None:
         """Send `text` and the attached files to the running turn. Errors are remarks.
 
-        If the turn has just ended, `take_late` returns the text. A cancelled call ends only after
-        the text is sent, or after `take_late` returns it.
+        If the turn has just ended, `take_late` returns the text. If this call is cancelled, it ends
+        only after the text was sent, or after the text was stored for `take_late`.
         """
         chat = self.chat
         assert chat is not None

@@ -51,7 +51,7 @@ async def list_grants(
     """List grants: approvals answered with "always".
 
     A grant allows one tool exactly one thing: this content in this file, this command with these
-    scripts, or this request. It holds in one session. Use the id of a grant with
+    scripts, or this request. A grant is valid in one session only. Use the id of a grant with
     `perdure grants revoke`.
 
     Examples:
@@ -101,7 +101,8 @@ def _find_grant(text: str, known: Sequence[str]) -> str:
 async def _find_everywhere(store: Store, id: str) -> tuple[str, str]:
     """Return the session and the text of the only grant whose id begins with `id`.
 
-    Raises: UsageMistake if `id` names a session, or fits several grants or sessions; GrantNotFound.
+    Raises: GrantNotFound if no grant matches; UsageMistake if `id` names a session, or fits several
+    grants or sessions.
     """
     with suppress(SessionNotFound):
         named = await store.find(id)

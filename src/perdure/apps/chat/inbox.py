@@ -22,8 +22,10 @@ _ANSWER_CELLS = 60
 async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> None:
     """List open questions; an id in `words` shows a question; an id and an answer answer it.
 
-    Raises: QuestionNotFound, AmbiguousId; AlreadyAnswered, QuestionClosed, InvalidEntry;
-    UsageMistake if a call is allowed without the number of its question.
+    Raises: QuestionNotFound if no open question matches; AmbiguousId if several match.
+    Raises: AlreadyAnswered or QuestionClosed if the question is no longer open; InvalidEntry if the
+    answer does not fit.
+    Raises: UsageMistake if a call is allowed without the number of its question.
     """
     asked = await store.questions()
     id, _, answer = words.partition(" ")

@@ -28,7 +28,10 @@ Ending = Literal["completed", "waiting", "failed", "stopped", "not interrupted"]
 
 
 class ResumedTurn(msgspec.Struct, frozen=True):
-    """How the interrupted turn of a session ended. `detail` is the answer, question or error."""
+    """How the interrupted turn of a session ended.
+
+    `detail` is the text of the answer, of the question or of the error.
+    """
 
     session: StreamId
     ending: Ending

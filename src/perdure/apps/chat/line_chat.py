@@ -160,7 +160,7 @@ class LineChat:
             self._steering = asyncio.create_task(self._pass_lines())
 
     async def end_turn(self, chat: Chat) -> None:
-        """Read lines as messages again; lines that the turn did not receive come first."""
+        """Read typed lines as messages again; lines that the turn did not receive come first."""
         if self._steering is not None:
             await cancel_tasks((self._steering,))
             self._steering = None
@@ -261,7 +261,7 @@ class LineChat:
     async def _with_rest(self, line: str) -> str:
         """Return `line` and the lines that follow immediately, because they were pasted together.
 
-        If the turn ends first, these lines become the next messages.
+        If the turn ends first, the pasted lines become the next messages.
         """
         lines = [line]
         try:

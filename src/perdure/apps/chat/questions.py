@@ -64,7 +64,10 @@ Ask = Callable[[Asked], Awaitable[Given]]
 
 
 class QuestionLoop:
-    """Gets answers to the questions of a chat's turns from `ask`; None if there is no person."""
+    """Gets answers to the questions of a chat's turns from the function `ask`.
+
+    `ask` is None if there is no person to ask.
+    """
 
     def __init__(self, store: Store, chat: Chat, teller: Teller, ask: Ask | None) -> None:
         self._store = store
@@ -76,7 +79,7 @@ class QuestionLoop:
     async def ask(self, asked: Asked) -> None:
         """Wait for an answer to `asked`, from this terminal or another process.
 
-        Raises: NeedsAnswer without a person to ask.
+        Raises: NeedsAnswer if there is no person to ask.
         """
         if self._ask is None:
             raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.question_text)
@@ -100,7 +103,7 @@ class QuestionLoop:
     async def below(self) -> None:
         """Get answers to the questions of invoked agents, until this call is cancelled.
 
-        Raises: NeedsAnswer without a person to ask.
+        Raises: NeedsAnswer if there is no person to ask.
         """
         if INVOKE_AGENT not in self._chat.agent.registry.names:
             return

@@ -56,7 +56,7 @@ from perdure.tools.registry import ToolRegistry
 class ModelNotHere(ConfigError):
     """The session needs a model that cannot be called here.
 
-    `interrupted` is the session whose interrupted turn needs it; `command` can choose another.
+    `interrupted` is the session whose turn needs the model; `command` can choose another model.
     """
 
     code: ClassVar[str] = "model_not_here"
@@ -99,9 +99,9 @@ class ModelMissing(ConfigError):
 class Cast:
     """The agent of new chats, the agents that can be resumed or invoked, prices, and servers.
 
-    `lowered` lists the ids of a project's agents. These agents have the permissions of new chats,
-    but a session keeps the permissions it was started with. If `is_model_named` is false, `agent`
-    has no model of its own: it can only resume sessions that have a model.
+    `lowered` lists the ids of a project's agents. A project's agents have the permissions of new
+    chats, but a session keeps the permissions it was started with. If `is_model_named` is false,
+    `agent` has no model of its own: it can only resume sessions that have a model.
     """
 
     agent: Agent
@@ -166,8 +166,9 @@ class AnswerOptions:
     async def begin(self, cwd: Path | None, said: str) -> Chat:
         """Start a session in `cwd` or the current folder; `said` is its first message.
 
-        Raises: ModelMissing; ModelNotHere; LimitExceeded and SecretPasted if the session would
-        reject the message. If an error is raised, no session is created.
+        Raises: ModelMissing without a chosen model; ModelNotHere if it cannot be called here;
+        LimitExceeded or SecretPasted if the session would reject the message. If an error is
+        raised, no session is created.
         """
         self.require_choice()
         await self._require_loaded(self.agent.model)
@@ -194,13 +195,13 @@ class AnswerOptions:
 
         The session keeps its agent, tools and permissions. The command line can restrict the
         permissions; it can extend them only with a grant, which is recorded. `at_most`, or else the
-        permissions that `permit` set, limit both. `cwd` and the variables change the workspace of
-        the session. A session whose agent is not in force here gets the agent `agent_id`, or that
-        of this command, and works in `cwd` or the current folder. Only `cwd` changes its folder in
-        lists.
-        Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs the
-        session; TurnOpen for a grant or a move during a turn; FlowRefusal for a role of an
-        uncompleted flow.
+        permissions that `permit` set, limit the permissions and the grant. `cwd` and the variables
+        change the workspace of the session. A session whose agent is not in force here gets the
+        agent `agent_id`, or that of this command, and works in `cwd` or the current folder. Only
+        `cwd` changes the folder of the session in lists.
+        Raises: SessionNotFound for an unknown id; ModelMissing without a chosen model; ModelNotHere
+        if it cannot be called here; LeaseHeld if another process runs the session; TurnOpen for a
+        grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header
@@ -292,7 +293,7 @@ class AnswerOptions:
         return await self.runtime.resume(chat.id, agent)
 
     def _agent_of(self, known: Authority, named: str | None) -> Agent:
-        """Return the agent for a resumed session: from the file of its id, or the snapshot."""
+        """Return the agent for a resumed session, from the file with its id or the snapshot."""
         if known.bound is None or known.withheld is not None:
             return self.agent if named is None else self.runtime.host.agent(named)
         snapshot = known.bound.agent or {}
@@ -374,7 +375,7 @@ class AnswerOptions:
 def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
     """Return the folder that a session moves to without --cwd; None if it does not move.
 
-    An import that was continued elsewhere returns to its recorded folder when the user is there.
+    An imported session that continued elsewhere moves to its recorded folder if that is current.
     """
     here = Path.cwd()
     if known.bound is None or known.withheld is not None:
@@ -398,10 +399,7 @@ async def _is_interrupted(store: Store, session: Session) -> bool:
 
 
 async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -> str | None:
-    """Return the model that `session` was switched to, or that its interrupted turn called last.
-
-    None without either.
-    """
+    """Return the model that `session` was switched to or its interrupted turn called, or None."""
     window = await store.backend.context_window(session.id, session.leaf, 1)
     switched = await switched_in(store.backend, window)
     if switched is not None or not is_interrupted:
@@ -413,7 +411,7 @@ async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -
 
 
 def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast:
-    """Return the default agent with `model`, or, without a model, the agent of the settings."""
+    """Return the default agent with the model `model`; None means the model of the settings."""
     settings = Configuration(Path(), os.environ)
     named = model or settings.model
     agent = chat_agent(named, permissions=permissions, **settings.timeouts)
@@ -434,7 +432,7 @@ async def compact_session(
 ) -> Entry | None:
     """Compact the session now. Return the compaction; None if there is nothing to compact.
 
-    Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed.
+    Raises: TurnOpen while a turn is open; ModelNotHere or TurnFailed if the model does not answer.
     """
     answering = AnswerOptions(store, model=model, scenario=None)
     try:
@@ -479,8 +477,9 @@ async def branch_session(
 ) -> Entry | None:
     """Continue from `entry` with a summary of the abandoned branch; None if it is the leaf already.
 
-    Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed; EntryNotFound; HookBlocked;
-    FlowRefusal if the session belongs to a role of a flow that is not completed.
+    Raises: TurnOpen while a turn is open; ModelNotHere or TurnFailed if the model does not answer;
+    EntryNotFound if `entry` does not exist; HookBlocked if a hook rejects the branch; FlowRefusal
+    for a role of an uncompleted flow.
     """
     answering = AnswerOptions(store, model=model, scenario=None)
     try:

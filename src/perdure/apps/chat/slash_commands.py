@@ -100,7 +100,7 @@ class Presentation(Protocol):
         ...
 
     async def show_session(self, chat: Chat | None) -> None:
-        """Show the session or branch in which the conversation continues; None: a new session."""
+        """Show the session or branch where the conversation continues; None means a new session."""
         ...
 
     async def choose_session(self) -> str | None:
@@ -421,7 +421,7 @@ class SlashCommands:
     def _is_free(self) -> bool:
         """Return whether no turn is running.
 
-        Print a remark if a turn is running, because the command's answer would then go elsewhere.
+        If a turn is running, print the remark that the turn must end before the command can run.
         """
         is_free = self._place.chat is None or not self._place.chat.is_running
         if not is_free:
@@ -429,7 +429,7 @@ class SlashCommands:
         return is_free
 
     def _begun(self) -> Chat:
-        """Return the chat. Raises: WrongArgument before the first message."""
+        """Return the chat. Raises: WrongArgument if the chat has no message yet."""
         if self._place.chat is None:
             raise WrongArgument("no messages yet: send a message first")
         return self._place.chat

@@ -80,7 +80,8 @@ def remark_moved(
     """Print which settings and folder of a resumed session are not in force here.
 
     `store` contains the session. `recorded` is the folder of the session in lists; None if the user
-    named a folder. Later resumes in the folder where its tools work print no folder.
+    named a folder. When the session is resumed later in the folder where its tools work, no folder
+    is printed.
     """
     if withheld is not None:
         address = shlex.quote(safe(store.backend.address))
@@ -130,8 +131,8 @@ async def show_turn(
     `pending` contains the turn's questions that were asked before. Questions of invoked agents are
     asked in the same way.
 
-    Raises: Left; NeedsAnswer if the turn asks a question and there is no person to answer; the
-    errors of the turn.
+    Raises: Left if the user leaves; NeedsAnswer if the turn asks a question and there is no person
+    to answer; the errors of the turn.
     """
     presses = 0
     is_left = asyncio.Event()

@@ -1,7 +1,7 @@
 """Exit codes of commands, derived from an error's stable ``code``.
 
-A code that is not in the table means that the work failed (1). Errors that only the command line
-raises (an existing file, a missing path) are defined here.
+An error code that is not in the table gives exit code 1, because the work failed. Errors that only
+the command line raises (an existing file, a missing path) are defined here.
 """
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ async def _import_files(
 async def _previewed(
     files: Sequence[Path], how: ImportOptions, told: Told | None
 ) -> AsyncIterator[FileOutcome]:
-    """Import each file into a store of its own in memory, so that only one is in memory."""
+    """Import each file into its own store in memory, so that memory contains one file at a time."""
     for file in files:
         async with scratch_store() as scratch:
             async for outcome in import_files(scratch.backend, [file], told=told, **how):
@@ -326,7 +326,7 @@ class _Total:
     def lines(self) -> Iterator[str]:
         """Return one line with the totals.
 
-        If there are several programs, a line for each comes first.
+        If sessions of several programs were imported, a line for each program comes first.
         """
         programs = self._sessions.items()
         for program, sessions in sorted(programs) if len(programs) > 1 else ():

@@ -189,7 +189,8 @@ async def resolve_question(store: Store, typed: str, choice: str) -> str:
     To allow a call, `typed` must include the number of the question, because the session may have
     asked a new question since the person read the list. To deny the only open question, no number
     is needed.
-    Raises: UsageMistake; QuestionNotFound, AmbiguousId.
+    Raises: QuestionNotFound if no open question matches; AmbiguousId if several match; UsageMistake
+    if the number of the question is missing.
     """
     stream = stream_asking(typed)
     if stream is not None:

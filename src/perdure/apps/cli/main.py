@@ -159,7 +159,7 @@ def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
 
 
 class _Lines(logging.StreamHandler[TextIO]):
-    """A handler class of this module, to distinguish the handler from others."""
+    """The class of this module's log handler, which distinguishes the handler from others."""
 
 
 class TextForm(logging.Formatter):

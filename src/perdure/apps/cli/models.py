@@ -66,7 +66,10 @@ models_commands = typer.Typer(invoke_without_command=True)
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """The result of one short model call. Units: milliseconds from the start of the call."""
+    """The result of one short model call.
+
+    Units: `first_ms` and `total_ms` are milliseconds from the start of the call.
+    """
 
     model: str
     text: str

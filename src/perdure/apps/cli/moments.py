@@ -56,7 +56,7 @@ def typed_moment(typed: str | datetime) -> datetime:
 def coming_moment(typed: str | datetime) -> datetime:
     """Return the future time that an option describes: ``2h`` is two hours from now.
 
-    Raises: typer.BadParameter, also if the time has passed.
+    Raises: typer.BadParameter if the text is not a time, or if the time has passed.
     """
     if isinstance(typed, datetime):
         return typed
@@ -86,7 +86,7 @@ def _ordered(
 ) -> datetime | None:
     """Return `value` unchanged; validates ``--since`` and ``--until``.
 
-    Raises: typer.BadParameter if both are given and the range between them is empty.
+    Raises: typer.BadParameter if both options are given and the range between them is empty.
     """
     is_since = parameter.name == "since"
     other: datetime | None = context.params.get("until" if is_since else "since")

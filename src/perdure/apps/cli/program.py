@@ -120,7 +120,7 @@ def _built(names: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _loaded(program: typer.Typer, only: str | None = None) -> Generator[bool]:
-    """Add the commands to each group of `program`; a group that contains `only` gets just that one.
+    """Add the commands to each group of `program`; a group with the command `only` gets just it.
 
     Yields, for each group, whether it contains the command `only`.
     """

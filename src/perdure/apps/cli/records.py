@@ -72,9 +72,9 @@ _NO_USAGE = "No model calls found. `perdure import` brings in the sessions of ot
 
 
 class _DearerPart(msgspec.Struct, frozen=True):
-    """A kind of tokens for which `model` has no price of its own.
+    """A kind of input tokens, such as ``cache_read``, for which `model` has no price of its own.
 
-    `tokens` of this kind are charged as other input.
+    `tokens` counts the tokens of this kind; they are charged as other input tokens.
     """
 
     model: str
@@ -145,7 +145,7 @@ async def usage(
 
 
 def _months(found: Sequence[UsageTotal]) -> list[UsageTotal]:
-    """Return the totals by month of totals by session and day. Pure."""
+    """Add up `found`, the totals by session and day, to totals by month. Pure."""
     months: dict[str, list[UsageTotal]] = {}
     for each in found:
         months.setdefault((each.day or "")[:7], []).append(each)

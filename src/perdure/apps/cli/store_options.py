@@ -77,7 +77,8 @@ class CommonOptions(msgspec.Struct, frozen=True):
     def writable_store(self) -> AbstractAsyncContextManager[Store]:
         """Open the store; create it if it does not exist.
 
-        Raises: StoreFolderNotFound; the errors of `perdure.open`.
+        Raises: StoreFolderNotFound if the folder of the store does not exist; the errors of
+        `perdure.open`.
         """
         require_store_folder(store_address(self.store))
         return writable_store(self.store, self.namespace)
@@ -87,7 +88,8 @@ class CommonOptions(msgspec.Struct, frozen=True):
 
         A SessionNotFound in the ``async with`` becomes InOtherNamespace if the default namespace
         has that session.
-        Raises: StoreNotFound; UsageMistake for an empty address; the errors of `perdure.open`.
+        Raises: StoreNotFound if the store does not exist; UsageMistake for an empty address; the
+        errors of `perdure.open`.
         """
         return _telling_elsewhere(existing_address(self.store), self.namespace)
 
@@ -114,7 +116,7 @@ async def _telling_elsewhere(address: str, namespace: str) -> AsyncGenerator[Sto
 
 
 async def nothing_found(store: str | None, namespace: str) -> str:
-    """Return the answer to a search without hits; it names the namespaces, unless by default."""
+    """Return the text for a search without hits; it names any but the default namespace."""
     if namespace == NAMESPACE:
         return "Nothing found."
     has_others = False
@@ -160,7 +162,9 @@ def require_store_folder(address: str) -> None:
 async def opened_session(store: Store, named: str) -> Session:
     """Open the session that `named` names.
 
-    Raises: SessionNotFound, AmbiguousId; PathNotFound, ImportNeeded, FormatError, UsageMistake.
+    Raises: SessionNotFound if no session matches; AmbiguousId if several match.
+    Raises: PathNotFound if a file does not exist; ImportNeeded if it was not imported; FormatError
+    if it is not a session file; UsageMistake if `named` is a folder or an entry.
     """
     return await store.open(await named_session(store, named))
 
@@ -194,7 +198,8 @@ async def named_session(store: Store, named: str) -> StreamId:
 async def find_session(store: Store, typed: str) -> StreamId:
     """Return the session with the id `typed`, or the only session whose id begins with `typed`.
 
-    Raises: SessionNotFound, which is TitleGiven if `typed` is a part of titles; AmbiguousId.
+    Raises: SessionNotFound if no id matches; TitleGiven instead if `typed` is a part of titles;
+    AmbiguousId if several ids match.
     """
     try:
         return await store.find(typed)

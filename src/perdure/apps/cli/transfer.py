@@ -253,8 +253,8 @@ def _check_output(
 ) -> None:
     """Check the file to write; if a format is `named`, the file may have any extension.
 
-    Raises: PathExists; UsageMistake if it is a file of the store, or if its extension belongs to no
-    format.
+    Raises: PathExists if the file exists; UsageMistake if it is a file of the store, or if its
+    extension belongs to no format.
     """
     if output is None:
         return
@@ -403,7 +403,7 @@ def _counts(exported: Exported) -> str:
 def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:
     """Write `content` to `file`, like `write_file`.
 
-    Raises: PathExists of the command line; PathNotFound if the folder of the file does not exist.
+    Raises: PathExists if `file` exists; PathNotFound if the folder of the file does not exist.
     """
     if not file.parent.is_dir():
         raise PathNotFound(str(file.parent))

@@ -49,9 +49,10 @@ async def limit(
 ) -> None:
     """Limit the work of a namespace, a model or a provider, over all workers of the database.
 
-    It replaces the earlier limit of the subject. Workers apply it within two seconds. Running turns
-    count, and are not stopped. A turn over a limit waits. Over --waiting it is refused: programs
-    raise QueueFull, and the HTTP API answers 429. `perdure cluster status` lists the limits.
+    A new limit replaces the earlier limit of the same namespace, model or provider. Workers apply a
+    new limit within two seconds. Running turns count, and are not stopped. A turn that would exceed
+    a limit waits. If more turns than --waiting would wait, a new turn is rejected: programs raise
+    QueueFull, and the HTTP API answers 429. `perdure cluster status` lists the limits.
 
     Examples:
         perdure cluster limit namespace:tenant-a --turns 8 --waiting 500

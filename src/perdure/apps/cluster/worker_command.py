@@ -56,8 +56,8 @@ async def worker(
     continue the rest.
 
     If the database cannot be reached at the start, the worker prints the reason and retries,
-    waiting at most five seconds each time. It also retries after a wrong password or a missing role
-    or database. The worker ends if a grant is missing or the server is too old.
+    waiting at most five seconds each time. The worker also retries if the password is wrong, or the
+    role or database is missing. The worker ends if the role lacks a grant or PostgreSQL is too old.
 
     Examples:
         perdure worker shop.agents:runtime --store postgresql://me@db.example/agents

@@ -62,7 +62,7 @@ def line_tool(folder: Path, pause_s: float = 0.0) -> ToolSpec:
 
 
 def append_line(file: Path, text: str) -> None:
-    """Append `text` to `file` as a line. Durable: when this returns."""
+    """Append `text` to `file` as a line. Durable: the change is stored when this call returns."""
     with file.open("a", encoding="utf-8") as opened:
         opened.write(text + "\n")
         opened.flush()
@@ -75,7 +75,7 @@ def lines_in(file: Path) -> int:
 
 
 def demo_agent(folder: Path, pause_s: float = 0.0) -> Agent:
-    """Return the agent of the demonstration; see `line_tool`."""
+    """Return the agent of the demonstration, whose only tool is made by `line_tool`."""
     return Agent(
         "demo",
         model=MODEL,

@@ -1,8 +1,8 @@
 """The process that is killed: it continues a session until the tool hangs.
 
-It is called as ``python -m perdure.apps.demo.child NAMESPACE SESSION FOLDER``. The environment
-contains the address of the store, because the address may contain a password, which a process list
-must not show.
+The demonstration starts this module with ``python -m perdure.apps.demo.child NAMESPACE SESSION
+FOLDER``. The environment contains the address of the store, because the address may contain a
+password, which a process list must not show.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ async def demo(
 def _recorded(file: Path) -> Path:
     """Return the absolute path of `file`.
 
-    Raises: PathNotFound; UsageMistake if it is not a file.
+    Raises: PathNotFound if the path does not exist; UsageMistake if it is not a file.
     """
     if file.exists() and not file.is_file():
         kind = "a folder" if file.is_dir() else "not a file"
@@ -133,7 +133,7 @@ async def _play(
 ) -> tuple[ImportReport, str]:
     """Run the acts.
 
-    Returns the import, and the store's address without its password.
+    Returns the import report, and the address of the store without its password.
     """
     async with writable_store(address, namespace) as store:
         shown = store.backend.address

@@ -119,7 +119,7 @@ def postgres(folder: Path) -> Generator[str]:
 
 
 class _LastError(logging.Handler):
-    """Keeps the last error that the server's package logs: its exceptions give no reason."""
+    """Keeps the last error logged by the server's package, whose exceptions give no reason."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -36,9 +36,9 @@ async def compact(
     """Replace the context of a role with a summary of its work at its node.
 
     The model of the role writes the summary. -m or --scenario names another model for this summary
-    only. The flow adds role, node, record, edges, the contract and inputs of the node, and an
-    unanswered message. The log keeps all messages: `perdure sessions uncompact FLOW__ROLE` undoes
-    the compaction.
+    only. The flow adds facts to the summary: the role, the node with its contract and inputs, the
+    record, the edges, and an unanswered message. The log keeps all messages: `perdure sessions
+    uncompact FLOW__ROLE` undoes the compaction.
 
     Examples:
         perdure flow compact 20260527T14 developer_2
@@ -67,8 +67,9 @@ async def compact(
 async def role_compacted(
     store: Store, session: StreamId, flow: StreamId, model: str | None, focus: str | None
 ) -> tuple[Entry | None] | None:
-    """Compact `session` if a role of `flow` owns it. Return the compaction in a tuple, or None.
+    """Compact `session` if a role of `flow` owns it; otherwise, return None.
 
+    Returns the compaction in a tuple, which contains None if there was nothing to compact.
     Raises: as `Flow.compact`.
     """
     async with flows_of(store) as flows:

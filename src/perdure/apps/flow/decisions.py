@@ -133,8 +133,9 @@ async def improve(
 ) -> None:
     """Choose how the roles review a flow whose work is closed.
 
-    graph-based: each role after the roles to which it handed work, with their findings. parallel:
-    all at once, the owner last. none: the flow is completed.
+    graph-based: each role reviews after the roles to which it handed work, and reads their
+    findings. parallel: all roles review at once, the owner last. none: the flow is completed
+    without a review.
 
     Examples:
         perdure flow improve 20260527T14 graph-based

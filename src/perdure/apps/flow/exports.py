@@ -96,8 +96,8 @@ async def delete(
 ) -> None:
     """Permanently delete a flow with the sessions of its roles and selectors.
 
-    The record folder stays. With --with-record the record is removed too, unless its folder
-    contains other files. A flow at work is not deleted.
+    Without --with-record, the record folder is not deleted. With --with-record the record is
+    removed too, unless its folder contains other files. A flow at work is not deleted.
 
     Examples:
         perdure flow delete 20260527T14 --yes

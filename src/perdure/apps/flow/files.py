@@ -25,7 +25,8 @@ else:
 def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
     """Return the graph in `file`, merged with the project's canonical workflow.
 
-    Raises: InvalidWorkflow, which lists every error with its line; ConfigError.
+    Raises: InvalidWorkflow, which lists every error with its line; ConfigError if the file cannot
+    be read.
     """
     found = document_in(file)
     if found is not None:

@@ -109,9 +109,9 @@ async def import_folder(
 
 
 def _order(read: FlowFolder, graph: Graph) -> Graph | None:
-    """Return the order of the improvement if improvement has begun.
+    """Return the order in which roles review the flow; None if the review has not begun.
 
-    The graph determines the order.
+    The order is computed from `graph`.
     """
     phase = msgspec.convert(read.run, FlowRun).improvement_phase
     if phase is None or phase.mode is None or phase.mode == "none":

@@ -113,7 +113,7 @@ def is_choosing(configuring: Mapping[Dimension, Configuring]) -> bool:
 def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
     """Return the default model of roles.
 
-    This is `model`, or the first of `others`, or the model in the user's settings.
+    The default is `model`, or the first of `others`, or the model in the user's settings.
     Raises: UsageMistake when there is no model.
     """
     if model is not None or others:

@@ -77,8 +77,9 @@ def resumed_settings(
 ) -> RunSettings:
     """Return the stored settings `kept`, changed by the command line.
 
-    A model replaces a scenario, and a scenario replaces a model. If all given commands and hosts
-    are already allowed, only the given ones stay allowed; otherwise, the given ones are added.
+    A model on the command line replaces a stored scenario, and a scenario replaces a stored model.
+    If all given commands and hosts are already allowed, only the given ones stay allowed;
+    otherwise, the given ones are added.
     Raises: ConfigError.
     """
     if kept is None:
@@ -136,7 +137,7 @@ def scenario_of(settings: RunSettings) -> Scenario | None:
 def scenario_folder(scenario: Scenario) -> str | None:
     """Return the only visible folder that all `write_file` calls of `scenario` use.
 
-    Returns None if there is none.
+    Returns None if there is no single visible folder.
     """
     steps = [step for rule in (*scenario.rules, *scenario.sequence) for step in rule.steps]
     calls = [call for step in steps if isinstance(step, CallTools) for call in step.calls]

@@ -81,8 +81,8 @@ async def back_up(
     of the backup, so that certificates of erasures can list it.
     Durable: `folder` appears only when it is complete and on disk; if the process is killed, no
     folder appears.
-    Raises: StoreExists if `folder` is not empty; StoreCorrupt if the store is damaged; StoreFull;
-    the errors of `perdure.open`.
+    Raises: StoreExists if `folder` is not empty; StoreCorrupt if the store is damaged; StoreFull if
+    the disk is full; the errors of `perdure.open`.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     report = on_progress or untold
@@ -187,8 +187,8 @@ def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
 def _partial(folder: Path) -> Generator[Path]:
     """Create a folder to be renamed to `folder` later; first delete one that a killed backup left.
 
-    Raises: StoreExists if `folder` exists or another backup writes to it; StoreFull,
-    StoreUnavailable.
+    Raises: StoreExists if `folder` exists or another backup writes to it; StoreFull if the disk is
+    full; StoreUnavailable if the folder cannot be written.
     """
     try:
         _check_free(folder)
@@ -256,8 +256,8 @@ async def backup(
 ) -> None:
     """Back up the store to a new folder and verify every hash, while other processes write.
 
-    A backup of an SQLite store contains all namespaces and uses the store's key. A backup of
-    another store contains this namespace.
+    A backup of an SQLite store contains all namespaces and uses the store's key. A backup of a
+    store that is not SQLite contains only the selected namespace.
 
     Examples:
         perdure store backup backups/2026-11-21

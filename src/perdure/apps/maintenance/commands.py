@@ -25,7 +25,7 @@ from perdure.stores.maintenance.protocol import MigrationPlan
 async def vacuum(*, common: CommonOptions) -> None:
     """Remove media and import originals that nothing refers to, and free space.
 
-    No entry changes. Other processes can use the store during this.
+    No entry changes. Other processes can use the store during the command.
 
     Examples:
         perdure store vacuum
@@ -46,8 +46,9 @@ async def planned_migration(
 ) -> MigrationPlan:
     """Run the migration that opening the store would run, and roll it back.
 
-    Raises: the errors of `perdure.open`; ConfigError for routes, which are several databases;
-    Unsupported for stores without schemas.
+    Raises: the errors of `perdure.open`.
+    Raises: ConfigError for a file of routes, because it names several databases.
+    Raises: Unsupported for stores without schemas.
     """
     address = one_database(address_or_default(address, os.environ, sys.platform))
     if address.partition(":")[0] in ("postgres", "postgresql"):

@@ -44,7 +44,7 @@ async def copy_sessions(
     copied, too. If the target cannot store a session in this way, the copy computes new hashes, and
     the report says so. Leases and idempotency keys are not copied.
     Shape: `sessions` are whole ids.
-    Durable: each part after its commit; everything when this returns.
+    Durable: each part is stored after its commit, and everything when this call returns.
     Raises: SessionNotFound if one of `sessions` does not exist; Unsupported; errors of reading and
     writing. The report lists sessions that are damaged, and sessions that differ between source and
     target.
@@ -105,7 +105,7 @@ async def copy(
     """Copy all sessions to another store of any kind, and verify their hashes.
 
     Other processes can write during the copy. Run the command again to continue after a kill, or to
-    add new entries. A store of the last unreleased perdure can be copied too.
+    add new entries. A store that the last unreleased version of perdure created can be copied too.
 
     Examples:
         perdure store copy postgresql://me@host/agents --store sqlite:///agents.db

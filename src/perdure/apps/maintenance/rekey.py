@@ -77,10 +77,12 @@ async def rekey_store(
     The current key is `key`; without it, the key that `perdure.open` finds. The caller must store
     the new key before the call, because only the new key opens the store afterwards. The call needs
     disk space for a copy of the store.
-    Durable: when this returns; after a kill, either the old or the new key opens the complete
-    store.
-    Raises: StoreInUse if another process has the store open; KeyMissing, KeyWrong; the errors of
-    `perdure.open`; ValueError for an invalid key; Unsupported if the store has no encryption.
+    Durable: the new key is in use when this call returns; after a kill, either the old or the new
+    key opens the complete store.
+    Raises: StoreInUse if another process has the store open; KeyMissing or KeyWrong if the current
+    key does not open the store.
+    Raises: ValueError if the new key is invalid; Unsupported if the store has no encryption; the
+    errors of `perdure.open`.
     """
     address, path = place_of(address, "encryption")
     new = StoreKey.of(new_key) if isinstance(new_key, bytes | str) else new_key
@@ -123,7 +125,7 @@ async def rekey(
 
     No other process may have the store open. Without options, a plain store gets the key in
     PERDURE_KEY or PERDURE_KEY_FILE. A copy with the new key replaces the store in one step. If the
-    command is killed before this step, the store is unchanged.
+    command is killed before the copy replaces the store, the store is unchanged.
 
     Examples:
         perdure store rekey --generate  # a new key in the keyring of the system

@@ -75,7 +75,8 @@ async def repair_store(
     changed. For an SQLite file, all namespaces are repaired. For any other store, only `namespace`
     is repaired, and always into an empty store at `to`. `on_progress` receives the progress of each
     step: checking the store, copying it, checking the copy.
-    Durable: when this returns; after a kill, the store is unchanged.
+    Durable: the repaired store is on disk when this call returns; after a kill, the store is
+    unchanged.
     Raises: StoreInUse if another process has the store open; StoreExists if `to` is not empty;
     KeyMissing; KeyWrong if `key` decrypts no page of the file; ConfigError if `to` is missing or
     unsuitable; Unsupported if the store cannot be repaired.
@@ -201,7 +202,7 @@ class _Contents:
         self.lost: list[str] = []
 
     async def of(self, sealed: StreamSegment) -> AsyncIterator[bytes]:
-        """Return the contents that entries of `sealed` refer to."""
+        """Yield the contents, such as images, to which the entries in `sealed` refer."""
         names = {
             name.decode()
             for row in sealed.entries()

@@ -94,12 +94,16 @@ async def restore_backup(
     """Restore the backup in `folder` to `address`, after checking the backup against its manifest.
 
     `until` is a time, or the id of an entry in `namespace`. The restored store ends with the last
-    commit up to that time, or with the commit of that entry. An existing store is an error; with
-    `is_forced`, the existing store is moved aside. If `address` is not an SQLite store, the
-    sessions are copied into it, and its existing sessions remain.
-    Durable: when this returns; after a kill, the existing store is unchanged.
-    Raises: BackupDamaged; StoreExists, StoreInUse, CopyConflict; EntryNotFound; KeyMissing,
-    KeyWrong; the errors of `perdure.open`.
+    commit up to the time `until`, or with the commit of the entry `until`. An existing store is an
+    error; with `is_forced`, the existing store is moved aside. If `address` is not an SQLite store,
+    the sessions are copied into it, and its existing sessions remain.
+    Durable: the restored store is on disk when this call returns; after a kill, the existing store
+    is unchanged.
+    Raises: BackupDamaged if the backup does not match its manifest; EntryNotFound if `until` names
+    no entry.
+    Raises: StoreExists if a store is at `address`; StoreInUse if another process has that store
+    open; CopyConflict if one of its sessions differs from the backup.
+    Raises: KeyMissing or KeyWrong if no key opens the backup; the errors of `perdure.open`.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     if not address.startswith(SQLITE) and is_forced:

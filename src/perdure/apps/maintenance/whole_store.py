@@ -53,7 +53,7 @@ async def likely_keys(
 ) -> tuple[StoreKey | None, ...]:
     """Return the configured key of the store at `address`; without one, the keys in the keyring.
 
-    Raises: KeyMissing, whose text names `encrypted`.
+    Raises: KeyMissing, with `encrypted` in its text, if there is no key.
     """
     configured = configured_key(key, os.environ, address)
     if configured is not None:

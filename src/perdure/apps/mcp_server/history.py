@@ -1,6 +1,6 @@
 """The requests of an MCP client to a store: each method is a tool.
 
-Its docstring is the tool's description.
+The docstring of each method is the description of its tool.
 
 Every answer is text for a model: its length is limited, and everything that looks like a secret is
 masked. For the client, sessions out of its scope do not exist.

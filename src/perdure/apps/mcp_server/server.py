@@ -36,10 +36,11 @@ async def serve(
     is_writable: bool,
     embedder: Embedder | EmbedderName | None = None,
 ) -> None:
-    """Serve `store` on stdin and stdout until stdin ends. Raises: ConfigError without the extra.
+    """Serve `store` on stdin and stdout until stdin ends.
 
     SIGINT ends the process at once, because the library would wait for the next line of stdin
     before it stops.
+    Raises: ConfigError if the extra "mcp" is not installed.
     """
     server = await server_of(store, scope, is_writable=is_writable, embedder=embedder)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -49,7 +50,7 @@ async def serve(
 def load_library() -> Any:
     """Return the library's module that contains the server.
 
-    Raises: ConfigError without the extra.
+    Raises: ConfigError if the extra "mcp" is not installed.
     """
     try:
         return importlib.import_module("mcp.server.mcpserver")
@@ -66,7 +67,7 @@ async def server_of(
 ) -> Any:
     """Return the server as an ``MCPServer`` of the library.
 
-    Raises: ConfigError without the extra.
+    Raises: ConfigError if the extra "mcp" is not installed.
     """
     server = load_library().MCPServer(
         "perdure",

@@ -140,9 +140,9 @@ async def search(
 ) -> None:
     """Search the memory for a question, the best hits first.
 
-    Finds messages of earlier sessions, summaries of sessions, and facts. Also finds texts that do
-    not contain its words: those next to texts that do, and those of the time or the person that it
-    names. `perdure sessions search` finds exact words.
+    Finds messages of earlier sessions, summaries of sessions, and facts. Also finds texts without
+    words of the question: texts next to a match, and texts of the time or the person that the
+    question names. `perdure sessions search` finds exact words.
 
     Examples:
         perdure memory search 'When did we choose the hotel?'

@@ -73,7 +73,7 @@ async def pick_session(
     is_all: bool = False,
     hidden: Collection[StreamId] = (),
 ) -> SessionInfo | None:
-    """Return the session that the user chooses; sessions of `folder` come first; None: no choice.
+    """Return the session that the user chooses, or None. Sessions of `folder` come first.
 
     Sessions whose ids are in `hidden` are not offered. Raises: NothingToPick; NoTerminal.
     """

@@ -230,7 +230,7 @@ def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
 
 
 def score_of(fields: Sequence[str], wanted: Wanted) -> int | None:
-    """Return the score of the folded `fields`; None if they do not match."""
+    """Return the score of `fields`, which `fold` normalized; None if they do not match `wanted`."""
     total = 0
     for word in wanted.words:
         best = _best(fields, word, fuzzy_score)
@@ -267,9 +267,9 @@ def phrase_score(text: str, phrase: str) -> int | None:
 def fuzzy_score(text: str, word: str) -> int | None:
     """Return how well `text` contains the letters of `word` in this order; None if it does not.
 
-    The score uses the best occurrence of the whole word; if there is none, the closest letters
-    before the end of the leftmost match. The time is linear in the length of the text, without
-    backtracking.
+    If `text` contains the whole word, the score uses the best occurrence of the word. Otherwise,
+    the score uses the closest letters before the end of the leftmost match. The running time is
+    linear in the length of the text, without backtracking.
     """
     whole = phrase_score(text, word)
     if whole is not None:

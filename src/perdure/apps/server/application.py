@@ -354,7 +354,7 @@ async def _look_after(runtime: Runtime) -> None:
 
 @get("/healthz", is_open=True, include_in_schema=False)
 async def healthz() -> Response[dict[str, str]]:
-    """Whether the process answers."""
+    """Answer ``ok`` as long as the process can answer requests."""
     return Response({"status": "ok"})
 
 

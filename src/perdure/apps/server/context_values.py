@@ -42,7 +42,7 @@ class SentOptions(Value, frozen=True, kw_only=True):
 class OverflowView(Value, frozen=True, kw_only=True):
     """A context with more `tokens` than the `budget`: its required messages do not fit.
 
-    `code` is the stable error code of such a request.
+    `code` is the stable error code of a request that does not fit the budget.
     """
 
     code: str
@@ -69,7 +69,7 @@ class TrimmedView(Value, frozen=True, kw_only=True):
 class RecalledPart(Value, frozen=True, kw_only=True):
     """A text that was recalled for a request, and the reason.
 
-    Null if the text was erased since then.
+    `text` is null if it was erased after the request.
     """
 
     kind: Literal["fact", "said", "knowledge", "episode"]

@@ -278,9 +278,9 @@ async def _turn_before(store: SessionStore, stream: StreamId, seq: int) -> Seque
 
 
 async def _notes_before(store: SessionStore, stream: StreamId, seq: int) -> list[Entry]:
-    """Return the notes that shape a context.
+    """Return the notes in the log that affect the context of a model call.
 
-    Of the session's own notes, it includes only those before `seq`.
+    From the session's own log, only notes before `seq` are returned.
     """
     kinds = (*BINDING_KINDS, WorkspaceChanged.kind, Pin.kind, CompactionUndone.kind)
     notes = await store.notes(stream, kinds)
@@ -290,7 +290,8 @@ async def _notes_before(store: SessionStore, stream: StreamId, seq: int) -> list
 def _of_length(window: ContextWindow, history: History, model: str, kept: int) -> Context:
     """Return the context of `window` with its newest exchanges, at most `kept` messages in total.
 
-    Summary and pinned messages do not count towards a limit, so lower limits are tried.
+    Summaries and pinned messages do not count towards the limit of `build_context`, so lower limits
+    are tried until the messages fit.
     """
     for most in range(kept, -1, -1):
         context = build_context(window, history=history, model=model, max_messages=most)

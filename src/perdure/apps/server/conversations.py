@@ -54,8 +54,10 @@ class Conversations:
     async def send(self, caller: Caller, new: NewMessage) -> Sent:
         """Send a message; the turn runs in the server, even if the caller disconnects.
 
-        Durable: when this returns. Raises: Problem 409 if a turn runs and `new` asks to be rejected
-        in this case; Erased; ConfigError for an unknown agent; the errors of `Runtime.start`.
+        Durable: the change is stored when this call returns. Raises: Problem 409 if a turn runs and
+        `new` asks to be rejected in this case.
+        Raises: Erased if the session was erased; ConfigError for an unknown agent; the errors of
+        `Runtime.start`.
         """
         caller.require("write")
         caller.subject_or(new.subject)
@@ -81,7 +83,8 @@ class Conversations:
     async def create(self, caller: Caller, new: NewSession) -> Chat:
         """Create a session.
 
-        Durable: when this returns. Raises: the errors of `send`; SessionExists.
+        Durable: the change is stored when this call returns. Raises: the errors of `send`.
+        Raises: SessionExists if another session has the requested id.
         """
         made = new.id is None and caller.keyed
         id = made.session_id if made else new.id
@@ -116,7 +119,7 @@ class Conversations:
     async def chat(self, session: str, agent: str | None = None) -> Chat:
         """Return the chat of `session`, and resume the session if it is not open.
 
-        An interrupted turn continues. Raises: as `Runtime.resume`.
+        If the session has an interrupted turn, the turn continues. Raises: as `Runtime.resume`.
         """
         chat = self._chats.get(session)
         if chat is None or chat.status == "closed" or agent is not None:
@@ -127,7 +130,8 @@ class Conversations:
     async def steer(self, session: str, text: str) -> Entry:
         """Add a message to the running turn, which may run in another process.
 
-        An interrupted turn continues. Raises: InvalidTransition if no turn is open.
+        If the open turn was interrupted, it continues. Raises: InvalidTransition if no turn is
+        open.
         """
         async with self._in_turn(session):
             entry = await self._steer(await self.continue_turn(session), text)
@@ -212,7 +216,8 @@ class Conversations:
     def agent_for(self, caller: Caller, named: str | None) -> str:
         """Return the agent for a new session.
 
-        Raises: Problem 422 if no agent is named and the server has several; Problem 403.
+        Raises: Problem 422 if no agent is named and the server has several; Problem 403 if the
+        caller may not use the agent.
         """
         agents = sorted(self.runtime.host.agents)
         agent = named or caller.principal.agent or (agents[0] if len(agents) == 1 else None)

@@ -82,7 +82,7 @@ def openapi_config() -> OpenAPIConfig:
 def document_of(app: Litestar) -> dict[str, Any]:
     """Return the OpenAPI document of `app` with headers and errors.
 
-    It is created at the first call.
+    The document is created at the first call of this function.
     """
     for operation, route, handler in _operations(app):
         if "default" not in (operation.responses or {}):

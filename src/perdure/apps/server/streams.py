@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 async def pieces(
     watch: Watch, start: int, head: int, caller: Caller
 ) -> AsyncGenerator[Piece | None]:
-    """Yield the events of `watch`, which begins after `start`; None if there are none for a while.
+    """Yield the events of `watch` after `start`; yield None when no event arrives for a while.
 
     `caught-up` is sent after the event at `head`. Events that the caller may not see are left out.
     The stream ends when the caller's token becomes invalid.
@@ -82,7 +82,7 @@ class _View:
 
 
 async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator[AnyEvent | None]:
-    """Yield the events of `watch`; yield None after each `HEARTBEAT_S` without an event.
+    """Yield the events of `watch`; yield None after each `HEARTBEAT_S` seconds without an event.
 
     Ends at most about `CHECK_S` after `is_valid` begins to return False.
     """

@@ -49,8 +49,8 @@ class TreeReader:
 async def tree_since(session: Session, shown: Sequence[Entry]) -> list[Entry]:
     """Return the newest entries of all branches, back to the parents of the `shown` messages.
 
-    The children of these parents are newer than the parents, so they are included too. For the
-    newest messages of a long session, few entries have to be read.
+    The result includes all children of these parents, because children are newer than their
+    parents. For the newest messages of a long session, few entries have to be read.
     """
     parents = {entry.parent_id for entry in shown}
     last = _FIRST

@@ -95,7 +95,7 @@ class MessageView(Value, frozen=True, kw_only=True):
 class CompactionView(Value, frozen=True, kw_only=True):
     """A compaction of the active branch; `after` is the message before the compaction.
 
-    Units: numbers of tokens in the whole context.
+    Units: `tokens_before` and `tokens_after` are numbers of tokens in the whole context.
     """
 
     id: str
@@ -142,7 +142,7 @@ class Sent(Value, frozen=True, kw_only=True):
 
 
 class QuestionView(Value, frozen=True, kw_only=True):
-    """An open question. `target` is the node or role of a `flow` that waits."""
+    """An open question; if a `flow` asks it, `target` is the node or role that waits for it."""
 
     id: str
     session: str
@@ -169,7 +169,7 @@ class TreeRow(Value, frozen=True, kw_only=True):
 
 
 class Tree(Value, frozen=True, kw_only=True):
-    """The newest entries of all branches, in log order. `has_more`: there are older entries."""
+    """The newest entries of all branches, in log order; `has_more` is true if older ones exist."""
 
     leaf: str | None
     items: list[TreeRow]
@@ -336,7 +336,10 @@ class EpisodeView(Value, frozen=True, kw_only=True):
 
 
 class RecalledView(Value, frozen=True, kw_only=True):
-    """A recalled text, the reason, and the `sources` of a fact or an episode's last entry."""
+    """A recalled text, and the reason why it was found.
+
+    `sources` are the entries from which a fact comes, or the last entry of an episode.
+    """
 
     kind: str
     session: str
@@ -439,7 +442,10 @@ class RetentionView(Value, frozen=True, kw_only=True):
 
 
 class MaintenanceView(Value, frozen=True, kw_only=True):
-    """The backups of the store, newest first, and its retention rules; null: not supported."""
+    """The backups of the store, newest first, and its retention rules.
+
+    A null value means that the store does not support this feature.
+    """
 
     backups: list[BackupView] | None
     retention: RetentionView | None

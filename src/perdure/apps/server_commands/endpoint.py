@@ -89,7 +89,10 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def server_module(name: str) -> Any:
-    """Return a module that needs the extra "server". Raises: ConfigError without the extra."""
+    """Return a module that needs the extra "server".
+
+    Raises: ConfigError if the extra "server" is not installed.
+    """
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -99,7 +102,7 @@ def server_module(name: str) -> Any:
 
 
 async def run(application: Draining, wanted: Wanted, listening: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM. Raises: ConfigError without the extra."""
+    """Serve until SIGINT or SIGTERM. Raises: ConfigError if the extra "server" is not installed."""
     server_process = server_module("perdure.apps.server_commands.server_process")
     config = server_process.config(
         app=application,

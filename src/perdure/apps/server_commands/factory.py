@@ -61,7 +61,11 @@ def _of_program(factory: str) -> Generator[None]:
 
 
 def _function(module: str, name: str) -> Callable[[Store], Any]:
-    """Return the function `name` of `module`. Raises: ConfigError; the errors of the module."""
+    """Return the function `name` of `module`.
+
+    Raises: ConfigError if the module or the function does not exist; errors from importing the
+    module.
+    """
     folder = str(Path.cwd())  # as `python -m` does
     if sys.path[0] != folder:
         sys.path.insert(0, folder)

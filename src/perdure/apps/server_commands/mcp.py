@@ -27,7 +27,7 @@ async def serve_http(
 ) -> None:
     """Serve `store` until SIGINT or SIGTERM.
 
-    Raises: UsageMistake; ConfigError if an extra is not installed.
+    Raises: UsageMistake if the address cannot be used; ConfigError if an extra is not installed.
     """
     await asyncio.to_thread(require_libraries)
     application = server_module("perdure.apps.server.mcp_application").McpApplication

@@ -22,10 +22,10 @@ def config(**options: Any) -> Config:
 class DrainingServer(Server):
     """At the first SIGTERM, drains its `application`.
 
-    Stops the application `drain_s` seconds later.
+    Stops the application `drain_s` seconds after the drain began.
 
-    In between, the server still answers requests, so that a load balancer can start to use other
-    servers. SIGINT or a second SIGTERM stops the server at once.
+    Between the drain and the stop, the server still answers requests, so that a load balancer can
+    start to use other servers. SIGINT or a second SIGTERM stops the server at once.
     """
 
     def __init__(self, config: Config, application: Draining, drain_s: float) -> None:

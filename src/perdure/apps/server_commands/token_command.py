@@ -84,8 +84,8 @@ async def create(
 ) -> None:
     """Create a token and print it.
 
-    A publishable token needs --agent and --origin. It comes with a signing key for tokens of single
-    visitors (docs/guides/serving.md). Keep this key on your server.
+    A publishable token needs --agent and --origin, and comes with a key that signs tokens for
+    single visitors (docs/guides/serving.md). Keep the token's signing key on your server.
 
     Examples:
         perdure token create --role write --subject ana --days 30
@@ -176,7 +176,7 @@ def _named(text: str) -> str:
 def _shown(id: str) -> str:
     """Return `id`.
 
-    If it is too long for an id, return only the beginning, because it may be a secret.
+    If the text is too long for an id, return only its beginning, because it may be a secret.
     """
     return id if len(id) <= _LONGEST_ID else f"{id[:4]}…"
 

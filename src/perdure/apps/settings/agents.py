@@ -61,8 +61,8 @@ def chosen_agent(named: str, found: Sequence[FoundAgentFile], allowed: Permissio
     """Return the agent `named`: a file, or an id among `found`.
 
     `allowed` are the user's permissions for a project's agent.
-    Raises: AgentNotFound; InvalidAgentFile; ConfigError if an id is not unique, or if a project's
-    agent would start programs.
+    Raises: AgentNotFound if no agent has this id; InvalidAgentFile if the file has errors.
+    Raises: ConfigError if an id is not unique, or if a project's agent would start programs.
     """
     if is_file_name(named):
         if not Path(named).exists():
@@ -106,7 +106,7 @@ def invocable(
 ) -> tuple[Agent, ...]:
     """Return the readable agents in `found` that may be invoked, except `but`.
 
-    Each id occurs only once.
+    The result contains each agent id only once.
     """
     ids = [filed.id for filed in found]
     usable = [

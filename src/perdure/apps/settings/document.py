@@ -1,8 +1,8 @@
 """The keys of a settings file, the layers that may set them, and their defaults.
 
-A project's file comes with a cloned repository. So it can only set the project's namespace and
-restrict the user's permissions. It cannot choose a model or a store, because that would send data
-elsewhere, and it cannot allow commands, hosts or spending.
+A project's file comes with a cloned repository. For this reason, a project's file can only set the
+project's namespace and restrict the user's permissions. A project's file cannot choose a model or a
+store, because that would send data elsewhere, and it cannot allow commands, hosts or spending.
 """
 
 from __future__ import annotations
@@ -214,7 +214,10 @@ class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """MCP servers. Each is validated by itself, so an invalid one does not affect others."""
+    """MCP servers.
+
+    Each server is validated by itself, so an invalid server does not affect others.
+    """
 
     servers: Annotated[
         dict[str, FiledServer] | None, Meta(description="Servers by the name agents know them by.")

@@ -1,7 +1,8 @@
 """The effective settings: each key from the layer with the highest priority.
 
-Built-in < the user's file < the project's file < the environment < the command line. If a project
-can only restrict a key, the stricter of the project's and the user's values applies.
+From the lowest to the highest priority, the layers are: built-in values, the user's file, the
+project's file, the environment, the command line. If a project can only restrict a key, the
+stricter of the project's and the user's values applies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The MCP servers of the user's settings and agent files.
 
-A server of a project's agent comes with a cloned repository. Such a server is listed, but it can be
-used only by naming the agent's file.
+An MCP server of a project's agent comes with a cloned repository. An MCP server of a project's
+agent is listed, but it can be used only by naming the agent's file.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def known_servers(
 def server_named(name: str, known: Sequence[Known]) -> Known:
     """Return the server `name` of `known`.
 
-    Raises: ServerNotFound; ConfigError if the name is ambiguous, or if the server is a project's.
+    Raises: ServerNotFound if no server has this name; ConfigError if the name is ambiguous, or if
+    the server is a project's.
     """
     fitting = [each for each in known if each.server.name == name]
     if not fitting:

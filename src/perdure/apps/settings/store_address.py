@@ -20,8 +20,8 @@ def configured_address(named: str | None) -> str:
 
     The order of priority is: `named`, $PERDURE_STORE, the user's setting, a file in the user's data
     folder.
-    Raises: the errors of `setting`; ConfigError if there is no home folder, or if $PERDURE_STORE is
-    empty.
+    Raises: the errors of `setting`.
+    Raises: ConfigError if there is no home folder, or if $PERDURE_STORE is empty.
     """
     chosen = named or environment_address(os.environ) or setting("store.address")
     return chosen or default_address(os.environ, sys.platform)

@@ -20,7 +20,7 @@ def faults_in(
 ) -> tuple[str, ...]:
     """Return the errors of `data`, read from the TOML `text`, and keys that a project may not set.
 
-    `person_file` is the settings file in which the user can set these keys.
+    `person_file` is the user's settings file, which may set the keys that a project may not set.
     """
     nodes = YamlReader()
     root = nodes_of(data, text)

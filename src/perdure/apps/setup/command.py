@@ -133,9 +133,10 @@ async def init(
 ) -> None:
     """Turn a folder into a project whose sessions have their own namespace.
 
-    Writes .perdure/config.toml, a .gitignore and an example agent file. The configuration names the
-    namespace for every command in the folder or below it. The sessions stay in your own store, so
-    deleting the folder deletes no session. Existing files are not changed, only reported.
+    Writes .perdure/config.toml, a .gitignore and an example agent file. The configuration file sets
+    the namespace of every command that runs in the folder or below it. The sessions stay in your
+    own store, so deleting the folder deletes no session. Existing files are not changed, only
+    reported.
 
     Examples:
         perdure init

@@ -1,4 +1,4 @@
-"""Formats an approval: every argument, the facts it is bound to, and the effect of "always".
+"""Formats a question for approval: every argument, the facts it is bound to, what "always" allows.
 
 Each line of model text begins with a bar, so that the text cannot imitate a line of perdure.
 Invisible characters are shown as numbers, and words that contain look-alike letters are reported.
@@ -85,7 +85,8 @@ def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterato
 def past_call_lines(arguments: Mapping[str, object]) -> Iterator[str]:
     """Return the lines of the whole `arguments` of a past call; an edit of a text is a diff.
 
-    Empty if no argument has several lines and the call is no edit: one line of JSON is enough.
+    The result is empty if no argument has several lines and the call is no edit, because one line
+    of JSON is enough for such a call.
     """
     changes = _changes(arguments)
     if not any(diff for _, diff in changes) and not any(

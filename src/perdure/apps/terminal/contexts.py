@@ -3,9 +3,9 @@
 Shape of the JSON: ``{"model", "thinking_level", "tokens", "messages": [{"role", "parts",
 "entry_id"}], "dropped", "last_turn"}``. If the session has an agent, the JSON also has ``"tools"``,
 the names of the agent's tools, and ``"system"`` if the agent has instructions. The log contains no
-schemas of tools, only hashes of them. ``"last_turn"`` is null before the first turn. Afterwards it
-is ``{"turn", "recalled": [{"kind", "id", "text", "words", "why", "score", "source"}], "problem",
-"trimmed"}``.
+schemas of tools, only hashes of them. ``"last_turn"`` is null before the first turn. After the
+first turn, ``"last_turn"`` is ``{"turn", "recalled": [{"kind", "id", "text", "words", "why",
+"score", "source"}], "problem", "trimmed"}``.
 """
 
 from __future__ import annotations

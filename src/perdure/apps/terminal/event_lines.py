@@ -1,7 +1,7 @@
 """Prints the events of a turn: streamed text, one line per tool call, remarks.
 
-When the entry of a streamed text arrives, the text is not printed again; other texts are printed
-then.
+Text that was streamed is not printed again when its entry arrives. Text that was not streamed is
+printed when its entry arrives.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ _PLAIN_SHADES = ".:+*#"
 def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterator[str]:
     """Return the heat map of the messages per day in `found`, up to the week of the newest day.
 
-    The map covers a year, or as many weeks as fit into `width` cells. Each shade covers a quarter
-    of the days. Not empty: `found`.
+    The map covers a year, or as many weeks as fit into `width` cells. The first shade means no
+    messages; each other shade covers a quarter of the days. Not empty: `found`.
     """
     counts = {date.fromisoformat(each.key): each.messages for each in found}
     newest = max(counts)
@@ -45,9 +45,9 @@ def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterat
 
 
 def _shade(count: int, known: Sequence[int], shades: str) -> str:
-    """Return the first of `shades` for 0.
+    """Return the shade for `count`: the first of `shades` for 0.
 
-    For other counts, return the shade for the count's rank among `known`.
+    For any other count, the rank of `count` among `known` determines the shade.
     """
     levels = len(shades) - 1
     return shades[1 + levels * bisect_left(known, count) // len(known)] if count else shades[0]

@@ -140,7 +140,7 @@ class TypedLines:
     async def waiting(self, patience_s: float) -> str | None:
         """Return the next line if it arrives within `patience_s`.
 
-        If it does not arrive, or at the end, return None.
+        Returns None if no line arrives in that time, or at the end of the input.
         """
         if self.has_ended:
             return None

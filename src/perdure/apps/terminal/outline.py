@@ -92,7 +92,7 @@ def lines_of(
 
 
 def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId]]:
-    """Yield smaller and smaller selections of rows inside runs: all turns, some turns, none."""
+    """Yield smaller and smaller sets of rows to show inside runs: all turns, some turns, none."""
     inside = [line for line in lines if isinstance(line, Row) and not line.is_kept]
     yield frozenset(_turn_ends(inside))
     asked = [row.entry.id for row in inside if role_of(row.entry) == "user"]

@@ -130,7 +130,7 @@ def _custom_line(body: CustomMessage) -> str:
 def shell_run(custom_type: object, details: object) -> tuple[str, str] | None:
     """Return command and output if the custom message records a command of the user.
 
-    Returns None for other messages.
+    Returns None if the message does not record a command of the user.
     """
     match details:
         # pyrefly: ignore[not-callable] # keys of an `object`

@@ -73,8 +73,9 @@ class Report(msgspec.Struct, frozen=True):
     is the partial answer after the last message of the branch; the context does not include it.
     `branches` is the number of branch ends in the tree. `spent` is the usage of the calls in the
     session's own log. `earlier` is the number of entries of the branch that come before the entries
-    in `branch`. `branches` counts only in the `newest` entries of the tree (None: in all entries).
-    With `is_context_larger`, the context has more tokens than the report states.
+    in `branch`. If `newest` is given, `branches` counts only the branch ends among the `newest`
+    newest entries of the tree. With `is_context_larger`, the context has more tokens than the
+    report states.
     """
 
     info: SessionInfo
@@ -149,10 +150,10 @@ async def report_of(
 async def _context_of(
     session: Session, store: SessionStore, window: ContextWindow
 ) -> tuple[Context, bool]:
-    """Return the context of `session`, or of a window's end, and whether the context is larger.
+    """Return the context of `session`, and whether the context is larger than `tokens` states.
 
-    If it covers only the end of a window, `tokens` is exact only if the messages there report
-    usage.
+    If `window` leaves out earlier entries, `tokens` is exact only if a message in the window
+    reports its usage.
     """
     if not window.earlier:
         return await session.context(), False
@@ -232,7 +233,7 @@ def report_data(report: Report) -> dict[str, object]:
 
 
 def authority_data(authority: Authority) -> dict[str, object]:
-    """Return a session's received settings, and whether each is in force, as JSON data."""
+    """Return the settings that came with a session, and whether each is in force, as JSON data."""
     bound = authority.bound
     agent = {} if bound is None or bound.agent is None else bound.agent
     workspace = {} if bound is None or bound.workspace is None else bound.workspace
@@ -250,7 +251,7 @@ def authority_data(authority: Authority) -> dict[str, object]:
 
 
 def _authority_facts(authority: Authority) -> Iterator[tuple[str, str]]:
-    """Return a line for each received setting that is not in force."""
+    """Return a line for each setting that came with the session and is not in force."""
     if authority.withheld is None:
         return
     yield "not in force", f"what came with it: {NOT_IN_FORCE[authority.withheld]}"
@@ -306,7 +307,7 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
 
 
 def earlier_line(count: int, how: str) -> str:
-    """Return the line on the `count` oldest entries of a branch; `how` is the way to show them."""
+    """Return the line about the `count` oldest entries of a branch; `how` says how to show them."""
     return f"{count_of(count, 'earlier entry', 'earlier entries')} of this branch not shown: {how}"
 
 

@@ -29,7 +29,8 @@ def transcript_lines(
 ) -> Iterator[str]:
     """Return `entries` of the tree of `session` in full, separated by blank lines.
 
-    Entries `before` them are not shown; they have the calls of results that do not name their tool.
+    Entries in `before` are not shown; they contain the tool calls of results that do not name their
+    tool.
     """
     bodies = map(_read, chain(before, entries))
     names = tool_names(body for body in bodies if isinstance(body, Message))

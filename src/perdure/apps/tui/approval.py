@@ -1,8 +1,8 @@
 """A question of a turn: everything that will happen, and the possible answers.
 
-A key press answers, a paste does not: paste events are ignored; a terminal without bracketed paste
-sends several keys at once, and these cancel the answer. A key that was pressed before the question
-was visible is ignored, too.
+A key press answers the question, but a paste does not. Paste events are ignored. If a terminal
+without bracketed paste sends several keys at once, these keys cancel the answer. A key that was
+pressed before the question was visible is ignored, too.
 """
 
 from __future__ import annotations
@@ -182,10 +182,10 @@ class Approval(Vertical, can_focus=True):
 
 
 def facts_content(lines: Iterable[str], width: int) -> Content:
-    """Return `approval_lines`, at most `width` cells wide, with the change to a file first.
+    """Return the lines of an approval, at most `width` cells wide, with the change to a file first.
 
     The continuation of a wrapped line begins with a mark, so that model text never begins a line.
-    Colours only repeat what the signs of a diff say.
+    In a diff, colours only repeat the meaning of the signs + and -.
     """
     change: list[Content] = []
     others: list[Content] = []

@@ -77,7 +77,7 @@ class Composer(TextArea):
     async def _on_key(self, event: events.Key) -> None:
         """Handle keys in the order in which they were typed.
 
-        Key bindings would change the order.
+        Textual's key bindings would change the order of the keys.
         """
         actions = {
             "enter": self.action_submit,

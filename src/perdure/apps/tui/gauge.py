@@ -22,8 +22,8 @@ class Numbers(msgspec.Struct, frozen=True):
     """The numbers that the gauge shows. None: unknown. Units: tokens, micro-cents.
 
     `uncounted` is the part of the cost that `cost_microcents` and `unpriced` do not include: the
-    cost of imported messages, and of calls whose price became known later. None means that it has
-    not been computed yet.
+    cost of imported messages, and of calls whose price became known later. `uncounted` is None
+    until it has been computed.
     """
 
     model: str = ""
@@ -128,7 +128,7 @@ class Gauge(Static):
         self._ending: Timer | None = None
 
     def show(self, numbers: Numbers) -> None:
-        """Show `numbers`; if a hint is shown, after it disappears."""
+        """Show `numbers`; if a hint is shown now, show them after the hint disappears."""
         self.numbers = numbers
         width = (self.size.width or 80) - 2
         line = one_line(self._hint, width) if self._hint else gauge_line(numbers, width)

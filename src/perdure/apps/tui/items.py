@@ -33,7 +33,7 @@ class Sent:
 
 @dataclass(eq=False)
 class Answer:
-    """Text of the model. The text grows while `is_open`."""
+    """Text of the model. While `is_open` is True, the text still grows."""
 
     text: str
     is_open: bool = False
@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(eq=False)
 class Thought:
-    """Reasoning of the model. The text grows while `is_open`."""
+    """Reasoning of the model. While `is_open` is True, the text still grows."""
 
     text: str
     is_open: bool = False
@@ -278,9 +278,9 @@ def _remark_of(type_: str, payload: Mapping[str, object]) -> str | None:
 
 
 def _custom_text(payload: Mapping[str, object]) -> str:
-    """Return the text of a message of another kind.
+    """Return the text of a custom message.
 
-    A user's command is returned as it looked when it ran.
+    If the message records a shell command of the user, the text is the command with its output.
     """
     parts = [cast("Mapping[str, object]", part) for part in _items(payload.get("parts"))]
     text = "\n".join(filter(None, map(_part_text, parts)))

@@ -158,7 +158,7 @@ class ScreenDisplay:
     def _offer_draft(self) -> None:
         """Show text that was unsent when an earlier chat of this session was killed.
 
-        Text that was typed while the session was opened is added after it.
+        Text that was typed while the session was opened is added after the unsent text.
         """
         composer = self.input.composer
         if self._drafts is None:

@@ -136,7 +136,8 @@ class Transcript(VerticalScroll, can_focus=True):
     async def scroll_page(self, direction: int) -> None:
         """Scroll by a page.
 
-        At the top, earlier entries are read; at the end, new entries are followed again.
+        At the top of the transcript, earlier entries are read; at the end, the view follows new
+        entries again.
         """
         if direction < 0 and self.scroll_y <= 0:
             await self.read_earlier()
@@ -169,13 +170,13 @@ class Transcript(VerticalScroll, can_focus=True):
         self.scroll_to(y=self.scroll_y + self.virtual_size.height - height_before, animate=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Read earlier entries at the top."""
+        """When the view reaches the top, read earlier entries."""
         super().watch_scroll_y(old_value, new_value)
         if new_value <= 0 < old_value:
             self.run_worker(self.read_earlier(), group="earlier")
 
     def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        """Read earlier entries at the top."""
+        """When the view is at the top, read earlier entries."""
         if self.scroll_y <= 0:
             self.run_worker(self.read_earlier(), group="earlier")
 

@@ -16,7 +16,7 @@ _SEARCHED_CELLS = 2_000
 
 
 class TreeState(msgspec.Struct, frozen=True):
-    """All rows, the rows inside runs that are `shown`, and the branches that are `closed`."""
+    """All rows of a tree, the rows that are `shown` inside runs, and the `closed` branches."""
 
     rows: tuple[Row, ...]
     shown: frozenset[EntryId] = frozenset()
@@ -82,7 +82,7 @@ def _branch_end(rows: Sequence[Row], start: int) -> int:
 
 
 def unfolded(state: TreeState, at: Visible) -> TreeState:
-    """Return `state` with the entries hidden by `at`, or the closed branch of `at`, visible."""
+    """Return `state` with the entries visible that the line `at` or its closed branch hides."""
     if isinstance(at.line, Row):
         return msgspec.structs.replace(state, closed=state.closed - {at.line.entry.id})
     if at.line.is_branch:
@@ -95,7 +95,7 @@ def unfolded(state: TreeState, at: Visible) -> TreeState:
 def folded_at(state: TreeState, at: Visible) -> TreeState:
     """Return `state` with the branch of `at` closed.
 
-    On the first branch, the run is folded instead.
+    If the line is not on a side branch, the run of rows around it is folded instead.
     """
     if not isinstance(at.line, Row):
         return state

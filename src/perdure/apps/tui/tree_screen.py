@@ -93,7 +93,7 @@ class TreeScreen(ModalScreen[str | None]):
         self._show_title()
 
     def _show_title(self, match: tuple[int, int] | None = None) -> None:
-        """Show the number of `match`, or the marked entry, or how many entries were read."""
+        """In the title, show the number of `match`, the marked entry, or the count of entries."""
         read = len(self.lines.state.rows)
         more = "; + reads earlier ones" if read >= self._limit else ""
         title = f"{read} entries of {self._session.id}{more}"

@@ -49,7 +49,7 @@ async def write_archive(
 ) -> Archive:
     """Write a page for each session that matches `wanted` into `folder`, then the index.
 
-    An interrupted command leaves no index; repeat the command with `is_forced`.
+    If the command is interrupted, the folder has no index; repeat the command with `is_forced`.
     Raises: PathExists if `folder` is not empty, unless `is_forced`.
     """
     await asyncio.to_thread(_make_folder, folder, is_forced=is_forced)

@@ -329,7 +329,7 @@ async def compact(
 async def _compacted_role(
     store: Store, handle: Session, model: str | None, focus: str | None
 ) -> tuple[Entry | None] | None:
-    """Return the compaction of a role's session, in a tuple.
+    """Compact the session of a role, and return the compaction in a tuple.
 
     Returns None if no flow owns the session.
     """
@@ -345,8 +345,8 @@ async def told_compaction(
 ) -> Told:
     """Return text that describes what the compaction `made` did to a context of `before` tokens.
 
-    `kept` is about how many of the newest tokens are never summarized. None means that all messages
-    before the flow's node are summarized.
+    `kept` is about how many of the newest tokens are never summarized. If `kept` is None, all
+    messages before the flow's node are summarized.
     """
     after = (await handle.context()).tokens
     if made is not None and isinstance(body := body_of(made), Compaction):

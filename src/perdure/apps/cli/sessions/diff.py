@@ -207,7 +207,7 @@ def _rows(
 ) -> Iterator[str]:
     """Format entries.
 
-    If there are more than `limit`, the middle ones are replaced by their count.
+    If there are more than `limit` entries, the middle ones are replaced by their count.
     """
     if limit is None or len(entries) <= limit:
         kept, last = entries, entries[:0]

@@ -290,8 +290,8 @@ def _confirm(what: str, *, is_sure: bool) -> None:
 def _place_for(file: Path | None) -> Path | None:
     """Create the file for the certificate before the erasure; None if the file existed already.
 
-    Raises: PathExists, unless the existing file is empty (a killed command leaves an empty file);
-    UsageMistake.
+    Raises: PathExists if the file exists and is not empty (a killed command leaves an empty file).
+    Raises: UsageMistake if `file` is a folder or cannot be created.
     """
     if file is None:
         return None
@@ -365,7 +365,7 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
 def _entries_text(certificate: Certificate) -> str:
     """Return how many entries were erased.
 
-    Entries that only repeat their text are counted separately.
+    Entries that only repeat the text of an erased entry are counted separately.
     """
     repeats = certificate.entries - certificate.requested
     if not (certificate.requested and repeats):

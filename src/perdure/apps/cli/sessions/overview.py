@@ -218,7 +218,10 @@ def _lines(
 
 
 def _folder_names(folders: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each of `folders`; where these are equal, with more parts. Pure."""
+    """Return the last part of each of `folders`, or more parts where the last parts are equal.
+
+    Pure.
+    """
     paths = {each: PurePath(each).parts for each in folders}
     ends = Counter(parts[-size:] for parts in paths.values() for size in range(1, len(parts) + 1))
     found: dict[str, str] = {}

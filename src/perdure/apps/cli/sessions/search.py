@@ -72,7 +72,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
         return tuple([role for role in ROLES if role in (self.role or ())])
 
     async def sessions(self, store: Store) -> list[StreamId] | None:
-        """Return the sessions to search; None: all.
+        """Return the sessions to search; None means all sessions.
 
         Raises: the errors of `named_session` and `named_folder`.
         """

@@ -10,7 +10,7 @@ import typer
 
 
 class Group(typer.Typer):
-    """A command group: its own commands first, then commands of other modules.
+    """A command group: first the commands that it defines itself, then commands of other modules.
 
     Shape: `places` maps a command to ``module:function``.
     """

@@ -109,8 +109,8 @@ def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
 def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
     """Format `found` for the script of `shell`; `words` are the arguments of the script.
 
-    The shells show the candidates in the order of this output. Candidates without `is_ordered` are
-    sorted alphabetically.
+    The shells show the completion candidates in the order in which this function yields them.
+    Candidates without `is_ordered` are sorted alphabetically.
     """
     yield f"{found.mode} found" if found.is_replacing else found.mode
     fit = [each for each in found.candidates if safe(each.value) == each.value]
@@ -130,8 +130,8 @@ def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> I
 def _for_bash(words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
     """Format for bash, which replaces only the text after the last word-break character.
 
-    Bash shows the same text that it would insert. So a description is added to candidates only if
-    there are several.
+    Bash inserts exactly the text that it shows for a candidate. For this reason, descriptions are
+    added only if there are several candidates.
     """
     breaks = words[0] if words else ""
     cut = max((typed.rfind(mark) + 1 for mark in breaks if not mark.isspace()), default=0)

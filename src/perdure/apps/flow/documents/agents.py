@@ -1,8 +1,8 @@
 """The agents of a workflow document: from the document, from agent files, or created for the run.
 
 The command line limits the permissions of an agent from the document. Nodes may refer to an
-undefined agent, as exports of imported sessions do. If the command line names a model, such an
-agent is created; it gets those existing tools that its nodes name.
+undefined agent, as exports of imported sessions do. If the command line names a model, each
+undefined agent is created; it gets those existing tools that its nodes name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ given; your answer, as you write it, is what the next step gets."""
 class Cast(msgspec.Struct, frozen=True):
     """The agents, and the workflow that they can run.
 
-    `remarks` list where it differs from the file.
+    `remarks` list the differences between this workflow and the file.
     """
 
     agents: tuple[Agent, ...]
@@ -49,7 +49,8 @@ def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
 
     The validation of the document reports missing or invalid agents.
 
-    Raises: InvalidAgentFile; ConfigError for an agent file that cannot be used.
+    Raises: InvalidAgentFile if an agent file has errors; ConfigError if an agent file cannot be
+    used.
     """
     own, _ = bound_agents(found, {})
     filed = agents_here(Path(), os.environ)

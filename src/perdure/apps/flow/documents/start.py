@@ -59,7 +59,8 @@ class Prepared(msgspec.Struct, frozen=True):
 def prepare(found: LocatedWorkflow, given: Given) -> Prepared:
     """Validate the document `found` before its flow is created. Blocks.
 
-    Raises: InvalidWorkflow, which lists every error; ConfigError; UsageMistake.
+    Raises: InvalidWorkflow, which lists every error; ConfigError if an agent file cannot be used;
+    UsageMistake if an input is invalid.
     """
     inputs = from_texts(found.workflow, named_values(given.inputs, "--input"))
     cast = cast_of(found, given.acting)

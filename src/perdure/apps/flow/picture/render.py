@@ -190,10 +190,10 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
 
 
 def overlaid(state: FlowState, waiting: Iterable[FlowWait]) -> FlowState:
-    """Return `state` with changed nodes: those whose roles ask for consent wait for a person.
+    """Return `state` with every node whose role asks for consent changed to waiting for a person.
 
-    In the flow's own state, such a node counts as running, because the question belongs to the
-    node's turn.
+    In the flow's own state, a node whose role asks for consent counts as running, because the
+    question belongs to the node's turn.
     """
     asked = {each.target: each.text for each in waiting if each.session is not None}
     run = state.run

@@ -44,7 +44,10 @@ class Callers:
     async def authenticate(self, connection: AnyConnection) -> AuthenticationResult:
         """Return the caller, and a function that returns whether the caller's token is still valid.
 
-        Raises: Problem 401, also for a token of another namespace; Problem 403; Problem 429.
+        Raises: Problem 401 if the token is missing, invalid, or of another namespace.
+        Raises: Problem 403 if a page of another site sent the request, or if a visitor may not make
+        it.
+        Raises: Problem 429 if the caller sent too many requests.
         """
         scheme, _, token = connection.headers.get("authorization", "").partition(" ")
         if not scheme and COOKIE in connection.cookies:
@@ -172,7 +175,7 @@ class Caller:
     def key(self) -> str | None:
         """Return the request's idempotency key in the form for a library commit.
 
-        Returns None without a key.
+        Returns None if the request has no idempotency key.
         """
         return None if self.keyed is None else self.keyed.name
 
@@ -184,7 +187,7 @@ class Caller:
     def subject_or(self, asked: str | None) -> str | None:
         """Return the only subject whose records the caller may see.
 
-        If it may see all, return `asked`.
+        If the caller may see the records of every subject, return `asked`.
 
         Raises: Problem 403 if the caller's token is for a person other than `asked`.
         """
@@ -221,13 +224,14 @@ class Caller:
     ) -> Session:
         """Open the session `id`, which must be the whole id.
 
-        If the request makes a change, its key is recorded. `is_repeatable` has the same meaning as
-        in `claim`. If the request has an ``If-Match``, the first commit of the change requires that
-        head.
-        Raises: Replayed if the request was answered before; Problem 403; HeadChanged if the
-        request's ``If-Match`` is outdated; SessionNotFound, also for a session of another person or
-        agent; Erased if the caller may see all sessions (for other callers the session does not
-        exist, because the log no longer records the owner of an erased session).
+        If the request makes a change, the idempotency key of the request is recorded in the log.
+        `is_repeatable` has the same meaning as in `claim`. If the request has an ``If-Match``, the
+        first commit of the change requires that head.
+        Raises: Replayed if the request was answered before; Problem 403 if the caller may not make
+        it; HeadChanged if the request's ``If-Match`` is outdated; SessionNotFound, also for a
+        session of another person or agent; Erased if the caller may see all sessions (for other
+        callers the session does not exist, because the log no longer records the owner of an erased
+        session).
         """
         self.require(role)
         try:

@@ -82,7 +82,7 @@ class Guard:
 class _Patience:
     """Receives a request within a time limit.
 
-    Afterwards, waits for the end of the connection without a limit.
+    After the request was received, waits for the end of the connection without a limit.
     """
 
     def __init__(self, receive: Receive) -> None:

@@ -54,8 +54,8 @@ class KeyedRequest:
     """One request with an idempotency key, from its arrival to its answer.
 
     `unknown_since` is set if an earlier request with this key got no answer because its process was
-    killed: it is the seq of the first note of that request. That request may have taken effect
-    after this entry.
+    killed: it is the seq of the first note of that request. If `unknown_since` is set, the earlier
+    request may have taken effect after that entry.
     """
 
     def __init__(self, method: str, path: str, key: str, token: str, presented: str) -> None:
@@ -73,7 +73,8 @@ class KeyedRequest:
     def session_id(self) -> str:
         """The id of the session that this request creates.
 
-        Only the caller of the request can compute it.
+        Only the caller of the request can compute this id, because the id depends on the caller's
+        token.
         """
         made = hmac.digest(self._secret, self.name.encode(), hashlib.sha256)
         return f"k{made.hex()[:40]}"
@@ -86,8 +87,8 @@ class KeyedRequest:
     async def claim(self, session: Session, *, is_repeatable: bool = False) -> None:
         """Record the request in `session`, before the request takes effect.
 
-        Durable: when this returns. With `is_repeatable`, an unknown outcome sets `unknown_since`
-        instead of raising an error.
+        Durable: the change is stored when this call returns. With `is_repeatable`, an unknown
+        outcome sets `unknown_since` instead of raising an error.
         Raises: Replayed if the request was answered before; IdempotencyMismatch if the key was used
         for another request; Problem 409 if it is unknown whether the request took effect.
         """
@@ -114,7 +115,7 @@ class KeyedRequest:
     async def answered(self, start: Message, body: bytes) -> Message:
         """Record the answer.
 
-        Return the start of the answer, with an ``ETag`` that includes the record.
+        Return the start of the answer; its ``ETag`` is the head after the answer was recorded.
 
         A rejected request had no effect, so it runs again if it is repeated with the same key.
         """
@@ -202,7 +203,7 @@ def keeps_keys(options: Mapping[str, Any], path_parameters: Container[str]) -> b
 
 
 def _check(request: Request[Any, Any, Any], key: str) -> None:
-    """Raises: Problem 400 if the key is invalid, or if the route does not support keys."""
+    """Raises: Problem 400 if the idempotency key is invalid, or not supported by the route."""
     if not (0 < len(key) <= LONGEST and key.isascii() and key.isprintable()):
         detail = f"an Idempotency-Key has 1 to {LONGEST} printable ASCII characters"
         raise Problem(400, "idempotency_key_invalid", detail)

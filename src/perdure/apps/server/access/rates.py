@@ -56,7 +56,7 @@ class Rates:
     def count(self, principal: Principal, address: str) -> None:
         """Count a request.
 
-        Raises: Problem 429 over the limit; a rejected request is not counted.
+        Raises: Problem 429 if the caller exceeds the limit; a rejected request is not counted.
         """
         caller = _caller(principal, address)
         limits = self._limits

@@ -60,7 +60,7 @@ class SignIn:
     def by_code(self, code: str) -> str:
         """Return the token for a console that was opened with `code`.
 
-        The code is used up only when the token is stored.
+        The one-time code is used up only when the new token is stored.
         Raises: Problem 401 if the code is unknown, used or expired; Problem 503 if the token cannot
         be stored.
         """

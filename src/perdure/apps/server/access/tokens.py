@@ -162,7 +162,8 @@ class TokenFile:
     def create(self, record: TokenRecord, secret: bytes) -> str:
         """Store `record` with a hash of its token, and return the token, which is shown only once.
 
-        `secret` contains at least 32 random bytes. Durable: when this returns.
+        `secret` contains at least 32 random bytes. Durable: the change is stored when this call
+        returns.
         Raises: TokensUnavailable.
         """
         assert len(secret) >= _SECRET_BYTES

@@ -1,8 +1,8 @@
 """Visitors of a host's page: their permissions, and the tokens that the host signs for them.
 
 A signed token is ``pdv_ID.PAYLOAD.MAC``: ID is the id of the publishable token; PAYLOAD is a
-`Visitor` as JSON; MAC is the HMAC-SHA256 of ``pdv_ID.PAYLOAD`` with the token's signing key.
-PAYLOAD and MAC are base64url without padding.
+`Visitor` as JSON; MAC is the HMAC-SHA256 of ``pdv_ID.PAYLOAD`` with the token's signing key. In a
+signed token, PAYLOAD and MAC are base64url without padding.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def sign_visitor(
     """Return a token for one visitor of your page; it allows only the session `session`.
 
     `key` is the signing key that ``perdure token create --publishable`` printed; keep it on your
-    server. `subject` names the person in memory and lists. `now_s` is ``time.time()``.
+    server. `subject` is the name of the person in the memory and in lists of sessions. `now_s` is
+    ``time.time()``.
     Raises: WrongArgument if the key has another format, or the time is over `LONGEST_S`.
     """
     id, _, secret = key.removeprefix(KEY).partition("_")

@@ -69,9 +69,11 @@ class FlowRuns:
         raise Problem(403, "folder_refused", detail)
 
     async def start(self, new: NewFlow) -> Flow:
-        """Create the flow `new`, in a project of this server. The flow does not run yet.
+        """Create the flow `new`, in a project of this server.
 
-        Durable: when this returns. Raises: Problem 403; the errors of `Flows.start`.
+        After this call, the flow exists but does not run yet.
+        Durable: the change is stored when this call returns. Raises: Problem 403 if a folder of
+        `new` is in no project of this server; the errors of `Flows.start`.
         """
         workspace = await asyncio.to_thread(self.project, new.workspace)
         workflow: Graph | Path = await asyncio.to_thread(self.project, workspace / new.workflow)
@@ -114,7 +116,8 @@ class FlowRuns:
     async def ensure(self, id: str) -> Flow:
         """Run the flow `id` until it is completed, unless it already runs in this server.
 
-        Raises: FlowNotFound; FlowRefusal if the flow's folder is not on this machine.
+        Raises: FlowNotFound if no flow has this id; FlowRefusal if the flow's folder is not on this
+        machine.
         """
         flow = await self.flows.open(id)
         is_open = (await flow.state()).run.status != "completed"

@@ -73,7 +73,8 @@ class FlowSocket:
     async def serve(self) -> None:
         """Answer messages until the client disconnects.
 
-        Raises: the errors of `Socket.receive_text`; MessageTooLong.
+        Raises: MessageTooLong if a message of the client is too long; the errors of
+        `Socket.receive_text`.
         """
         self._caller.require("read")
         self._caller.require_all()

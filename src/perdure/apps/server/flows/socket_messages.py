@@ -90,7 +90,7 @@ class ImprovementInput(FromClient, frozen=True, tag="improvement_human_input", k
 class HandoffApproval(FromClient, frozen=True, tag="handoff_approval", kw_only=True):
     """Decide whether the staged handoff of `node` is approved.
 
-    Null means the only staged handoff.
+    If `node` is null, the decision is about the only staged handoff.
     """
 
     decision: Literal["approve", "decline"]
@@ -156,7 +156,10 @@ class FromServer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class FlowSummaries(FromServer, frozen=True, tag="flow_summaries", kw_only=True):
-    """All flows, newest first. This is the first message on a socket."""
+    """A message from the server that lists all flows, newest first.
+
+    The server sends this message first on each new socket.
+    """
 
     flows: list[FlowSummary]
 

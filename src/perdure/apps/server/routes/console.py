@@ -68,7 +68,7 @@ def _imported(first: str) -> list[str]:
 def sent_path(request: Request[Any, Any, Any]) -> str:
     """Return the path as the client sent it, including the path where the server is mounted.
 
-    Applications that mount the server pass on that path in different ways.
+    Applications that mount the server pass on the sent path in different ways.
     """
     scope = cast("dict[str, Any]", request.scope)
     raw: bytes = scope.get("raw_path") or b""

@@ -97,7 +97,11 @@ async def follow_all(
 
 
 async def _of_session(caller: Caller, id: str, start: int) -> AsyncGenerator[Piece | None]:
-    """Raises: SessionNotFound; Problem 422 if the seq is after the newest entry; WrongArgument."""
+    """Return the stream of a session's events after the seq `start`.
+
+    Raises: SessionNotFound if the caller sees no such session.
+    Raises: Problem 422 if `start` is after the newest entry.
+    """
     session = await caller.session(id)
     if start > session.head:
         detail = f"after is {start}, and the newest entry is {session.head}"

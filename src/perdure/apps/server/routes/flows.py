@@ -47,7 +47,7 @@ async def list_flows(caller: TheCaller, runs: TheRuns) -> Page[FlowSummary]:
 
 @get("/projects")
 async def list_projects(caller: TheCaller, runs: TheRuns) -> Page[str]:
-    """List the folders in which flows are started, also below them."""
+    """List the project folders; flows can be started in these folders and in folders below them."""
     caller.require("read")
     caller.require_all()
     return Page(items=[str(each) for each in runs.projects])
@@ -55,7 +55,11 @@ async def list_projects(caller: TheCaller, runs: TheRuns) -> Page[str]:
 
 @post("/flows", status_code=201)
 async def start_flow(caller: TheCaller, runs: TheRuns, data: JSONBody[NewFlow]) -> FlowView:
-    """Start a flow and run it. Its roles work as the user of the server: needs the role admin."""
+    """Start a flow and run it.
+
+    The roles of the flow work as the operating system user of the server, so the caller needs the
+    role admin.
+    """
     caller.require("admin")
     caller.require_all()
     flow = await runs.start(data)
@@ -163,9 +167,10 @@ async def stop_turn(
 async def change_consent(
     caller: TheCaller, runs: TheRuns, flow_id: FlowId, data: JSONBody[NewConsent]
 ) -> FlowView:
-    """Change the consent of a flow's roles. The change also answers questions that it decides.
+    """Change the consent of a flow's roles.
 
-    The mode full-access needs the role admin.
+    The change also answers the open questions that the new consent decides. The mode full-access
+    needs the role admin.
     """
     flow = await _flow(caller, runs, flow_id, role_for(data.mode))
     await flow.consent(
@@ -181,14 +186,21 @@ async def change_consent(
 
 @delete("/flows/{flow_id:str}", status_code=204)
 async def delete_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> None:
-    """Permanently delete a flow and the sessions of its roles. Its record files are not deleted."""
+    """Permanently delete a flow and the sessions of its roles.
+
+    The files in the flow's record folder are not deleted.
+    """
     flow = await _flow(caller, runs, flow_id, "admin")
     await runs.stop(flow.id)
     await runs.flows.delete(flow.id, by=caller.name)
 
 
 async def _flow(caller: TheCaller, runs: FlowRuns, id: str, role: Role = "read") -> Flow:
-    """Return the flow whose whole id is `id`. Raises: Problem 403; FlowNotFound."""
+    """Return the flow whose whole id is `id`.
+
+    Raises: Problem 403 if the rights of the caller are not sufficient; FlowNotFound if no flow has
+    this id.
+    """
     caller.require(role)
     caller.require_all()
     await runs.flows.state(id)

@@ -84,7 +84,8 @@ async def answer_question(
 async def _earlier_topic(store: Store, asking: str, id: str) -> QuestionTopic | None:
     """Return the topic of the question `id`, which `asking` asked; None if a flow asked it.
 
-    Raises: QuestionNotFound if `asking` is a session that never asked the question; Erased.
+    Raises: QuestionNotFound if the session `asking` never asked the question; Erased if the
+    question was erased.
     """
     try:
         if (await store.backend.state(StreamId(asking))).header.kind == "flow":

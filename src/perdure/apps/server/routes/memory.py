@@ -46,10 +46,11 @@ async def recall(
     subject: FromQuery[str | None] = None,
     limit: Limit = 10,
 ) -> Recollection:
-    """Search the memory for a question; the best hits first, each with its reasons.
+    """Search the memory for a question, the best hits first.
 
-    Finds messages of earlier sessions, summaries and facts. With `subject` it finds only texts
-    about exactly this person; without `subject`, only texts about no person.
+    Each hit includes the reasons why it was found. Finds messages of earlier sessions, summaries
+    and facts. With `subject` it finds only texts about exactly this person; without `subject`, only
+    texts about no person.
     """
     found, problem = await recall_anyway(
         memory,
@@ -138,7 +139,7 @@ async def correct(
 
 @delete("/memory/facts/{stream:str}/{seq:int}", status_code=204)
 async def forget(caller: TheCaller, stream: FromPath[str], seq: FromPath[int]) -> None:
-    """Permanently erase a fact. Backups and exports keep its text."""
+    """Permanently erase a fact. Backups and exports keep the text of the fact."""
     fact = await _own(caller, f"{stream}/{seq}")
     await caller.store.memory.forget(fact.id, by=caller.name)
 
@@ -203,7 +204,7 @@ def _within(
 async def _own(caller: Caller, id: str) -> Fact:
     """Return the fact `id` after checking that the caller may change it.
 
-    Raises: FactNotFound; Problem 403.
+    Raises: FactNotFound if the caller sees no such fact; Problem 403 if the caller may not write.
     """
     caller.require("write")
     fact = await caller.store.memory.fact(id)

@@ -28,7 +28,11 @@ from perdure.apps.server.values import Sent
 async def send_message(
     caller: TheCaller, conversations: TheConversations, data: JSONBody[NewMessage]
 ) -> Response[Sent]:
-    """Send a message. 201: in a new session; 200: in a known one; 202: queued while a turn runs."""
+    """Send a message.
+
+    The status is 201 for a new session, 200 for an existing session, and 202 if the message is
+    queued because a turn runs.
+    """
     sent = await conversations.send(caller, data)
     status = 201 if sent.is_new else 200 if sent.status == "started" else 202
     return Response(sent, status_code=status)

@@ -53,8 +53,8 @@ async def search(  # noqa: PLR0913 - each is a filter of its own
 ) -> Page[HitView]:
     """Search every branch of every session for words; the best hits first.
 
-    Finds only entries from `since` on and before `until`. The other filters work in the same way as
-    in lists of sessions.
+    Finds only entries from `since` on and before `until`. Filters that lists of sessions also have
+    work in the same way as in these lists.
     """
     for each in session or ():
         await caller.session(each)
@@ -211,8 +211,9 @@ async def list_edits(
 async def _hits_in(store: Store, query: SearchQuery, wanted: RowFilter) -> list[Hit]:
     """Return the best hits of `query` in the sessions that `wanted` selects.
 
-    First the best hits of all sessions are read, which is mostly enough. If it is not enough, the
-    sessions are selected first, which is slower.
+    The best hits of all sessions are read first; in most cases, enough of them are in the selected
+    sessions. If too few hits are in the selected sessions, the sessions are selected before the
+    search, which is slower.
     """
     search = store.backend.search.hits
     if wanted == RowFilter(scope="all"):
@@ -242,7 +243,7 @@ async def _selected(
 async def list_session_values(caller: TheCaller, conversations: TheConversations) -> SessionValues:
     """List the values by which the sessions that the caller sees can be filtered.
 
-    Agents come from this server and from the newest sessions.
+    The listed agents are those of this server and of the newest sessions.
     """
     own = caller.principal
     newest = RowFilter(

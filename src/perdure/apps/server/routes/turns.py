@@ -29,7 +29,10 @@ async def list_turns(
     last: Limit = 20,
     before: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_SEQ)] = None,
 ) -> Page[TurnView]:
-    """List the newest turns with their calls, oldest first; `before` is `next` of a later page."""
+    """List the newest turns with their calls, oldest first.
+
+    To get earlier turns, pass `next` of the answer as `before`.
+    """
     return await newest_turns(await caller.session(session_id), last, before)
 
 
