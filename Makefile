@@ -38,12 +38,15 @@ TESTS := $(BIN)/python -m pytest -n $$(($(JOBS) + 2)) --dist worksteal
 # load them too, so these run beside them.
 OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_providers.py
 
+# The upper layers, with about half of the unit tests: `make check` runs them beside the other half.
+UPPER := tests/unit/apps tests/unit/client tests/unit/engine
+
 # Compiled modules are kept, also for who asked Python not to: the tests start hundreds of processes
 # and each would compile every module it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install programs suites demo test check style types unit conformance test-all
+.PHONY: help install programs suites demo test check style types unit upper-unit lower-unit conformance test-all
 .PHONY: all-types every-test soak fix bench bench-growth bench-memory reference lock clean
 
 help:
@@ -153,7 +156,7 @@ soak: $(INSTALLED)
 # One more than there are cores to use, since each waits for the disk and for others now and then.
 check: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j$$(($(JOBS) + 1)) --output-sync=target \
-		unit types conformance style
+		upper-unit lower-unit types conformance style
 
 style: $(INSTALLED)
 	$(BIN)/ruff format --check --quiet
@@ -170,8 +173,13 @@ style: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/pyrefly check --output-format min-text --summary=none
 
-unit: $(INSTALLED)
-	$(QUICK) tests/unit $(OF_PROVIDERS:%=--ignore=%)
+unit: upper-unit lower-unit
+
+upper-unit: $(INSTALLED)
+	$(QUICK) $(UPPER) $(OF_PROVIDERS:%=--ignore=%)
+
+lower-unit: $(INSTALLED)
+	$(QUICK) tests/unit $(UPPER:%=--ignore=%) $(OF_PROVIDERS:%=--ignore=%)
 
 conformance: $(INSTALLED)
 	$(QUICK) tests/conformance $(OF_PROVIDERS)
