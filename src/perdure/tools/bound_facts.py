@@ -67,7 +67,7 @@ def require_unchanged(
 ) -> Bound:
     """Return the facts that an approval of `call` is bound to, if they still match `digest`.
 
-    Raises: ApprovalStale; ToolError if the call cannot run any more.
+    Raises: ApprovalStale if a fact has changed, and ToolError if the call cannot run any more.
     """
     now = bound_of(spec, call, agent)
     if now.problem is not None:

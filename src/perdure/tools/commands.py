@@ -5,9 +5,9 @@ that one argument never matches as two arguments, or two as one. Lines that need
 rejected.
 
 In a glob, ``*`` matches any number of characters within one argument, and ``?`` matches one
-character. ``**`` as the last word matches any number of further arguments, each like ``*``. None of
-these patterns matches an option, or ``..`` in a path; a rule must list the allowed options and
-upward paths. Only the glob ``**`` matches every command.
+character. ``**`` as the last word matches any number of further arguments, each like ``*``. No
+pattern of a glob rule matches an option, or ``..`` in a path; a rule must list the allowed options
+and upward paths. Only the glob ``**`` matches every command.
 """
 
 from __future__ import annotations

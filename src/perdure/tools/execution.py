@@ -112,7 +112,8 @@ def failed_run(tool: str, error: BaseException) -> ToolRun:
 async def _within(spec: ToolSpec, call: ToolCall) -> ToolOutput:
     """Return the output of the tool, which runs in its own task so that the timeout applies.
 
-    Raises: ToolTimeout; errors of the tool; ToolError if it cancelled itself.
+    Raises: ToolTimeout if the tool runs too long, ToolError if it cancelled itself, and the errors
+    of the tool.
     """
     task = asyncio.ensure_future(run_callback(spec.run, call))
     try:

@@ -1,8 +1,8 @@
 """Decide whether a call runs, needs approval, or is refused, before the call has any effect.
 
 The functions are pure, and check in the order that security needs: effective arguments, validation,
-policy, approval. A call that cannot run is refused before a person is asked. perdure has no other
-approval engine; a mode is a `RuleSet`.
+policy, approval. A call that cannot run is refused before a person is asked. This module is the
+only approval engine; a mode is a `RuleSet`.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class ToolRegistry(ShortRepr, frozen=True):
 def registry_of(tools: Iterable[ToolSpec | Callable[..., Any]]) -> ToolRegistry:
     """Return a registry of `tools`; a plain function becomes a tool of effect ``external``.
 
-    Raises: ConfigError for a name used twice; TypeError, ValueError as `tool`.
+    Raises: ConfigError if a name is used twice, and the errors of `tool` for a plain function.
     """
     return ToolRegistry(tuple(t if isinstance(t, ToolSpec) else tool(t) for t in tools))
 

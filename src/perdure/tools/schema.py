@@ -182,7 +182,7 @@ def json_of(value: object) -> bytes:
 def fields_or_text(value: object) -> object:
     """Return all fields of a pydantic model, even those that its own JSON form and repr omit.
 
-    Shape: returns a text for any other value.
+    Shape: for a value that is not a pydantic model, the result is a text.
     """
     if is_pydantic(type(value)):
         extra: dict[str, object] | None = cast("Any", value).model_extra

@@ -75,7 +75,7 @@ WorkflowNode = InputNode | AgentNode | OutputNode
 class Edge(msgspec.Struct, frozen=True):
     """The node `target` follows the node `source`.
 
-    In the file, the keys are ``to`` and ``from``.
+    In the file, the keys are ``to`` for the target and ``from`` for the source.
     """
 
     source: str

@@ -69,7 +69,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 def slot_id(worker: str, work: str) -> str:
-    """Return the id of the slot of a piece of work in a worker. It tells neither."""
+    """Return the id of a slot, which is a hash and reveals neither the worker nor its work."""
     return hashlib.sha256((worker + work).encode()).hexdigest()
 
 
@@ -120,8 +120,8 @@ class LimitService(Protocol):
     def room(self) -> AbstractAsyncContextManager[str | None]:
         """Return a context in which one turn of the store's namespace can be requested.
 
-        The turn counts as waiting as soon as the context is entered. The value of the context is
-        the idempotency key that the commit of the request must use, or None without a limit.
+        The turn counts as waiting as soon as the context is entered. The context yields the
+        idempotency key that the commit of the request must use; without a limit, it yields None.
         Raises: QueueFull, when the context is entered, if the maximum number of turns is waiting.
         """
         ...

@@ -166,7 +166,8 @@ def _way_back(heap: Heap, held: HeldStream) -> Callable[[], None]:
 def create_stream(heap: Heap, header: StreamHeader) -> HeldStream:
     """Return a new, empty stream that is not in `heap` yet.
 
-    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
+    Raises: SessionExists if the stream exists. For a fork, the call raises SessionNotFound,
+    InvalidEntry or InvalidParent if the fork point does not exist.
     """
     if header.id in heap.streams:
         raise SessionExists(header.id)

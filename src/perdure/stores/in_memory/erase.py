@@ -1,4 +1,4 @@
-"""Erase from a heap in one uninterrupted step."""
+"""Erase from the data of a namespace in memory, in one uninterrupted step."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _erase_streams(
     random: RandomSource,
     bodies: list[bytes],
 ) -> tuple[tuple[ErasedSession, ...], Counts]:
-    """Remove everything from the heap and return what was erased.
+    """Remove the erased data of `takes` from memory and return what was erased.
 
     The erased bodies are added to the list `bodies`.
     """

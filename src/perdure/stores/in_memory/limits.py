@@ -1,4 +1,4 @@
-"""Retention and quotas of a heap: each operation is one uninterrupted step."""
+"""Retention and quotas of a namespace in memory: each operation is one uninterrupted step."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Limits:
 
 
 def usage_of(heap: Heap) -> Usage:
-    """Return the usage of the heap, without erased data."""
+    """Return the usage of the namespace, without erased data."""
     rows = [row for held in heap.streams.values() for row in held.rows]
     return Usage(
         sum(

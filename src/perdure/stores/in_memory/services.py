@@ -47,7 +47,7 @@ ADDRESS = "memory:"
 
 @dataclass(slots=True)
 class Memory:
-    """Data shared by handles: per namespace a heap, limits, certificates and wake-ups."""
+    """Data shared by handles: for each namespace its streams, limits, certificates and wake-ups."""
 
     clock: Clock
     random: RandomSource

@@ -3,7 +3,7 @@
 A stream's entries are in a list, indexed by seq. A fork stores only its own entries and reads the
 shared entries from its origin. Every tree entry has a `Node` with the state inherited along its
 branch, so the cost of a context depends only on the returned entries. This module only reads;
-``in_memory.append`` changes a heap.
+``in_memory.append`` changes the data.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Node:
 
 @dataclass(slots=True)
 class HeldStream:
-    """One stream.
+    """The data of one stream in memory.
 
     `owner` and `until` describe the stream's lease; a fork inherits `shared_messages`.
 
@@ -88,9 +88,10 @@ class KeptCommit(NamedTuple):
 
 @dataclass(slots=True)
 class Heap:
-    """One namespace. `log` has every entry in commit order: position n is at index n - 1.
+    """The data of one namespace in memory.
 
-    A removed entry is replaced by None, so its position is never reused.
+    `log` has every entry in commit order: position n is at index n - 1. A removed entry is replaced
+    by None, so its position is never reused.
     """
 
     streams: dict[StreamId, HeldStream] = field(default_factory=dict[StreamId, HeldStream])
@@ -228,7 +229,7 @@ def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: i
 def window_in(
     heap: Heap, held: HeldStream, leaf: EntryId | None, limit: int | None = None
 ) -> ContextWindow:
-    """Return ``fold.window_of`` for the branch to `leaf`, without reading all of it.
+    """Return the context window (``fold.window_of``) of `leaf`, without reading the whole branch.
 
     With `limit`, return only the end of the window (``fold.end_of``).
     """

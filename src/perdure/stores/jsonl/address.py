@@ -27,7 +27,7 @@ async def open_jsonl(address: str, *, durability: str, **options: Any) -> JsonlS
 
     `options` are passed to `JsonlStore.open`.
     Raises: ConfigError for an invalid address, dialect or durability, and for a folder whose files
-    have the other dialect; otherwise as `JsonlStore.open`.
+    have the other dialect. The call also raises the errors of `JsonlStore.open`.
     """
     parts = urlsplit(address)
     folder = unquote(parts.path.removeprefix("/"))

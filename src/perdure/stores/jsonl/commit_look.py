@@ -1,7 +1,7 @@
 """Find the sessions of a folder that changed since the last poll, for the watcher thread.
 
-Every commit of perdure adds a line to the feed, which is cheap to poll. Writes of other tools are
-found in the session files, which are polled less often.
+Every commit of perdure adds a line to the feed, which is cheap to poll. Writes of other programs
+are found in the session files, which are polled less often.
 """
 
 from __future__ import annotations

@@ -349,7 +349,7 @@ class Tail(Log):
         return False
 
     def go_on(self, header: StreamHeader, end: int, base: int, leaf: int | None) -> bool:
-        """Read the file after byte `end`, with `base` entries before it and the leaf `leaf`.
+        """Read the file after byte `end`; before it are `base` entries and the leaf `leaf`.
 
         Returns False if the whole file must be read.
         """

@@ -30,9 +30,10 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     Units: bytes; `size` is the length of the batch's lines before this one, `torn` the length of an
     unfinished write before the batch, `payload` the length of all bodies so far.
-    Shape: entries `first` to `first + count - 1`. `hash` is the hash of the chain after the batch.
-    `foreign` is the hash of the chain before the batch, set only if another program wrote lines
-    since the previous batch. Both hashes are hexadecimal. `leaf` and `turn` are seqs.
+    Shape: the batch has the entries from `first` to `first + count - 1`. `hash` is the hash of the
+    chain after the batch. `foreign` is the hash of the chain before the batch, set only if another
+    program wrote lines since the previous batch. `hash` and `foreign` are hexadecimal. `leaf` and
+    `turn` are seqs.
     """
 
     first: int
@@ -58,7 +59,7 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The fields of the entry `seq` of session `of` that the record does not express.
+    """The fields of the entry with number `seq` in session `of` that its record cannot express.
 
     `header` and `copies` (the number of entries copied by a fork) are in the file's second line,
     because the first line has only keys of the file's own format. `more` means that the next record

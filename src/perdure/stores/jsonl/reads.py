@@ -131,7 +131,7 @@ def notes(log: Log, kinds: Sequence[str]) -> list[Entry]:
 
 
 def window(log: Log, leaf: EntryId | None, limit: int | None = None) -> ContextWindow:
-    """Return ``fold.window_of`` for the branch to `leaf`; with `limit` only its end.
+    """Return the context window (``fold.window_of``) of `leaf`; with `limit` only its end.
 
     Raises: EntryNotFound.
     """

@@ -158,7 +158,7 @@ class SessionIndex:
         return path
 
     def logs(self) -> tuple[Log, ...]:
-        """The indexes in memory."""
+        """The indexes of session files that are in memory."""
         return tuple(self._logs.values())
 
     def forget(self, path: Path) -> None:

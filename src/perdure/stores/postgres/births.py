@@ -48,7 +48,9 @@ async def create_in(
 ) -> Stream:
     """Create a stream without entries.
 
-    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent, Erased.
+    Raises: SessionExists if the stream exists. For a fork, the call raises SessionNotFound,
+    InvalidEntry or InvalidParent if the fork point does not exist, and Erased if the origin was
+    erased.
     """
     created = await born(db, namespace, header, above_epoch)
     await asked_for_new(db, namespace, header.id, creation(namespace, created))
@@ -60,8 +62,8 @@ async def copy_in(
 ) -> Stream:
     """Create a stream without entries, copied from another store.
 
-    `genesis` is the genesis hash, given if it does not follow from the header. The origin may be
-    erased already.
+    `genesis` is the genesis hash, given if it does not follow from the header. The origin of a
+    copied fork may be erased already.
     Raises: the errors of `create_in`, except Erased.
     """
     created = await born(db, namespace, header, is_copy=True)

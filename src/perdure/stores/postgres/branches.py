@@ -382,7 +382,7 @@ async def branch(
 
 
 async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | None) -> ContextWindow:
-    """Return ``fold.window_of`` for the branch to `leaf`, without reading hidden entries.
+    """Return the context window (``fold.window_of``) of `leaf`, without reading hidden entries.
 
     With `limit`, return only the newest `limit` entries of the window (``fold.end_of``). The read
     takes one round trip without a compaction, two with an active compaction, and more after an

@@ -2,7 +2,7 @@
 
 A read asks the primary for the end of the primary's log, and runs on the replica once the replica
 has replayed the log up to this end. So the read sees every commit, of any process, that returned
-before the read began. Otherwise, or if the replica is down, the primary answers
+before the read began. If the replica does not catch up in time or is down, the primary answers
 (``docs/decisions/0080-read-replicas.md``).
 """
 

@@ -107,7 +107,7 @@ class Share:
 def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) -> Share:
     """Return `write` as rows of `stream`, in a commit made at `at`, with one salt per entry.
 
-    Raises: NotLookedUp; otherwise as ``append_rules.plan_append``.
+    Raises: NotLookedUp if a fact is missing, and the errors of ``append_rules.plan_append``.
     """
     facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
     admission = plan_append(stream.state, write, at, lambda id_: facts.node(id_) is not None)

@@ -220,7 +220,8 @@ async def open_postgres(
 
     `options` are passed to `PostgresStore.open`. Leases use the clock of the server, because each
     host has its own clock: `clock` is ignored.
-    Raises: ConfigError for an invalid address or durability; otherwise as `PostgresStore.open`.
+    Raises: ConfigError for an invalid address or durability, and the errors of
+    `PostgresStore.open`.
     """
     del clock
     return await PostgresStore.open(address, durability=durability_of(durability), **options)

@@ -157,9 +157,9 @@ def takings(
 ) -> list[StreamErasure] | None:
     """Return what to erase in each stream of the scope `reach`.
 
-    `heads` contains the heads of the targets; `seen` contains the visible entries of each stream in
-    `wanted`. Returns None if forks share a summary that must be erased, and `seen` does not have
-    the visible entries of all forks.
+    `heads` contains the heads of the targets; `seen` contains the visible entries of each stream
+    that `streams_to_read` returns. Returns None if forks share a summary that must be erased, and
+    `seen` does not have the visible entries of all forks.
     """
     kin = _Kin(reach, relations)
     kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)

@@ -1,7 +1,7 @@
 """Compare a search index with the log, as part of ``verify``.
 
-Each stored part is compared with the part that would be built from the log. Loose texts are
-compared word by word.
+Each stored index part is compared with the part that would be built from the log. Texts that are in
+no index part are compared word by word.
 """
 
 from __future__ import annotations

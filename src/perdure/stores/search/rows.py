@@ -109,7 +109,7 @@ class PartRow(NamedTuple):
 
 
 class BlockStart(NamedTuple):
-    """The first text of a block: its part, its number in the part, and its position.
+    """The first text of a block: its index part, its number in the part, and its position.
 
     `last` is the position of the last text of the index part.
     """
@@ -208,7 +208,7 @@ class IndexWriter(Protocol):
 
     @property
     def reader(self) -> IndexReader:
-        """The same tables."""
+        """The tables of the index, to be read."""
         ...
 
     async def set_mark(self, mark: Mark) -> None:

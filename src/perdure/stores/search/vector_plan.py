@@ -1,8 +1,8 @@
 """Store vectors of texts and add them to a corpus, in the same way for every backend with an index.
 
-Vectors are added in the order of the log, so one mark per model records the progress. A step is
-stored only if the mark has not moved since the step began; texts that were erased meanwhile are
-left out.
+Vectors are added in the order of the log, so one position per model records the progress. A step is
+stored only if the model's stored position has not moved since the step began. Texts that were
+erased meanwhile are left out.
 """
 
 from __future__ import annotations

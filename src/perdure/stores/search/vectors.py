@@ -42,9 +42,10 @@ class VectorState(NamedTuple):
 
 
 class Unembedded(NamedTuple):
-    """The next texts without a vector, in the order of the log, each with the mark after the text.
+    """The next texts without a vector, in the order of the log.
 
-    `before` is the mark before the first text, `end` the mark after all texts that were read.
+    With each text comes the position of the log after this text. `before` is the position before
+    the first text, and `end` is the position up to which the log was read.
     """
 
     before: int

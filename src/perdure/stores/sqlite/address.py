@@ -15,7 +15,7 @@ async def open_sqlite(address: str, *, durability: str, **options: Any) -> Sqlit
     """Open the store at an address ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
 
     `options` are passed to `SqliteStore.open`.
-    Raises: ConfigError for an invalid address or durability; otherwise as `SqliteStore.open`.
+    Raises: ConfigError for an invalid address or durability, and the errors of `SqliteStore.open`.
     """
     path = path_of(address)
     return await SqliteStore.open(path, durability=durability_of(durability), **options)

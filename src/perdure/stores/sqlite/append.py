@@ -1,10 +1,10 @@
 """Commits, leases and partial answers inside a writer's transaction.
 
-These functions run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so no other
-connection or process changes the data that they read. A commit to one stream is checked completely
-before its first write, so a rejected commit leaves no change. A commit to several streams is
-applied stream by stream, so that each stream sees the changes to the earlier ones; the writer uses
-a savepoint for such a commit.
+The functions of this module run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so
+no other connection or process changes the data that they read. A commit to one stream is checked
+completely before its first write, so a rejected commit leaves no change. A commit to several
+streams is applied stream by stream, so that each stream sees the changes to the earlier ones; the
+writer uses a savepoint for such a commit.
 """
 
 from __future__ import annotations
@@ -204,7 +204,8 @@ def keep_blobs(tables: Tables, namespace: int, blobs: Sequence[PackedContent]) -
 def create_stream(tables: Tables, namespace_name: str, header: StreamHeader) -> Stream:
     """Create a stream without entries.
 
-    Raises: SessionExists; for a fork SessionNotFound, InvalidEntry, InvalidParent.
+    Raises: SessionExists if the stream exists. For a fork, the call raises SessionNotFound,
+    InvalidEntry or InvalidParent if the fork point does not exist.
     """
     namespace = namespace_number(tables, namespace_name)
     if tables.value("SELECT no FROM stream WHERE namespace = ? AND id = ?", namespace, header.id):

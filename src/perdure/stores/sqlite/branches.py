@@ -299,7 +299,7 @@ def with_note_index(sql: str, kind: int) -> str:
 
 
 def window(tables: Tables, stream: int, head: int, leaf: Node, limit: int | None) -> ContextWindow:
-    """Return ``fold.window_of`` for the branch to `leaf`, without reading hidden entries.
+    """Return the context window (``fold.window_of``) of `leaf`, without reading hidden entries.
 
     With `limit`, return only the newest `limit` entries of the window (``fold.end_of``).
     """

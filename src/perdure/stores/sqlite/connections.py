@@ -181,8 +181,9 @@ def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
 def connection(site: Site, seed: bytes) -> Connection:
     """Open a connection and apply all settings that each connection needs.
 
-    Raises: apsw.Error; KeyMissing or KeyWrong if the key was changed since the store was opened;
-    StoreUnavailable if another file has replaced the store's file.
+    Raises: KeyMissing or KeyWrong if the key was changed since the store was opened. The call
+    raises StoreUnavailable if another file has replaced the store's file, and apsw.Error for other
+    errors.
     """
     db = bare_connection(site, seed)
     try:

@@ -1,8 +1,8 @@
 """An open database file, shared by all handles of this process, for all namespaces.
 
-It has one writer, a few readers and one watcher. The threads of the writer, readers and watcher
-start on first use and end with the last handle. A forked child process cannot use the database,
-because threads and locks remain in the parent.
+An open file has one writer, a few readers and one watcher. The threads of the writer, readers and
+watcher start on first use and end with the last handle. A forked child process cannot use the
+database, because threads and locks remain in the parent.
 """
 
 from __future__ import annotations

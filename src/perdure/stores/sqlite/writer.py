@@ -45,8 +45,9 @@ class Answer(Generic[T]):
     """An awaitable for one task, like a future, except that the waiting task continues immediately.
 
     An asyncio future schedules the waiting task for the next round of the loop, after the operating
-    system is polled again. An `Answer` is delivered in the loop round of its own callback. Use an
-    answer on the loop's thread only; the writer's thread also reads `is_cancelled`.
+    system is polled again. An `Answer` resumes the waiting task in the same round of the event loop
+    that runs the answer's callback. Use an answer on the loop's thread only; the writer's thread
+    also reads `is_cancelled`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -104,7 +105,10 @@ class Answer(Generic[T]):
 
 
 class _Job(msgspec.Struct, eq=False, gc=False):
-    """A caller's request. `is_composite`: it can be rejected after it changed data."""
+    """A caller's request.
+
+    `is_composite` means that the job can be rejected after it changed data.
+    """
 
     work: Callable[[Tables], object]
     durability: Durability

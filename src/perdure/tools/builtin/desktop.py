@@ -79,7 +79,7 @@ async def _run(
 ) -> ProcessResult:
     """Run the first installed program of `programs`.
 
-    Raises: ToolUnavailable if none is installed.
+    Raises: ToolUnavailable if none of the programs is installed.
     """
     environment = small_environment(os.environ, call.working_dir)
     environment |= {name: os.environ[name] for name in _DISPLAYS if name in os.environ}

@@ -148,8 +148,8 @@ http_request, web_search = web_tools(_pinned)
 def _allowed(args: Mapping[str, object], permissions: Permissions) -> Destination:
     """Return the destination of a request, if it is allowed.
 
-    Raises: ToolDenied; InvalidArguments for a reference to a secret, because a model cannot use
-    secrets.
+    Raises: ToolDenied if the destination is not allowed. The call raises InvalidArguments for a
+    reference to a secret, because a model cannot use secrets.
     """
     if any(names_in(str(value)) for value in args.values()):
         reason = "secrets are put in by the configuration (credentials), never by the request"

@@ -1,7 +1,7 @@
 """The repository at the top of a working directory: its folders, and its problems.
 
-Git then receives the repository's location and does not search for another repository. This module
-starts no program except ``git config``, which only reads text.
+Git receives the location of the checked repository, and does not search for another one. This
+module starts no program except ``git config``, which only reads text.
 """
 
 from __future__ import annotations

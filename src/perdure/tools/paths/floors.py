@@ -113,8 +113,8 @@ class Floors(msgspec.Struct, frozen=True):
 
     `closed` are files and folders with all their content; `stems` are prefixes of closed files (a
     database and its side files). The only exception is `record`, the record folder of the flow that
-    a call works for. The path to the record folder is not secret; the names of files in it decide
-    whether they are allowed.
+    a call works for. The path to the record folder is not secret. For a file in the record folder,
+    only the names below this folder decide whether tools may use the file.
     """
 
     closed: frozenset[Names] = frozenset()

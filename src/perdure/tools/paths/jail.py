@@ -122,10 +122,10 @@ class OpenPath(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True):
     """The place to write a file: `name` in the directory `parent`; not a link, may not exist yet.
 
-    `has_walls` as in `OpenPath`. `path` is the whole path, with links resolved. With
-    `is_new_folder`, the folder does not exist yet, and `name` starts with its missing part.
-    `is_hidden` means that a name in the path starts with a dot, and the path is not in the record
-    folder of the call's flow.
+    `has_walls` means that no path outside the jail is reachable. `path` is the whole path, with
+    links resolved. With `is_new_folder`, the folder does not exist yet, and `name` starts with its
+    missing part. `is_hidden` means that a name in the path starts with a dot, and the path is not
+    in the record folder of the call's flow.
     """
 
     parent: int
@@ -220,7 +220,7 @@ class Jail:
     def file(self, path: str) -> Generator[int]:
         """Return a descriptor of the file `path`.
 
-        Raises: as `open_path`; ToolError if the path is a directory.
+        Raises: the errors of `open_path`, and ToolError if the path is a directory.
         """
         with self.open_path(path) as found:
             if not found.is_file:
@@ -231,7 +231,7 @@ class Jail:
     def directory(self, path: str) -> Generator[OpenPath]:
         """Open the directory `path`.
 
-        Raises: as `open_path`; ToolError if the path is a file.
+        Raises: the errors of `open_path`, and ToolError if the path is a file.
         """
         with self.open_path(path) as found:
             if found.is_file:

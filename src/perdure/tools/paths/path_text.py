@@ -31,7 +31,7 @@ def _is_dots(name: str) -> bool:
 def checked_path(path: str) -> str:
     """Return `path` if it is a valid path of this file system.
 
-    Raises: Escape; OSError if the path is too long.
+    Raises: Escape if the path leads to a forbidden place, and OSError if it is too long.
     """
     if "\0" in path or path.encode(errors="replace") != path.encode(errors="surrogatepass"):
         raise Escape("holds characters that no path has")

@@ -48,7 +48,7 @@ def read_inside(
 def text_inside(root: Path, path: str, *, record: Path | None = None) -> str:
     """Return the UTF-8 text of the file `path` below `root`, with universal newlines.
 
-    Raises: as `read_inside`; UnicodeDecodeError.
+    Raises: the errors of `read_inside`, and UnicodeDecodeError if the file is not UTF-8.
     """
     text = read_inside(root, path, record=record).decode()
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -5,9 +5,9 @@ first entry. A line with count 0 means that the session was erased; all earlier 
 session are void. A line with count -n means that n acknowledged entries, starting at the line's
 seq, were missing in the session's file at the next commit. The positions of missing entries remain
 empty, and later entries reuse the seqs of missing entries. The feed is written after a commit,
-without waiting for the disk. The next reader adds entries that the feed lacks because a tool wrote
-them or the process crashed. After a loss of feed lines the next positions skip a gap, so that no
-position is ever reused.
+without waiting for the disk. The next reader adds entries that the feed lacks because another
+program wrote them or the process crashed. After a loss of feed lines the next positions skip a gap,
+so that no position is ever reused.
 """
 
 from __future__ import annotations

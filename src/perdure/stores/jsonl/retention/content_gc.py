@@ -47,7 +47,7 @@ def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
 
 
 def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = None) -> list[int]:
-    """Remove the unreferenced contents, or those of them in `among`; return the contents' sizes.
+    """Remove the unreferenced contents, with `among` only those in it; return their sizes.
 
     Durable: as ``Folder.remove``.
     """

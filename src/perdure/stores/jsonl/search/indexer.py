@@ -69,9 +69,10 @@ class Index:
     def next_step(self) -> Step | None:
         """Return the next step; None if all entries are indexed.
 
-        Before that, removes texts from the index that are no longer in the files.
+        Before it returns a step, the method removes texts from the index that are no longer in the
+        files.
 
-        Raises: as `IndexFile.reading`, and as `scan_folder`.
+        Raises: the errors of `IndexFile.reading` and of `scan_folder`.
         """
         while True:
             with self.file.reading() as tables:

@@ -303,10 +303,10 @@ class PostgresWriter:
 
 
 def locking_mark(namespace: str) -> list[Statement]:
-    """Lock the search mark before any stream; this blocks indexing until the transaction ends.
+    """Lock the index mark before any stream; this blocks indexing until the transaction ends.
 
-    The call creates a missing mark, because without a row two erasures would not wait for each
-    other.
+    The call creates the row of the index mark if it is missing, because without this row two
+    erasures would not wait for each other.
     """
     begin = Statement(_BEGIN_MARK, (namespace, VERSION))
     return [begin, Statement(_LOCK_MARK, (namespace,))]

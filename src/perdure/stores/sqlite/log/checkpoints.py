@@ -1,9 +1,9 @@
 """Copy the write-ahead log into the database (checkpoint), on a separate thread.
 
-The writer continues meanwhile, so a checkpoint is rarely complete, and the log can restart only
-after a complete checkpoint. Retrying an incomplete checkpoint immediately would cost two ``fsync``
-per commit. The log may grow between checkpoints, which run from time to time. If the log grows too
-large, a checkpoint blocks all writers briefly.
+The writer continues during a checkpoint, so a checkpoint is rarely complete, and the log can
+restart only after a complete checkpoint. Retrying an incomplete checkpoint immediately would cost
+two ``fsync`` per commit. The log may grow between checkpoints, which run from time to time. If the
+log grows too large, a checkpoint blocks all writers briefly.
 """
 
 from __future__ import annotations

@@ -116,7 +116,8 @@ def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> 
     """Copy the current state of the store at `path` into the new file `target`. Blocks.
 
     Durable: on return.
-    Raises: as ``SqliteStore.open``; StoreCorrupt if the store is damaged; StoreFull.
+    Raises: StoreCorrupt if the store is damaged, StoreFull if the disk is full, and the errors of
+    ``SqliteStore.open``.
     """
     site = locate_site(path.resolve(), key=key)
     db: Connection | None = None

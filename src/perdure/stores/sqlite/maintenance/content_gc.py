@@ -2,8 +2,8 @@
 
 First a reader scans the whole namespace for content names. Then the writer deletes, in batches, the
 contents that the scan did not find, and checks the new entries before each batch. A commit that
-references a deleted content also stores the content again. So the content exists after a commit and
-a vacuum, in either order.
+references a deleted content also stores the content again. So a referenced content exists after a
+commit and a vacuum, in either order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class UnreferencedContents(NamedTuple):
 def find_unreferenced(
     tables: Tables, namespace: str, among: Collection[str] | None = None
 ) -> UnreferencedContents:
-    """Return the contents that `remove` may delete, among all or those in `among`.
+    """Return the contents that `remove` may delete; with `among`, check only these contents.
 
     The search for references reads every body of the namespace, unless there are no contents to
     check.

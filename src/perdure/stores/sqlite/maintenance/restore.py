@@ -50,7 +50,8 @@ def fetch(folder: Path, path: Path, report: Report) -> Path:
 def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | None) -> None:
     """Migrate the copy to this program's schema, and check that it matches the backup.
 
-    Blocks. Raises: BackupDamaged; KeyMissing, KeyWrong, StoreTooNew, StoreTooOld.
+    Blocks. Raises: BackupDamaged if the copy does not match the backup. The call raises KeyMissing,
+    KeyWrong, StoreTooNew or StoreTooOld if the copy cannot be opened.
     """
     try:
         Content(copy, key).close()  # check the key before writing anything
