@@ -110,7 +110,7 @@ def parse(text: str, name: str = "the workflow") -> Workflow:
 def parse_located(text: str, name: str = "the workflow") -> LocatedWorkflow:
     """Return the workflow in `text` with its line numbers.
 
-    Raises: as `parse`.
+    Raises: the errors of `parse`.
     """
     reader = _Reader()
     root = reader.nodes.root(text)

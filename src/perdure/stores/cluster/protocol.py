@@ -174,8 +174,8 @@ class ClusterService(Protocol):
     async def enqueue(self, order: Order) -> bool:
         """Queue work; do nothing if work with the same id was queued before.
 
-        Durable: on return. Shape: False if no worker has prepared the database yet; the request
-        then waits in the log.
+        Durable: on return. Shape: returns False if no worker has prepared the database yet; the
+        request then waits in the log.
         """
         ...
 

@@ -54,7 +54,7 @@ class Route(NamedTuple):
 
 
 def route_of(address: str) -> Route:
-    """Yield the number of sessions to read in each round of a query.
+    """Return the ways to connect to the server that `address` names.
 
     ``?direct=HOST:PORT`` names the server if the address belongs to a pooler, and
     ``?replica=HOST:PORT`` names a streaming replica of the server.

@@ -105,7 +105,7 @@ async def recalled(
 def scanned(
     corpus: Corpus, texts: Iterable[Found], rows: VectorRows | None, asked: Asked
 ) -> Sequence[Ranked]:
-    """Rank `texts` of a store without an index, newest first; `corpus` may contain earlier ones."""
+    """Rank `texts` of a store without an index, newest first; `corpus` may already have some."""
     new: list[Found] = []
     for found in texts:
         if corpus.has(found.position):

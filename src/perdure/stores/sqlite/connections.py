@@ -160,7 +160,7 @@ def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
     deleted. A draft needs no journal on the disk, and its creator syncs it once, when it is
     complete.
 
-    Raises: as `open_site`.
+    Raises: the errors of `open_site`.
     """
     db: Connection | None = None
     try:
@@ -258,7 +258,7 @@ def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) ->
 
     With `is_copied`, the file is only read in order to copy it, and may have the last schema before
     the first release.
-    Raises: as `open_site`.
+    Raises: the errors of `open_site`.
     """
     remove_dead_copy(path)
     _check_beside(path)

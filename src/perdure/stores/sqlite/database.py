@@ -291,7 +291,7 @@ class _Readers:
     def _start_reader(self) -> _Reader:
         """Open another connection, to the same file as the other connections.
 
-        Raises: as `FileGuard.check`.
+        Raises: the errors of `FileGuard.check`.
         """
         self._guard.check()
         db = self._connect()
@@ -351,7 +351,7 @@ def attach(
     """Return the open database at `path`; open it if this process has not opened it. Blocks.
 
     The shortest `lock_timeout_s` among the handles of a file applies to all its handles.
-    Raises: as `connections.open_site`.
+    Raises: the errors of `connections.open_site`.
     """
     path = path.absolute()
     with _OPEN.lock:

@@ -192,7 +192,8 @@ def is_protected(
 ) -> bool:
     """Return True if tools must not write, create or replace the file or folder at `names`.
 
-    Shape: `names` as in `is_secret`; a secret file or folder is also protected.
+    Shape: `names` have the form that `is_secret` describes. A secret file or folder is also
+    protected.
     """
     if is_secret(names, is_absolute=is_absolute, has_records=has_records):
         return True

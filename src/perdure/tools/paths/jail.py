@@ -207,7 +207,7 @@ class Jail:
     def plan_place(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
         """Return the place where `place` would write `path`, without creating directories.
 
-        Raises: as `place`.
+        Raises: the errors of `place`.
         """
         with ExitStack() as held:
             with self._reporting():

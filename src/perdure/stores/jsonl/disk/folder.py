@@ -134,7 +134,8 @@ class Folder:
     def create(self, name: str, content: bytes) -> Path | None:
         """Create a session file with `content` atomically; return None if it exists.
 
-        Durable: as `is_synced` defines, including the name of the new file.
+        Durable: if the folder is synced (`is_synced`), the file and its name are on the disk when
+        the call returns.
         """
         path = self.path / name
         passing = self.drafts / f"{_here()}-{file_name_of(name)}"

@@ -49,7 +49,7 @@ def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
 def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = None) -> list[int]:
     """Remove the unreferenced contents, with `among` only those in it; return their sizes.
 
-    Durable: as ``Folder.remove``.
+    Durable: each removal is as durable as ``Folder.remove`` makes it.
     """
     folder = shelf.folder
     waiting = {path.name: path for path in blobs_in(folder)}

@@ -164,7 +164,7 @@ class IndexFile:
 
     @contextmanager
     def changing(self) -> Generator[IndexTables]:
-        """Return the tables in one transaction, under the lock. Raises: as `reading`."""
+        """Return the tables in one transaction, under the lock. Raises: the errors of `reading`."""
         tables = self.make()
         with self._translated(tables), _transaction(tables, "BEGIN IMMEDIATE"):
             yield tables
@@ -172,7 +172,7 @@ class IndexFile:
     def make(self) -> IndexTables:
         """Return the tables, under the lock; create the file if it is missing or unusable.
 
-        Raises: as `reading`.
+        Raises: the errors of `reading`.
         """
         try:
             return self._current() or self._connected(is_created=True)
@@ -229,7 +229,7 @@ class IndexFile:
         return self._tables
 
     def _opened(self) -> IndexTables:
-        """Open the file to read it. Raises: as `reading`."""
+        """Open the file to read it. Raises: the errors of `reading`."""
         if not self.exists:
             return _empty_tables()
         try:
@@ -239,7 +239,7 @@ class IndexFile:
             return self._connected_to_read()
 
     def _connected(self, *, is_created: bool) -> IndexTables:
-        """Open the file under the lock. Raises: as `reading`."""
+        """Open the file under the lock. Raises: the errors of `reading`."""
         if not self.exists:
             if not is_created:
                 return _empty_tables()

@@ -105,7 +105,7 @@ class Index:
     def forget(self, streams: Collection[StreamId]) -> None:
         """Remove the given sessions and all sessions whose files a user deleted.
 
-        Raises: as `remove`.
+        Raises: the errors of `remove`.
         """
 
         def numbers_of(catalogue: Catalogue) -> set[int]:
@@ -124,7 +124,10 @@ class Index:
             self.file.remove()
 
     def drop(self, stream: StreamId) -> None:
-        """Remove a session from the index; the next search adds it again. Raises: as `remove`."""
+        """Remove a session from the index; the next search adds it again.
+
+        Raises: the errors of `remove`.
+        """
         self.remove({stream}, _nothing)
 
     def _drop(self, numbers: Collection[int]) -> None:
@@ -218,7 +221,7 @@ class Step:
     def put(self) -> int:
         """Store the step unless something changed meanwhile; return the number of indexed entries.
 
-        Raises: as `IndexFile.changing`.
+        Raises: the errors of `IndexFile.changing`.
         """
         file, step = self._index.file, self._step
         if self._is_void or step is None:

@@ -46,7 +46,7 @@ from perdure.stores.sqlite.rows import Connection
 
 
 def is_encrypted(path: Path) -> bool:
-    """Whether the store at `path` needs a key. Raises: as ``SqliteStore.open``."""
+    """Whether the store at `path` needs a key. Raises: the errors of ``SqliteStore.open``."""
     try:
         locate_site(path, key=None)
     except KeyMissing:
